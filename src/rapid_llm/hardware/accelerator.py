@@ -1,0 +1,98 @@
+"""One accelerator, as its datasheet describes it, and the few numbers that measurements add."""
+
+from pydantic.dataclasses import dataclass
+
+from rapid_llm.nouns import STRICT, Map
+from rapid_llm.units import (
+    Bytes,
+    BytesPerSecond,
+    Count,
+    FlopsPerSecond,
+    Fraction,
+    Hertz,
+    Seconds,
+    Watts,
+)
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class MemoryLevel:
+    """One level of the memory hierarchy of an accelerator: size in bytes, bandwidth in B/s per direction mix."""
+
+    capacity: Bytes
+    bandwidth: BytesPerSecond
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Memory:
+    """Memory levels of an accelerator, farthest first.
+
+    ``reported_capacity`` is what the driver shows to a process (bytes); feasibility is judged against it.
+    """
+
+    hbm: MemoryLevel
+    reported_capacity: Bytes
+    l2: MemoryLevel | None = None
+    shared_per_unit: Bytes | None = None
+    registers_per_unit: Bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Clocks:
+    """Core clock in Hz: guaranteed and the highest that the datasheet's peak rates assume."""
+
+    base: Hertz
+    boost: Hertz
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Power:
+    """Board power in W: limit and idle."""
+
+    limit: Watts
+    idle: Watts | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ScaleUp:
+    """The accelerator's own port into the scale-up fabric: technology name, B/s per direction over all its links."""
+
+    link: str
+    bandwidth: BytesPerSecond
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Sustained:
+    """What real kernels reach of the datasheet: the fitted numbers of an accelerator (at most five).
+
+    ``clock`` is the share of the boost clock that long tensor work sustains, ``hbm`` and ``l2`` the reachable shares
+    of those bandwidths, ``launch`` the floor of one captured kernel in seconds.
+    """
+
+    clock: Fraction
+    hbm: Fraction
+    l2: Fraction
+    launch: Seconds
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Accelerator:
+    """An accelerator from its datasheet.
+
+    ``peak`` maps a compute dtype to its dense matrix rate in FLOP/s (or OP/s); ``vector`` is the fp32 rate outside
+    the matrix units. ``compute_units`` are SMs, CUs or cores: what a kernel's blocks are scheduled on.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    vendor: str
+    architecture: str
+    compute_units: Count
+    clocks: Clocks
+    peak: Map[FlopsPerSecond]
+    vector: FlopsPerSecond
+    memory: Memory
+    scale_up: ScaleUp | None = None
+    host_link: str
+    power: Power
+    sustained: Sustained

@@ -1,0 +1,54 @@
+"""The families of kernels and the columns that describe one: the contract between lowering and pricing.
+
+Every column is a float64 array; rows are independent. A row is one launch (or one fused run) on one accelerator.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[np.float64]
+
+COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    # Y[m, n] = X[m, k] W[k, n], `groups` equal ones in one launch; bytes per element of X, W and Y (scales included).
+    "gemm": ("m", "n", "k", "groups", "x_bytes", "w_bytes", "y_bytes"),
+    # `batch` sequences of `new` query tokens after `past` cached ones. heads and kv_heads are this rank's.
+    # window 0 is unlimited; causal 0 or 1; backward 0 or 1; kv_bytes per element of the cache.
+    # new == 1 with past > 0 and backward == 0 is decode (split-KV kernels), else context.
+    # Absorbed MLA decode is kv_heads 1, head_dim kv_rank + rope, v_head_dim kv_rank, shared_kv 1 (K and V are one tensor).
+    "attention": (
+        "batch", "new", "past", "heads", "kv_heads", "head_dim", "v_head_dim", "window", "causal", "backward",
+        "kv_bytes", "shared_kv",
+    ),
+    # Fused expert MLP: `rows` token-expert pairs on this rank, `hit` local experts that get any token, `tokens` tokens
+    # scanned, `hidden`, `inter` this rank's expert width, `matrices` 3 gated or 2, bytes per element.
+    "moe": ("rows", "hit", "tokens", "hidden", "inter", "matrices", "x_bytes", "w_bytes"),
+    # Recurrent mixers: state key_dim x value_dim per value head; `new` == 1 is the decode update.
+    "scan": ("batch", "new", "heads", "key_dim", "value_dim", "state_bytes", "backward"),
+    # Memory-bound kernels: bytes read and written, and `flops` of vector work. The row's kind names the access pattern.
+    "pointwise": ("read_bytes", "write_bytes", "flops"),
+}  # fmt: skip
+
+POINTWISE_KINDS: Final = ("stream", "reduce", "gather", "optimizer")
+"""stream: residual, activation, cast, dropout; reduce: norm, softmax, loss, sampling; gather: embedding, rotary, permute."""
+
+BOUNDS: Final = ("compute", "memory", "launch")
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What pricing answers, one entry a row.
+
+    seconds: time of the launch on the device (s), launch floor included; flops: arithmetic counted (multiply-add = 2);
+    hbm_bytes: traffic to main memory; compute_s and memory_s: the two sides that the time was formed from (s);
+    bound: index into BOUNDS.
+    """
+
+    seconds: Column
+    flops: Column
+    hbm_bytes: Column
+    compute_s: Column
+    memory_s: Column
+    bound: NDArray[np.int8]

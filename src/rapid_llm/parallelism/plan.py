@@ -1,0 +1,38 @@
+"""How a job is cut over ranks."""
+
+from typing import Literal
+
+from pydantic.dataclasses import dataclass
+
+from rapid_llm.nouns import STRICT
+from rapid_llm.units import Count
+
+AXES = ("tp", "cp", "ep", "dp", "pp")
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Parallelism:
+    """Degrees of the parallel axes. tp x pp x cp x dp = accelerators; dp is what is left over.
+
+    ``etp`` is the tensor degree of the experts (etp x ep divides tp x cp x dp), ``vpp`` the model chunks per pipeline
+    stage, ``dp_shard`` the ranks over which ZeRO shards (default dp). A field left as None takes the runtime's default.
+    """
+
+    tp: Count = 1
+    pp: Count = 1
+    cp: Count = 1
+    ep: Count = 1
+    etp: Count | None = None
+    vpp: Count = 1
+    dp: Count | None = None
+    sp: bool | None = None
+    zero_stage: Literal[0, 1, 2, 3] | None = None
+    dp_shard: Count | None = None
+    schedule: Literal["gpipe", "1f1b", "interleaved"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Placement:
+    """The order in which axes fill the accelerators, innermost first."""
+
+    order: tuple[Literal["tp", "cp", "ep", "dp", "pp"], ...] = AXES

@@ -1,0 +1,117 @@
+"""What a prediction answers. SI units throughout; the JSON keys are the field names (DESIGN section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """A node of the breakdown tree: its children's seconds sum to its own; hidden time stands beside, not in the sum.
+
+    ``bound`` says what limits a leaf (compute, memory, launch, network, host, schedule).
+    """
+
+    name: str
+    seconds: float
+    hidden_seconds: float = 0.0
+    children: tuple[Cost, ...] = ()
+    bound: str = ""
+
+    def leaves(self) -> Iterator[Cost]:
+        """The leaves below this node, depth first."""
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change that makes an infeasible scenario fit, verified by predicting it: as ``--set`` takes it, and its price."""
+
+    change: str
+    saves_bytes: int
+    step_time_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Why this hardware cannot do it: ``need`` and ``have`` in the unit of ``kind`` (memory: bytes)."""
+
+    kind: str
+    message: str
+    need: float
+    have: float
+    fixes: tuple[Fix, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Bytes on the fullest rank. The categories sum to the peak."""
+
+    persistent_bytes: int
+    allocated_bytes: int
+    peak_bytes: int
+    capacity_bytes: int
+    by_category: Mapping[str, int]
+    rank: int
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """How far to trust the answer: the nearest validation suite and group, its error quantiles (fractions), and why."""
+
+    suite: str
+    group: str
+    rows: int
+    median: float
+    p90: float
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """One sensitivity: a change as ``--set`` takes it, and the relative change of the headline time."""
+
+    change: str
+    time_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The answer to one scenario. Times are None where the scenario does not fit (unless infeasible ones are allowed)."""
+
+    kind: str
+    feasible: bool
+    violations: tuple[Violation, ...] = ()
+    # training
+    step_time_s: float | None = None
+    tokens_per_s: float | None = None
+    tokens_per_s_per_accelerator: float | None = None
+    mfu: float | None = None
+    mfu_causal: float | None = None
+    hfu: float | None = None
+    flop_convention: str = "matrix multiplications and LM head, full attention, no recompute, over the dense peak"
+    # inference
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+    output_tokens_per_s: float | None = None
+    total_tokens_per_s: float | None = None
+    # both
+    memory: MemoryUse
+    bound_by: str = ""
+    breakdown: Cost | None = None
+    phases: Mapping[str, Cost] = field(default_factory=dict)
+    confidence: Confidence | None = None
+    interval: tuple[float, float] | None = None
+    what_if: tuple[WhatIf, ...] = ()
+    defaults: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    scenario: Mapping[str, Any] = field(default_factory=dict)
+    version: str = ""
+    hash: str = ""

@@ -1,0 +1,144 @@
+"""The nouns of a runtime: which kernels it runs, what it fuses, what the host costs, what it keeps in memory."""
+
+from typing import Literal
+
+from pydantic.dataclasses import dataclass
+
+from rapid_llm.nouns import STRICT, Map
+from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Seconds
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Kernels:
+    """Which kernel implementation (a name in ``operators/data``) runs a family.
+
+    Keys of each mapping: ``dtype@architecture``, ``dtype``, ``@architecture`` or ``default``, the most specific wins.
+    """
+
+    gemm: Map[str]
+    attention: Map[str]
+    moe: Map[str]
+    scan: Map[str]
+    pointwise: Map[str]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class PerPhase:
+    """Seconds by phase of a layer pass."""
+
+    forward: Seconds = 0.0
+    backward: Seconds = 0.0
+    prefill: Seconds = 0.0
+    decode: Seconds = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Host:
+    """What the CPU adds, in seconds.
+
+    ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass since
+    the queue runs ahead; ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_step``: scheduler,
+    input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``:
+    arrival to first launch of one request. ``captured`` phases run as a graph: no per-kernel cost.
+    """
+
+    per_kernel: Seconds = 0.0
+    per_layer: PerPhase = PerPhase()
+    per_step: Seconds = 0.0
+    per_sequence: Seconds = 0.0
+    per_kv_block: Seconds = 0.0
+    ingress: Seconds = 0.0
+    captured: tuple[Literal["forward", "backward", "prefill", "decode"], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Overlap:
+    """Which communication runs beside computation: what the dependency graph lets this runtime hide."""
+
+    gradient_reduce: bool = False
+    parameter_gather: bool = False
+    tensor_parallel: bool = False
+    expert_all_to_all: bool = False
+    context_parallel: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Communication:
+    """Which collective library (a name in ``network/data/libraries``) carries messages, and small all-reduces."""
+
+    library: str
+    small_all_reduce: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Allocator:
+    """What a process holds beyond its tensors.
+
+    ``context`` CUDA context and libraries, ``communicator`` buffers per process group (bytes); ``fragmentation`` the
+    share that reserved memory exceeds allocated memory by; ``graphs`` captured graphs; ``utilisation`` the share of
+    memory that a serving engine takes (vLLM gpu_memory_utilization) of ``of`` total or free memory.
+    """
+
+    context: Bytes
+    communicator: Bytes = 0
+    fragmentation: NonNegative = 0.0
+    graphs: Bytes = 0
+    utilisation: Fraction | None = None
+    of: Literal["total", "free"] = "total"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Defaults:
+    """What the runtime's users run when a scenario does not say."""
+
+    precision: str
+    sp: bool = False
+    zero_stage: Literal[0, 1, 2, 3] = 0
+    schedule: Literal["gpipe", "1f1b", "interleaved"] = "1f1b"
+    recompute: Literal["none", "selective", "full"] = "none"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Training:
+    """Facts of a training framework that change operators, bytes and passes.
+
+    ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``dropout`` adds its masks
+    and passes; ``reduce_dtype`` carries gradients; ``gradient_buffers`` extra bytes per parameter beside the
+    precision's gradient (nanotron keeps bf16 and fp32); ``loss_copies`` fp32 copies of the logits alive at the loss;
+    ``sharded_gather_layers`` unsharded layers alive under ZeRO-3.
+    """
+
+    fused_attention: bool = True
+    dropout: bool = False
+    reduce_dtype: str = "fp32"
+    gradient_buffers: NonNegative = 0.0
+    vocab_multiple: Count = 1
+    loss_copies: NonNegative = 2.0
+    sharded_gather_layers: Count = 2
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Serving:
+    """Facts of an inference engine: KV block size in tokens, prefill token budget, graph batch sizes."""
+
+    kv_block_tokens: Count = 16
+    max_batched_tokens: Count = 8192
+    capture_sizes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Runtime:
+    """How software executes. ``fusions`` are runs of canonical operators that become one launch (DESIGN 2.7)."""
+
+    name: str
+    version: str
+    workload: Literal["training", "inference"]
+    kernels: Kernels
+    fusions: tuple[tuple[str, ...], ...] = ()
+    host: Host
+    overlap: Overlap = Overlap()
+    communication: Communication
+    allocator: Allocator
+    defaults: Defaults
+    training: Training | None = None
+    serving: Serving | None = None
