@@ -1,0 +1,55 @@
+# Two commands on a fresh machine with Python 3.11+ and make: `make run` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: run test validate lint docs bench verify-models clean
+.DEFAULT_GOAL := run
+
+run: .venv/installed
+	@$(BIN)/rapid-llm run examples/llama-3.1-70b-training.yaml
+	@echo
+	@$(BIN)/rapid-llm run examples/llama-2-70b-inference.yaml
+
+test: .venv/installed-dev
+	@$(BIN)/python -m pytest
+
+validate: .venv/installed
+	@$(BIN)/rapid-llm validate
+
+lint: .venv/installed-dev
+	@$(BIN)/ruff check src tests benchmarks tools
+	@$(BIN)/ruff format --check src tests benchmarks tools
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+docs: .venv/installed
+	@$(BIN)/python tools/build_docs.py site
+
+bench: .venv/installed
+	@$(BIN)/python benchmarks/run.py
+
+# The exact parameter counts of the catalogue against the implementations in transformers, in an environment of its own.
+verify-models: .venv-verify/installed
+	@.venv-verify/bin/python tools/verify_models.py
+
+clean:
+	rm -rf .venv .venv-verify site out
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "rapid-llm needs Python 3.11 or later; name one with: make PYTHON=python3.12"; exit 2; }
+	$(PYTHON) -m venv .venv
+
+.venv/installed: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) --editable .
+	@touch $@
+
+.venv/installed-dev: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) --editable '.[dev]'
+	@touch $@ .venv/installed
+
+.venv-verify/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-verify
+	.venv-verify/bin/python -m pip install --disable-pip-version-check --editable . torch transformers
+	@touch $@
