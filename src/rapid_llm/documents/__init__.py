@@ -1,0 +1,6 @@
+"""YAML and JSON files with a line for every value, and nouns built from them with one sentence for every mistake."""
+
+from rapid_llm.documents.building import build
+from rapid_llm.documents.reading import Document, join, merge, parse_json, parse_yaml, read_yaml
+
+__all__ = ["Document", "build", "join", "merge", "parse_json", "parse_yaml", "read_yaml"]

@@ -1,0 +1,221 @@
+"""From plain data to nouns: every mistake that pydantic finds becomes one sentence about the field at fault."""
+
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from rapid_llm.documents.reading import Document, join
+from rapid_llm.errors import nearest
+
+Noun = TypeVar("Noun")
+
+
+@lru_cache(maxsize=128)
+def _adapter(noun_type: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(noun_type)
+
+
+def build(
+    noun_type: type[Noun],
+    data: Mapping[str, Any] | Document,
+    document: Document | None = None,
+    prefix: str = "",
+) -> Noun:
+    """Validate plain data (values may already be nouns) into a noun; InputError with one sentence otherwise.
+
+    ``document`` gives file and line, and ``prefix`` the dotted path of ``data`` inside it.
+    """
+    from pydantic import ValidationError
+
+    if isinstance(data, Document):
+        document = data
+    plain = data.data if isinstance(data, Document) else data
+    adapter = _adapter(noun_type)  # type: ignore[arg-type]
+    try:
+        noun: Noun = adapter.validate_python(plain)
+        return noun
+    except ValidationError as error:
+        findings = [_Finding.of(detail, noun_type, plain) for detail in error.errors(include_url=False)]
+    worst = min(findings, key=lambda finding: finding.rank)
+    message, suggestions = worst.sentence(prefix)
+    raise (document or Document(data={})).error(message, join(prefix, *worst.path), suggestions)
+
+
+def known_fields(noun_type: Any) -> list[str]:
+    """The field names of a noun; of all members of a union."""
+    return list(dict.fromkeys(name for member in _members(noun_type) for name in _hints(member)))
+
+
+@lru_cache(maxsize=512)
+def _hints(noun: type) -> dict[str, Any]:
+    return typing.get_type_hints(noun, include_extras=True) if is_dataclass(noun) else {}
+
+
+def _members(annotation: Any) -> Iterator[Any]:
+    """The types that an annotation stands for: inside Annotated and unions, without None."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from _members(get_args(annotation)[0])
+    elif origin in (Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from _members(member)
+    elif annotation is not type(None):
+        yield annotation
+
+
+def _fitting(annotation: Any, value: Any) -> list[Any]:
+    """The members of a union that a mapping can be meant for: those whose ``kind`` it names, else all."""
+    members = list(_members(annotation))
+    if isinstance(value, Mapping) and "kind" in value:
+        named = [m for m in members if value["kind"] in _kinds(m)]
+        return named or members
+    return members
+
+
+def _kinds(noun: Any) -> tuple[Any, ...]:
+    hint = _hints(noun).get("kind") if isinstance(noun, type) else None
+    return get_args(hint) if get_origin(hint) is Literal else ()
+
+
+def _step(annotation: Any, value: Any, key: str | int) -> Any:
+    """The annotation of one item of a value, or None where it has no such item."""
+    for member in _fitting(annotation, value):
+        origin, args = get_origin(member), get_args(member)
+        if isinstance(key, str) and key in _hints(member):
+            return _hints(member)[key]
+        if isinstance(key, str) and origin in (dict, Mapping):
+            return args[1]
+        if isinstance(key, int) and origin in (tuple, list):
+            return args[0] if len(args) == 1 or args[-1] is ... else args[min(key, len(args) - 1)]
+    return None
+
+
+def _item(value: Any, key: str | int) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(key)
+    if isinstance(value, (list, tuple)) and isinstance(key, int) and key < len(value):
+        return value[key]
+    return getattr(value, str(key), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """One complaint of pydantic, with its place in the data and in the types."""
+
+    detail: Any
+    path: tuple[str | int, ...]
+    owner: Any
+    annotation: Any
+    rank: tuple[int, int]
+
+    @classmethod
+    def of(cls, detail: Any, noun_type: Any, data: Any) -> "_Finding":
+        """Follow pydantic's location, leaving out the names of union members that it inserts."""
+        path: list[str | int] = []
+        owner, annotation, value, foreign = noun_type, noun_type, data, 0
+        location = detail["loc"]
+        for position, key in enumerate(location):
+            below = _step(annotation, value, key)
+            is_last = position == len(location) - 1
+            if below is None and not (is_last and detail["type"] in _UNKNOWN | _MISSING):
+                names = [getattr(member, "__name__", "") for member in _fitting(annotation, value)]
+                foreign += key not in names and key not in {k for m in _members(annotation) for k in _kinds(m)}
+                continue
+            owner, annotation, value = annotation, below, _item(value, key)
+            path.append(key)
+        urgency = 0 if detail["type"] in _UNKNOWN else 2 if detail["type"] in _MISSING else 1
+        return cls(detail, tuple(path), owner, annotation, (foreign, urgency))
+
+    def sentence(self, prefix: str) -> tuple[str, tuple[str, ...]]:
+        """The sentence and the suggested names."""
+        kind, field = self.detail["type"], join(prefix, *self.path)
+        if kind in _UNKNOWN:
+            return _unknown_field(field, str(self.path[-1]), known_fields(self.owner))
+        if kind in _MISSING:
+            return f"the field '{field}' is missing.", ()
+        given, context = self.detail["input"], self.detail.get("ctx", {})
+        if kind == "union_tag_invalid":
+            field, given = join(field, "kind"), context["tag"]
+            return _unknown_value(field, given, _quoted(context["expected_tags"]))
+        if kind == "union_tag_not_found":
+            kinds = [str(k) for member in _members(self.annotation) for k in _kinds(member)]
+            return f"the field '{join(field, 'kind')}' is missing. Known: {', '.join(kinds)}.", tuple(kinds)
+        if kind == "literal_error":
+            return _unknown_value(field, given, _quoted(context["expected"]))
+        said = _said(kind, given, context) or f"is wrong: {self.detail['msg'].lower()} (got {_show(given)})."
+        return f"{field} {said}".strip(), ()
+
+
+_UNKNOWN = frozenset({"unexpected_keyword_argument", "extra_forbidden"})
+_MISSING = frozenset({"missing", "missing_argument", "missing_keyword_only_argument"})
+
+_WANTED = {
+    "int_": "an integer",
+    "float_": "a number",
+    "bool_": "true or false",
+    "string_": "text",
+    "dataclass_": "a mapping of fields",
+    "dict_": "a mapping of fields",
+    "model_": "a mapping of fields",
+    "tuple_": "a list",
+    "list_": "a list",
+    "finite_": "a finite number",
+}
+
+
+def _said(kind: str, given: Any, context: Mapping[str, Any]) -> str:
+    """What is wrong with a value, as the rest of a sentence that begins with its path."""
+    if kind == "value_error":
+        said = str(context["error"])
+        return said if said.endswith((".", "?")) else said + "."
+    for name, words in (
+        ("gt", "greater than"),
+        ("ge", "at least"),
+        ("lt", "less than"),
+        ("le", "at most"),
+    ):
+        if name in context:
+            return f"must be {words} {_number(context[name])} (got {_show(given)})."
+    for start, wanted in _WANTED.items():
+        if kind.startswith(start):
+            whole = isinstance(given, float) and given.is_integer() and abs(given) < 1e15
+            hint = f" Write {int(given)}." if start == "int_" and whole else ""
+            return f"must be {wanted} (got {_show(given)}).{hint}"
+    return ""
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "nothing"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    text = f"'{value}'" if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _quoted(expected: str) -> list[str]:
+    return re.findall(r"'([^']*)'", expected) or re.findall(r"[^,\s]+", expected.replace(" or ", ", "))
+
+
+def _unknown_value(field: str, given: Any, known: list[str]) -> tuple[str, tuple[str, ...]]:
+    close = nearest(str(given), known, limit=1) if isinstance(given, str) else []
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    return f"{field} {_show(given)} is unknown.{hint} Known: {', '.join(known)}.", tuple(close)
+
+
+def _unknown_field(field: str, name: str, known: list[str]) -> tuple[str, tuple[str, ...]]:
+    close = nearest(name, known)
+    hint = f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known)}."
+    return f"unknown field '{field}'. {hint}", tuple(close)
