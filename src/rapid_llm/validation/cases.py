@@ -1,0 +1,54 @@
+"""A case: one measured figure, the scenario that should reproduce it, and what a naive model says of it."""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Split = Literal["fit", "unseen"]
+
+
+class Skip(Exception):  # noqa: N818 - it is an outcome of reading a row, not an error
+    """This row cannot be a case; the message is the reason that the scorecard counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What a naive model predicts for a case, in the unit of its measurement.
+
+    ``constant`` names the rows that share one fitted factor (chosen in-sample to minimise their MAPE, the best that
+    such a model can do); None takes the prediction as it is.
+    """
+
+    prediction: float
+    constant: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One figure of one suite.
+
+    ``key`` is what the split rule hashes and what ranks are taken inside; ``quantity`` names the reading of a report
+    that ``measured`` (SI) is compared with; ``reason`` says why there is no scenario.
+    """
+
+    suite: str
+    group: str
+    metric: str
+    id: str
+    key: str
+    quantity: str
+    measured: float
+    scenario: Mapping[str, Any] | None
+    reason: str = ""
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
+
+    @property
+    def split(self) -> Split:
+        """The side of the split rule that this case falls on."""
+        return split_of(self.key)
+
+
+def split_of(key: str) -> Split:
+    """The fixed split rule: crc32 of the group key, even is ``fit`` (constants may be fitted on it), odd ``unseen``."""
+    return "unseen" if zlib.crc32(key.encode()) % 2 else "fit"

@@ -1,0 +1,106 @@
+"""Measured tables: CSV files read with the standard library, recognised by their columns and not by their names."""
+
+import csv
+import gzip
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rapid_llm.errors import InputError
+
+Row = Mapping[str, str]
+
+def _columns(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+SCHEMAS: Mapping[str, frozenset[str]] = {
+    "training": _columns(
+        "id source gpu n_gpus framework hidden layers heads seq_len global_batch micro_batch tp pp metric value"
+    ),
+    "nanotron": _columns(
+        "id gpu n_gpus framework hidden layers seq_len global_batch_seqs micro_batch tp pp outcome "
+        "tokens_per_s_per_gpu mem_alloc_gb mem_reserved_gb"
+    ),
+    "memory": _columns("id source gpu n_gpus framework model tp pp outcome mem_gb mem_unit mem_kind"),
+    "inference": _columns(
+        "id source gpu n_gpus engine model tp pp batch_or_concurrency arrival input_len output_len metric value "
+        "completeness"
+    ),
+}
+"""The columns that make a table one of a schema; further columns are welcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One file: its schema, and its rows as text by column name (blank: the source does not say)."""
+
+    schema: str
+    path: Path
+    rows: tuple[Row, ...]
+
+
+def _text(path: Path) -> str:
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+
+
+def schema_of(columns: frozenset[str]) -> str | None:
+    """The schema that a header belongs to, or None."""
+    return next((name for name, needed in SCHEMAS.items() if needed <= columns), None)
+
+
+def read(path: Path) -> Table | None:
+    """Read one CSV file, gzipped or not; None where its columns are of no schema here.
+
+    Raises InputError for a file that is not readable text.
+    """
+    try:
+        reader = csv.DictReader(io.StringIO(_text(path)))
+        schema = schema_of(frozenset(reader.fieldnames or ()))
+        if schema is None:
+            return None
+        rows = tuple({k: (v or "").strip() for k, v in row.items() if k is not None} for row in reader)
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read as a CSV table: {error}. Give a .csv or .csv.gz file.") from error
+    return Table(schema, path, rows)
+
+
+def find(folder: Path) -> tuple[Table, ...]:
+    """Every table of a known schema in a folder and below it, in the order of their paths.
+
+    Raises InputError where the folder does not exist.
+    """
+    if not folder.is_dir():
+        raise InputError(f"--data must be a folder of measured tables: {folder} is not one.", field="data")
+    paths = sorted(p for p in folder.rglob("*") if p.name.endswith((".csv", ".csv.gz")) and p.is_file())
+    return tuple(table for table in map(read, paths) if table is not None)
+
+
+def number(row: Row, column: str) -> float | None:
+    """A cell as a number; None where it is blank or not one."""
+    try:
+        return float(row.get(column, ""))
+    except ValueError:
+        return None
+
+
+def integer(row: Row, column: str, default: int | None = None) -> int | None:
+    """A cell as a whole number (tables write counts as ``8.0`` too)."""
+    value = number(row, column)
+    return default if value is None else round(value)
+
+
+def count(row: Row, column: str) -> int:
+    """A degree: a whole number, 1 where blank."""
+    return integer(row, column) or 1
+
+
+def matches(row: Row, where: Mapping[str, str]) -> bool:
+    """Whether every named cell contains the given text, ignoring case; ``=text`` wants the whole cell."""
+    for column, wanted in where.items():
+        cell, text = row.get(column, "").lower(), str(wanted).lower()
+        if not (cell == text[1:] if text.startswith("=") else text in cell):
+            return False
+    return True
