@@ -17,7 +17,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     # `batch` sequences of `new` query tokens after `past` cached ones. heads and kv_heads are this rank's.
     # window 0 is unlimited; causal 0 or 1; backward 0 or 1; kv_bytes per element of the cache.
     # new == 1 with past > 0 and backward == 0 is decode (split-KV kernels), else context.
-    # Absorbed MLA decode is kv_heads 1, head_dim kv_rank + rope, v_head_dim kv_rank, shared_kv 1 (K and V are one tensor).
+    # Absorbed MLA decode is kv_heads 1, head_dim kv_rank + rope, v_head_dim kv_rank, shared_kv 1 (K, V one tensor).
     "attention": (
         "batch", "new", "past", "heads", "kv_heads", "head_dim", "v_head_dim", "window", "causal", "backward",
         "kv_bytes", "shared_kv",
@@ -32,7 +32,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 POINTWISE_KINDS: Final = ("stream", "reduce", "gather", "optimizer")
-"""stream: residual, activation, cast, dropout; reduce: norm, softmax, loss, sampling; gather: embedding, rotary, permute."""
+"""stream: residual, activation, cast, dropout; reduce: norm, softmax, loss, sampling; gather: embedding, rotary."""
 
 BOUNDS: Final = ("compute", "memory", "launch")
 

@@ -1,0 +1,228 @@
+"""Kernel implementations: structure, and at most seven fitted numbers per architecture of accelerators.
+
+A kernel is one file in ``data/``. Its numbers are shared by every accelerator of an architecture and by training and
+inference; what differs between two accelerators of one architecture stands in the accelerator (``sustained``).
+"""
+
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from pydantic.dataclasses import dataclass
+
+from rapid_llm.documents import build
+from rapid_llm.nouns import STRICT, Map
+from rapid_llm.provenance import Catalogue, Sources
+from rapid_llm.units import Count, Fraction, NonNegative, Positive, Seconds
+
+KERNELS: Final = Catalogue("rapid_llm.operators", "data", "kernel")
+
+NEAREST: Final[dict[str, str]] = {
+    "volta": "turing", "turing": "ampere", "ampere-rtx": "ampere", "ada": "ampere", "ampere": "hopper",
+    "blackwell-rtx": "ada", "hopper": "blackwell", "blackwell": "hopper", "cdna2": "cdna3", "cdna4": "cdna3",
+    "cdna3": "ampere", "gaudi": "hopper", "tpu": "hopper", "xe2": "ampere", "apple": "ada",
+}  # fmt: skip
+"""The architecture whose numbers stand in for one that a kernel was not measured on; chains are followed."""
+
+FALLBACK: Final = "hopper"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class GemmConstants:
+    """``setup`` beyond the launch floor (s); ``rate``, ``bandwidth`` reachable shares of peak and of sustained HBM.
+
+    ``tile_loss``: extra time of a tile per sqrt(128²/(bm bn)); ``occupancy``: exponent of the bandwidth lost when fewer
+    tiles than compute units run; ``overlap``: p of the norm that joins compute and memory; ``split``: cost of the
+    reduction pass of split-K (s).
+    """
+
+    setup: Seconds
+    rate: Positive
+    bandwidth: Fraction
+    tile_loss: NonNegative
+    occupancy: NonNegative
+    overlap: Positive
+    split: Seconds
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ContextConstants:
+    """``item``: prologue and epilogue of one query tile (s); ``backward_rate``: share of peak of the backward pass."""
+
+    setup: Seconds
+    rate: Fraction
+    bandwidth: Fraction
+    item: Seconds
+    overlap: Positive
+    backward_rate: Fraction
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class DecodeConstants:
+    """``item``: fixed cost of one work item, a KV head of a sequence (s); ``combine``: pass that joins splits (s)."""
+
+    setup: Seconds
+    rate: Fraction
+    bandwidth: Fraction
+    item: Seconds
+    combine: Seconds
+    occupancy: NonNegative
+    overlap: Positive
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class MoeConstants:
+    """``expert``: cost of each expert that has tokens (s); ``row_passes``, ``token_passes``: hidden-size passes to
+    permute and to combine, per token-expert pair and per scanned token.
+    """
+
+    setup: Seconds
+    rate: Fraction
+    bandwidth: Fraction
+    expert: Seconds
+    overlap: Positive
+    row_passes: NonNegative
+    token_passes: NonNegative
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ScanConstants:
+    """``chunk``: serial time of one 64-token chunk (s); ``bandwidth`` of the chunked scan, ``decode_bandwidth`` of the
+    state update, shares of sustained HBM.
+    """
+
+    setup: Seconds
+    bandwidth: Fraction
+    chunk: Seconds
+    decode_setup: Seconds
+    decode_bandwidth: Fraction
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class PointwiseConstants:
+    """Shares of sustained HBM by access pattern, and the cost beyond the launch floor (s)."""
+
+    setup: Seconds
+    stream: Fraction
+    reduce: Fraction
+    gather: Fraction
+    optimizer: Fraction
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Kernel:
+    """One implementation of a family."""
+
+    name: str
+    family: str
+
+    def on(self, architecture: str) -> Any:
+        """The numbers for an architecture: its own, or those of the nearest one that has any (see ``stands_in``)."""
+        return self.constants[self.stands_in(architecture)]  # type: ignore[attr-defined]
+
+    def stands_in(self, architecture: str) -> str:
+        """The architecture whose numbers ``on`` returns; differs from the argument where nothing was measured."""
+        known: dict[str, Any] = self.constants  # type: ignore[attr-defined]
+        seen: set[str] = set()
+        while architecture not in known and architecture not in seen:
+            seen.add(architecture)
+            architecture = NEAREST.get(architecture, FALLBACK)
+        return architecture if architecture in known else next(iter(known))
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class GemmKernel(Kernel):
+    """Tiles (bm, bn), split-K counts and the step in which k is padded.
+
+    ``quantise``: the kernel first casts its 16-bit activations (one more launch, one more pass over them).
+    """
+
+    family: Literal["gemm"]
+    constants: Map[GemmConstants]
+    tiles: tuple[tuple[Count, Count], ...]
+    splits: tuple[Count, ...] = (1,)
+    k_step: Count = 64
+    quantise: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class AttentionKernel(Kernel):
+    """A kernel for many queries per sequence; ``decode`` names the kernel that serves one query per sequence.
+
+    ``packed``: query heads that share a KV head fill one tile together.
+    """
+
+    family: Literal["attention"]
+    constants: Map[ContextConstants]
+    query_tile: Count
+    kv_tile: Count
+    packed: bool = False
+    decode: str
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class DecodeKernel(Kernel):
+    """Split-KV attention of one query per sequence.
+
+    ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
+    one work item takes; ``split_tokens`` is the least length of a split.
+    """
+
+    family: Literal["decode"]
+    constants: Map[DecodeConstants]
+    kv_tile: Count
+    query_pad: Count = 16
+    query_tile: Count = 64
+    split_tokens: Count = 256
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class MoeKernel(Kernel):
+    """Grouped GEMMs over experts with rows padded to ``row_tile`` per expert."""
+
+    family: Literal["moe"]
+    constants: Map[MoeConstants]
+    row_tile: Count
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ScanKernel(Kernel):
+    """Chunked recurrent mixers; ``chunk_tokens`` tokens a chunk."""
+
+    family: Literal["scan"]
+    constants: Map[ScanConstants]
+    chunk_tokens: Count = 64
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class PointwiseKernel(Kernel):
+    """Memory-bound kernels."""
+
+    family: Literal["pointwise"]
+    constants: Map[PointwiseConstants]
+
+
+_NOUNS: Final[dict[str, type[Kernel]]] = {
+    "gemm": GemmKernel, "attention": AttentionKernel, "decode": DecodeKernel, "moe": MoeKernel, "scan": ScanKernel,
+    "pointwise": PointwiseKernel,
+}  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def kernel(name: str) -> Kernel:
+    """The kernel implementation of that name; InputError with the nearest names if there is none."""
+    document = KERNELS.document(name)
+    family = document.data.get("family")
+    if family not in _NOUNS:
+        raise document.error(f"family must be one of {', '.join(_NOUNS)} (got {family!r}).", "family")
+    return build(_NOUNS[family], {"name": name, **document.data}, document)
+
+
+@lru_cache(maxsize=256)
+def kernel_sources(name: str) -> Sources:
+    """Where the numbers of a kernel come from, by dotted path."""
+    return KERNELS.load(name)[1]
+
+
+def kernel_names() -> tuple[str, ...]:
+    """The names of all kernel implementations."""
+    return tuple(KERNELS.names())

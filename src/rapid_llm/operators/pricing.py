@@ -1,0 +1,149 @@
+"""From columns to seconds: the one function that the rooms above call."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rapid_llm.errors import InputError
+from rapid_llm.hardware.accelerator import Accelerator
+from rapid_llm.operators import gemm
+from rapid_llm.operators.attention import is_decode, price_context, price_decode
+from rapid_llm.operators.families import COLUMNS, POINTWISE_KINDS, Column, Prices
+from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel, GemmKernel, Kernel, MoeKernel, ScanKernel, kernel
+from rapid_llm.operators.others import price_moe, price_pointwise, price_scan
+from rapid_llm.operators.rates import Rates, rates
+from rapid_llm.operators.summary import summarise
+from rapid_llm.operators.work import WORK
+
+
+def _ordered(family: str, columns: Mapping[str, ArrayLike]) -> tuple[Column, ...]:
+    """The columns of a family in the order of ``COLUMNS``, float64 and of one length."""
+    arrays = [np.asarray(columns[name], dtype=np.float64) for name in COLUMNS[family]]
+    if len({a.shape for a in arrays}) > 1 or arrays[0].ndim != 1:
+        arrays = list(np.broadcast_arrays(*(np.atleast_1d(a) for a in arrays)))
+    return tuple(arrays)
+
+
+def price(
+    family: str,
+    columns: Mapping[str, ArrayLike],
+    *,
+    kind: str = "stream",
+    dtype: str,
+    kernel: str | Kernel,
+    accelerator: Accelerator,
+    clock: float = 1.0,
+) -> Prices:
+    """Seconds of each row on one accelerator.
+
+    ``columns`` as ``families.COLUMNS[family]``; ``kind`` names the access pattern of pointwise rows and is ignored
+    elsewhere; ``dtype`` is the compute dtype; ``kernel`` an implementation or its name. The constants of kernels hold
+    at the boost clock; a phase that keeps the matrix units busy for long (training, large prefill) passes
+    ``clock=accelerator.sustained.clock``, which slows the compute side and leaves memory alone.
+
+    InputError where the accelerator has no rate for the dtype, or the kernel serves another family.
+    """
+    chosen = _kernel(kernel) if isinstance(kernel, str) else kernel
+    if chosen.family != family and not (family == "attention" and chosen.family == "decode"):
+        raise InputError(
+            f"kernel {chosen.name} serves {chosen.family}, not {family}. Try a kernel of the family {family}.",
+            field=f"kernels.{family}",
+        )
+    ordered = _ordered(family, columns)
+    return _price(chosen, ordered, kind, rates(accelerator, dtype, clock), accelerator.architecture)
+
+
+_kernel = kernel
+
+
+def _price(chosen: Kernel, columns: tuple[Column, ...], kind: str, r: Rates, architecture: str) -> Prices:
+    constants = chosen.on(architecture)
+    match chosen:
+        case GemmKernel():
+            return gemm.price_gemm(columns, chosen, constants, r)
+        case AttentionKernel():
+            return _attention(columns, chosen, r, architecture)
+        case DecodeKernel():
+            return price_decode(columns, chosen, constants, r)
+        case MoeKernel():
+            return price_moe(columns, chosen, constants, r)
+        case ScanKernel():
+            return price_scan(columns, chosen, constants, r)
+        case _:
+            if kind not in POINTWISE_KINDS:
+                raise InputError(f"kind must be one of {', '.join(POINTWISE_KINDS)} (got {kind}).")
+            return price_pointwise(columns, kind, constants, r)
+
+
+def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, architecture: str) -> Prices:
+    """Rows with one query go to the kernel's decode partner, the others to its tiles."""
+    split = cast(DecodeKernel, _kernel(chosen.decode))
+    one = is_decode(columns)
+    if one.all():
+        return price_decode(columns, split, split.on(architecture), r)
+    if not one.any():
+        return price_context(columns, chosen, chosen.on(architecture), r)
+    parts = (
+        (one, price_decode(tuple(c[one] for c in columns), split, split.on(architecture), r)),
+        (~one, price_context(tuple(c[~one] for c in columns), chosen, chosen.on(architecture), r)),
+    )
+    merged = {name: np.empty(len(one), dtype=getattr(parts[0][1], name).dtype) for name in Prices.__slots__}
+    for mask, prices in parts:
+        for name, values in merged.items():
+            values[mask] = getattr(prices, name)
+    return Prices(**merged)
+
+
+def roofline(family: str, columns: Mapping[str, ArrayLike], *, dtype: str, accelerator: Accelerator) -> Prices:
+    """The datasheet roofline max(FLOPs / peak, bytes / HBM) of each row (s): no launch, no efficiency.
+
+    Pointwise rows count vector FLOPs against the vector rate (Williams, Waterman, Patterson 2009).
+    """
+    r = rates(accelerator, dtype)
+    flops, moved = WORK[family](_ordered(family, columns))
+    compute = flops / (r.vector if family == "pointwise" else r.peak)
+    memory = moved / r.datasheet
+    return summarise(0.0, np.maximum(compute, memory), work=(flops, moved), sides=(compute, memory))
+
+
+def explain_gemm(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    dtype: str,
+    kernel: str,
+    accelerator: Accelerator,
+    groups: int = 1,
+    x_bytes: float = 2.0,
+    w_bytes: float = 2.0,
+    y_bytes: float = 2.0,
+) -> dict[str, Any]:
+    """Why Y[m, n] = X[m, k] W[k, n] takes as long as it does: tile, waves, last wave, split, traffic, bound.
+
+    Keys: seconds, roofline_s, flops, hbm_bytes, bound, flops_per_second and what ``gemm.explain`` adds.
+    """
+    values = (m, n, k, groups, x_bytes, w_bytes, y_bytes)
+    columns = dict(zip(COLUMNS["gemm"], values, strict=True))
+    chosen = _kernel(kernel)
+    prices = price("gemm", columns, dtype=dtype, kernel=chosen, accelerator=accelerator)
+    floor = roofline("gemm", columns, dtype=dtype, accelerator=accelerator)
+    seconds, flops = float(prices.seconds[0]), float(prices.flops[0])
+    found = gemm.explain(
+        _ordered("gemm", columns),
+        cast(GemmKernel, chosen),
+        chosen.on(accelerator.architecture),
+        rates(accelerator, dtype),
+    )
+    return {
+        "seconds": seconds,
+        "roofline_s": float(floor.seconds[0]),
+        "flops": flops,
+        "hbm_bytes": float(prices.hbm_bytes[0]),
+        "flops_per_second": flops / seconds,
+        "bound": ("compute", "memory", "launch")[int(prices.bound[0])],
+        "architecture": chosen.stands_in(accelerator.architecture),
+        **found,
+    }

@@ -1,0 +1,70 @@
+"""Arithmetic and compulsory traffic of each family: what the shape needs, whatever kernel runs it."""
+
+import numpy as np
+
+from rapid_llm.operators.families import Column
+
+
+def query_key_pairs(new: Column, past: Column, window: Column, causal: Column) -> Column:
+    """Query-key pairs of one sequence: each of ``new`` queries sees what is before it, at most ``window`` keys.
+
+    Causal: sum over i = 1..new of min(past + i, window); else every query sees min(past + new, window). window 0 is
+    unlimited.
+    """
+    span = np.where(window > 0, window, np.inf)
+    ramp = np.clip(span - past, 0.0, new)  # queries that still see everything before them
+    beyond = np.where(new > ramp, (new - ramp) * np.minimum(span, past + new), 0.0)
+    seen = ramp * past + ramp * (ramp + 1.0) / 2.0 + beyond
+    return np.where(causal > 0, seen, new * np.minimum(past + new, span))
+
+
+def gemm_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
+    """FLOPs 2mnk and bytes of X, W and Y once each."""
+    m, n, k, groups, x_bytes, w_bytes, y_bytes = columns
+    return 2.0 * m * n * k * groups, groups * (m * k * x_bytes + k * n * w_bytes + m * n * y_bytes)
+
+
+def attention_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
+    """FLOPs of both products over the pairs that are seen, bytes of Q, K, V, O once each.
+
+    The backward pass has five products against two, and moves Q, K, V, O, dO, dQ, dK, dV (FlashAttention-2).
+    """
+    batch, new, past, heads, kv_heads, head_dim, v_head_dim, window, causal, backward, kv_bytes, shared_kv = columns
+    widths = head_dim + v_head_dim
+    flops = 2.0 * batch * heads * widths * query_key_pairs(new, past, window, causal)
+    span = np.where(window > 0, np.minimum(past + new, window + new - 1.0), past + new)
+    cache = batch * span * kv_heads * (head_dim + np.where(shared_kv > 0, 0.0, v_head_dim)) * kv_bytes
+    moved = 2.0 * batch * new * heads * widths + cache
+    return np.where(backward > 0, 2.5, 1.0) * flops, np.where(backward > 0, 2.0, 1.0) * moved
+
+
+def moe_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
+    """FLOPs of the expert matrices over ``rows``, bytes of the weights of hit experts and of rows in and out."""
+    rows, hit, _, hidden, inter, matrices, x_bytes, w_bytes = columns
+    flops = 2.0 * rows * matrices * hidden * inter
+    return flops, hit * matrices * hidden * inter * w_bytes + rows * hidden * (x_bytes + 2.0)
+
+
+def scan_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
+    """FLOPs of update and read-out, bytes of q, k, v, o in 16 bit and of the state in and out."""
+    batch, new, heads, key_dim, value_dim, state_bytes, backward = columns
+    size = batch * heads * key_dim * value_dim
+    flops = 4.0 * size * new
+    moved = 2.0 * batch * new * heads * 2.0 * (key_dim + value_dim) + 2.0 * size * state_bytes
+    return np.where(backward > 0, 2.5, 1.0) * flops, np.where(backward > 0, 2.0, 1.0) * moved
+
+
+def pointwise_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
+    """Vector FLOPs and bytes, as the columns say."""
+    read_bytes, write_bytes, flops = columns
+    return flops, read_bytes + write_bytes
+
+
+WORK = {
+    "gemm": gemm_work,
+    "attention": attention_work,
+    "moe": moe_work,
+    "scan": scan_work,
+    "pointwise": pointwise_work,
+}
+"""family -> function of its columns, in the order of ``COLUMNS``, to (FLOPs, bytes)."""
