@@ -1,0 +1,207 @@
+"""The terminal answer to one scenario: at most 30 lines of 100 columns, every number with its unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rapid_llm.cli import text
+from rapid_llm.predict.report import Confidence, Cost, Report, Violation
+
+BAR_COLUMNS = 60
+SHOWN_COSTS = 6
+SHOWN_WHAT_IFS = 3
+_DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")
+_GLYPHS = "█▓▒░▚▞▤▥▦"
+
+
+def answer(report: Report) -> list[str]:
+    """Render a report as lines of plain text, the most important first."""
+    return [
+        *_title(report.scenario),
+        *_verdict(report),
+        *_headline(report),
+        *_memory(report),
+        *_costs(report),
+        *_what_ifs(report),
+        *_trust(report),
+    ]
+
+
+def _title(scenario: Mapping[str, Any]) -> list[str]:
+    """Say what was asked in one line."""
+    degrees = scenario.get("parallelism", {})
+    plan = " ".join(
+        f"{axis} {degrees[axis]}" for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp") if _shown(degrees, axis)
+    )
+    precision = _name(scenario.get("precision"))
+    parts = [
+        f"{_name(scenario.get('model'))} {scenario.get('workload', {}).get('kind', '')}",
+        f"{scenario.get('accelerators', '?')} accelerators of {_name(scenario.get('system'))}",
+        _name(scenario.get("runtime")),
+        plan,
+        precision,
+    ]
+    return text.wrapped("", " · ".join(part for part in parts if part), indent=0, lines=2)
+
+
+def _shown(degrees: Mapping[str, Any], axis: str) -> bool:
+    return isinstance(degrees.get(axis), int) and (degrees[axis] > 1 or axis in {"tp", "dp"})
+
+
+def _name(noun: Any) -> str:
+    """Name a noun that stands in a resolved scenario as text or as a mapping."""
+    if isinstance(noun, Mapping):
+        version = f"@{noun['version']}" if noun.get("version") else ""
+        return f"{noun.get('name') or noun.get('base', '')}{version}"
+    return "" if noun is None else str(noun)
+
+
+def _verdict(report: Report) -> list[str]:
+    memory = report.memory
+    room = memory.capacity_bytes - memory.peak_bytes
+    if report.feasible:
+        fits = f"yes: {text.gib(memory.peak_bytes)} of {text.gib(memory.capacity_bytes)} on the fullest rank"
+        return [_row("fits", f"{fits} (rank {memory.rank}, stage {memory.stage}), {text.gib(room)} free")]
+    return [line for violation in report.violations for line in _violation(violation)]
+
+
+def _violation(violation: Violation) -> list[str]:
+    lines = text.wrapped("fits", f"NO: {violation.message}", lines=4)
+    for fix in violation.fixes[:SHOWN_WHAT_IFS]:
+        cost = f", step time x{fix.step_time_ratio:.2f}" if fix.step_time_ratio else ""
+        lines.append(_row("  fix", f"--set {fix.change}   saves {text.gib(fix.saves_bytes)}{cost}"))
+    return lines
+
+
+def _headline(report: Report) -> list[str]:
+    if report.step_time_s is not None:
+        return [*_training(report, report.step_time_s), *_bound(report)]
+    if report.e2e_s is not None:
+        return [*_inference(report), *_bound(report)]
+    return []
+
+
+def _training(report: Report, step_time_s: float) -> list[str]:
+    lines = [_row("step time", text.seconds(step_time_s) + _interval(report))]
+    if report.tokens_per_s is not None and report.tokens_per_s_per_accelerator is not None:
+        per_accelerator = text.figures(report.tokens_per_s_per_accelerator)
+        lines.append(
+            _row("throughput", f"{text.rate(report.tokens_per_s)}, {per_accelerator} tokens/s per accelerator")
+        )
+    if report.mfu is not None:
+        beside = [
+            f"{name} {text.percent(value)}"
+            for name, value in (("causal", report.mfu_causal), ("HFU", report.hfu))
+            if value is not None
+        ]
+        lines += text.wrapped("MFU", f"{text.percent(report.mfu)} ({', '.join(beside)}): {report.flop_convention}")
+    return lines
+
+
+def _inference(report: Report) -> list[str]:
+    times = (
+        ("TTFT", report.ttft_s, "arrival to first token"),
+        ("TPOT", report.tpot_s, "per output token after the first"),
+        ("E2E", report.e2e_s, "arrival to last token"),
+    )
+    lines = [
+        _row(name, f"{text.seconds(value):<10} {meaning}" + (_interval(report) if name == "E2E" else ""))
+        for name, value, meaning in times
+        if value is not None
+    ]
+    if report.output_tokens_per_s is not None and report.total_tokens_per_s is not None:
+        output, total = text.figures(report.output_tokens_per_s), text.figures(report.total_tokens_per_s)
+        count = report.scenario.get("accelerators")
+        each = f", {text.figures(report.output_tokens_per_s / count)} output tokens/s per accelerator" if count else ""
+        lines.append(_row("throughput", f"{output} output tokens/s, {total} with the prompt{each}"))
+    return lines
+
+
+def _interval(report: Report) -> str:
+    if report.interval is None:
+        return ""
+    low, high = report.interval
+    return f"   (90 % of validated cases: {text.seconds(low)} to {text.seconds(high)})"
+
+
+def _bound(report: Report) -> list[str]:
+    return text.wrapped("bound by", report.bound_by, lines=2) if report.bound_by else []
+
+
+def _memory(report: Report) -> list[str]:
+    """Draw the fullest rank's memory as one bar with a legend; a rank that overflows fills the bar to its end."""
+    memory = report.memory
+    parts = [(name, size) for name, size in memory.by_category.items() if size > 0]
+    marked = list(zip(_GLYPHS * 2, parts, strict=False))
+    whole = max(memory.capacity_bytes, memory.peak_bytes, 1)
+    bar, filled = "", 0
+    for glyph, (_, size) in marked:
+        filled += size
+        bar += glyph * (round(filled / whole * BAR_COLUMNS) - len(bar))
+    free = memory.capacity_bytes - memory.peak_bytes
+    legend = [f"{glyph} {name} {size / text.GIB:.1f}" for glyph, (name, size) in marked]
+    legend.append(f"{'free' if free >= 0 else 'MISSING'} {abs(free) / text.GIB:.1f} GiB")
+    title = _row("memory", f"[{bar.ljust(BAR_COLUMNS)}] of {text.gib(memory.capacity_bytes)}")
+    return [title, *text.wrapped("", "  ".join(legend))]
+
+
+def _costs(report: Report) -> list[str]:
+    if report.breakdown is None or report.breakdown.seconds <= 0:
+        return []
+    total = report.breakdown.seconds
+    leaves = sorted(_named_leaves(report.breakdown), key=lambda pair: -pair[1].seconds)
+    shown = [(name, cost) for name, cost in leaves[:SHOWN_COSTS] if cost.seconds > 0]
+    rest = total - sum(cost.seconds for _, cost in shown)
+    lines = [_row("costs", f"{text.seconds(total)} on the critical rank; the largest of {len(leaves)} parts:")]
+    for name, cost in shown:
+        hidden = f", {text.seconds(cost.hidden_seconds)} more hidden" if cost.hidden_seconds > 0 else ""
+        bound = f"   bound by {cost.bound}" if cost.bound else ""
+        lines.append(_cost_line(name, cost.seconds, total, bound + hidden))
+    if rest > total * 5e-4:
+        lines.append(_cost_line("everything else", rest, total, ""))
+    return lines
+
+
+def _cost_line(name: str, value: float, total: float, note: str) -> str:
+    return f"  {name[:30]:<30} {text.seconds(value):>9} {text.percent(value / total):>7}{note}"[: text.WIDTH]
+
+
+def _named_leaves(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Cost]]:
+    """Yield each leaf with the names above it, without the root's."""
+    if not cost.children:
+        yield " / ".join(path) or cost.name, cost
+    for child in cost.children:
+        yield from _named_leaves(child, (*path, child.name))
+
+
+def _what_ifs(report: Report) -> list[str]:
+    best = sorted(report.what_if, key=lambda what_if: what_if.time_ratio)[:SHOWN_WHAT_IFS]
+    changes = [f"--set {one.change}   time {text.percent(one.time_ratio - 1, sign=True)}" for one in best]
+    return [_row("" if i else "what if", change) for i, change in enumerate(changes)]
+
+
+def _trust(report: Report) -> list[str]:
+    lines: list[str] = []
+    if report.assumptions:
+        lines += text.wrapped("assumed", "; ".join(report.assumptions))
+    if report.defaults:
+        lines += text.wrapped("defaults", ", ".join(report.defaults), lines=2)
+    if report.confidence is not None:
+        lines += text.wrapped("trust", _confidence(report.confidence))
+    lines.append(_row("reproduce", f"rapid-llm {report.version}, scenario {report.hash[:12]}"))
+    return lines
+
+
+def _confidence(confidence: Confidence) -> str:
+    nearest = (
+        f"nearest measurements: {confidence.suite}, {confidence.group} ({confidence.rows} rows), error median "
+        f"{text.percent(confidence.median)}, 90 % of rows within {text.percent(confidence.p90)}"
+        if confidence.rows
+        else "no measurement is near this scenario: the answer rests on datasheets"
+    )
+    return "; ".join((nearest, *confidence.reasons))
+
+
+def _row(label: str, value: str) -> str:
+    return f"{label:<13}{value}"[: text.WIDTH]

@@ -1,0 +1,54 @@
+"""``run``, ``train``, ``infer`` and ``fit``: from the flags to a printed report and an exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from rapid_llm.cli.flags import Answering, Common
+from rapid_llm.cli.style import show
+from rapid_llm.errors import InfeasibleError
+from rapid_llm.predict import fit, predict
+from rapid_llm.predict.report import Report
+from rapid_llm.scenario import Scenario, from_mapping, load
+
+
+def answer_file(file: str, answering: Answering) -> int:
+    """Answer a scenario file."""
+    return _answer(load(file, overrides=list(answering.sets)), answering)
+
+
+def answer_job(kind: str, model: str, overrides: Sequence[str], answering: Answering) -> int:
+    """Answer a model with the given flags."""
+    return _answer(_scenario(kind, model, overrides, answering), answering)
+
+
+def fit_job(kind: str, model: str, overrides: Sequence[str], common: Common) -> int:
+    """Answer only whether it fits."""
+    return _print(fit(_scenario(kind, model, overrides, common)), as_json=common.json)
+
+
+def _scenario(kind: str, model: str, overrides: Sequence[str], common: Common) -> Scenario:
+    mapping = {"model": model, "workload": {"kind": kind}}
+    return from_mapping(mapping, overrides=[*overrides, *common.sets])
+
+
+def _answer(scenario: Scenario, answering: Answering) -> int:
+    report = predict(scenario, allow_infeasible=answering.allow_infeasible)
+    if answering.out is not None:
+        from rapid_llm.cli.folder import write
+
+        write(scenario, report, answering.out)
+    return _print(report, as_json=answering.json)
+
+
+def _print(report: Report, *, as_json: bool) -> int:
+    if as_json:
+        from rapid_llm.cli.result import as_object
+
+        print(json.dumps(as_object(report), indent=2))
+    else:
+        from rapid_llm.cli.answer import answer
+
+        show(answer(report))
+    return 0 if report.feasible else InfeasibleError.exit_code

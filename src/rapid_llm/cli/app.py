@@ -1,0 +1,175 @@
+"""The verbs. Each one names its flags and hands over to the module that does the work, imported only then."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+import rapid_llm
+from rapid_llm.cli import flags
+
+app = App(
+    name="rapid-llm",
+    help="How long distributed LLM training and inference takes, whether it fits, and what limits it.",
+    help_epilogue="Start here: rapid-llm train llama-3.1-70b --system dgx-h100 --accelerators 64 --tp 8 --pp 2 "
+    "--global-batch-size 512 --sequence-length 8192",
+    help_format="plaintext",
+    version=rapid_llm.__version__,
+    version_flags=["--version"],
+)
+fit = App(name="fit", help="Memory only: does it fit, and what takes the space?", help_format="plaintext")
+app.command(fit)
+
+Model = Annotated[str, Parameter(name="MODEL", help="Catalogue name, YAML file, or a Hugging Face config.json.")]
+File = Annotated[str, Parameter(name="FILE", help="Scenario file (YAML).")]
+First = Annotated[str, Parameter(name="A", help="Scenario (YAML) or result (JSON).")]
+Second = Annotated[str, Parameter(name="B", help="The same kind of file.")]
+Json = Annotated[bool, Parameter(name="--json", negative=(), help="One JSON object.")]
+
+
+@app.command
+def run(file: File, /, *, answering: flags.Answering = flags.ANSWERING) -> int:
+    """Answer a scenario file."""
+    from rapid_llm.cli.answering import answer_file
+
+    return answer_file(file, answering)
+
+
+@app.command
+def train(
+    model: Model,
+    /,
+    *,
+    system: flags.SystemFlags = flags.SYSTEM,
+    plan: flags.PlanFlags = flags.PLAN,
+    job: flags.TrainingFlags = flags.TRAINING,
+    answering: flags.Answering = flags.ANSWERING,
+) -> int:
+    """Answer one training step in one line."""
+    from rapid_llm.cli.answering import answer_job
+
+    return answer_job("training", model, flags.overrides(system, plan, job), answering)
+
+
+@app.command
+def infer(
+    model: Model,
+    /,
+    *,
+    system: flags.SystemFlags = flags.SYSTEM,
+    plan: flags.PlanFlags = flags.PLAN,
+    job: flags.InferenceFlags = flags.INFERENCE,
+    answering: flags.Answering = flags.ANSWERING,
+) -> int:
+    """Answer one inference batch in one line."""
+    from rapid_llm.cli.answering import answer_job
+
+    return answer_job("inference", model, flags.overrides(system, plan, job), answering)
+
+
+@fit.command(name="train")
+def fit_train(
+    model: Model,
+    /,
+    *,
+    system: flags.SystemFlags = flags.SYSTEM,
+    plan: flags.PlanFlags = flags.PLAN,
+    job: flags.TrainingFlags = flags.TRAINING,
+    common: flags.Common = flags.COMMON,
+) -> int:
+    """Memory of a training step."""
+    from rapid_llm.cli.answering import fit_job
+
+    return fit_job("training", model, flags.overrides(system, plan, job), common)
+
+
+@fit.command(name="infer")
+def fit_infer(
+    model: Model,
+    /,
+    *,
+    system: flags.SystemFlags = flags.SYSTEM,
+    plan: flags.PlanFlags = flags.PLAN,
+    job: flags.InferenceFlags = flags.INFERENCE,
+    common: flags.Common = flags.COMMON,
+) -> int:
+    """Memory of an inference batch."""
+    from rapid_llm.cli.answering import fit_job
+
+    return fit_job("inference", model, flags.overrides(system, plan, job), common)
+
+
+@app.command
+def check(file: File, /, *, common: flags.Common = flags.COMMON) -> int:
+    """List every named check of a scenario and whether it holds."""
+    from rapid_llm.cli.checking import check_file
+
+    return check_file(file, common)
+
+
+@app.command
+def explain(file: File, /, *, common: flags.Common = flags.COMMON) -> int:
+    """Explain an answer down to kernels: what bound each, in words with the formula's numbers."""
+    from rapid_llm.cli.explaining import explain_file
+
+    return explain_file(file, common)
+
+
+@app.command
+def diff(
+    a: Annotated[str, Parameter(name="A")], b: Annotated[str, Parameter(name="B")], /, *, json: Json = False
+) -> int:
+    """Compare two scenarios, or two results that --json printed: what was asked and what came out."""
+    from rapid_llm.cli.comparing import compare
+
+    return compare(a, b, as_json=json)
+
+
+@app.command(name="list")
+def list_(
+    what: Annotated[str, Parameter(name="WHAT", help="models, systems, accelerators or runtimes.")],
+    /,
+    *,
+    json: Json = False,
+) -> int:
+    """List the catalogue."""
+    from rapid_llm.cli.catalogue import list_names
+
+    return list_names(what, as_json=json)
+
+
+@app.command
+def show(
+    what: Annotated[str, Parameter(name="WHAT", help="model, system, accelerator or runtime.")],
+    name: Annotated[str, Parameter(name="NAME", help="Catalogue name or file; a model also as a config.json.")],
+    /,
+    *,
+    json: Json = False,
+) -> int:
+    """Show one entry of the catalogue with the source of every number."""
+    from rapid_llm.cli.catalogue import show_entry
+
+    return show_entry(what, name, as_json=json)
+
+
+@app.command
+def schema() -> int:
+    """Print the JSON Schema of a scenario."""
+    from rapid_llm.cli.checking import print_schema
+
+    return print_schema()
+
+
+@app.command
+def validate(
+    *suites: Annotated[str, Parameter(name="SUITE", help="training, memory, inference; default: all.")],
+    data: Annotated[str | None, Parameter(help="Folder with larger tables of the same schema.")] = None,
+    json: Json = False,
+    html: Annotated[str | None, Parameter(help="Write the scorecard as a page.")] = None,
+    rows: Annotated[str | None, Parameter(help="Write every row with its prediction (CSV).")] = None,
+) -> int:
+    """Print the scorecard: predictions against published measurements."""
+    from rapid_llm.cli.scoring import score
+
+    return score(suites, data=data, as_json=json, html=html, rows=rows)

@@ -1,0 +1,157 @@
+"""``list`` and ``show``: what the catalogue holds and where each number comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rapid_llm.cli import text
+from rapid_llm.cli.result import plain
+from rapid_llm.cli.style import show
+from rapid_llm.errors import InputError, nearest
+from rapid_llm.provenance import Catalogue, Source, is_path
+
+_CATALOGUES = {
+    "model": Catalogue("rapid_llm.model", "data", "model"),
+    "system": Catalogue("rapid_llm.hardware", "data/systems", "system"),
+    "accelerator": Catalogue("rapid_llm.hardware", "data/accelerators", "accelerator"),
+    "runtime": Catalogue("rapid_llm.runtime", "data", "runtime"),
+}
+
+
+def list_names(what: str, *, as_json: bool) -> int:
+    """Print one table: every entry of a kind with the facts that tell it from its neighbours."""
+    kind = _kind(what)
+    header, rows, right = _TABLES[kind]()
+    if as_json:
+        print(json.dumps({f"{kind}s": [row[0] for row in rows]}))
+    else:
+        show([*text.columns(rows, header, right=right), f"{len(rows)} {kind}s. Details: rapid-llm show {kind} NAME"])
+    return 0
+
+
+def show_entry(what: str, name: str, *, as_json: bool) -> int:
+    """Print one entry with the source of every number."""
+    kind = _kind(what)
+    facts = _model_facts(name) if kind == "model" else {}
+    data, sources = ({}, {}) if kind == "model" and is_path(name) else _CATALOGUES[kind].load(_bare(kind, name))
+    if as_json:
+        print(json.dumps({kind: name, **facts, "fields": plain(data), "sources": plain(sources)}, indent=2))
+        return 0
+    lines = [f"{kind} {name}", *(f"  {key:<42} {_value(value)}" for key, value in facts.items())]
+    show([*lines, *_fields(data, sources)])
+    return 0
+
+
+def _kind(what: str) -> str:
+    kind = what.removesuffix("s")
+    if kind in _CATALOGUES:
+        return kind
+    kinds = [f"{name}s" for name in _CATALOGUES]
+    guess = nearest(what, kinds)
+    hint = f" Did you mean '{guess[0]}'?" if guess else ""
+    raise InputError(f"'{what}' is not a part of the catalogue.{hint} Known: {', '.join(kinds)}.", suggestions=guess)
+
+
+def _bare(kind: str, name: str) -> str:
+    """The file of a runtime's name, without its version."""
+    return name.partition("@")[0] if kind == "runtime" else name
+
+
+def _model_facts(name: str) -> dict[str, Any]:
+    from rapid_llm import model
+
+    loaded = model.load(name)
+    return {
+        "parameters": model.parameters(loaded),
+        "active_parameters": model.active_parameters(loaded),
+        "num_hidden_layers": loaded.num_hidden_layers,
+        "hidden_size": loaded.hidden_size,
+        "vocab_size": loaded.vocab_size,
+    }
+
+
+def _fields(data: Mapping[str, Any], sources: Mapping[str, Source]) -> Iterator[str]:
+    """Yield one line per field with the number of its source, then the sources."""
+    numbered: dict[Source, int] = {}
+    for path, value in _leaves(data, ""):
+        source = sources.get(path)
+        mark = f"[{numbered.setdefault(source, len(numbered) + 1)}]" if source is not None else ""
+        yield f"  {path:<42} {_value(value):<24} {mark}".rstrip()
+    if numbered:
+        yield "sources"
+    for source, number in numbered.items():
+        yield from text.wrapped(f"  [{number}]", f"{source.kind}: {source.text}", indent=7, lines=4)
+
+
+def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and any(isinstance(item, (dict, list)) for item in value):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{path}.{index}")
+    else:
+        yield path, value
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+_Table = tuple[Sequence[str], list[list[str]], Sequence[int]]
+
+
+def _models() -> _Table:
+    from rapid_llm import model
+
+    rows = []
+    for name in model.names():
+        loaded = model.load(name)
+        layers = str(loaded.num_hidden_layers)
+        rows.append([name, *(text.parameters(f(loaded)) for f in (model.parameters, model.active_parameters)), layers])
+    return ("model", "parameters", "active", "layers"), rows, (1, 2, 3)
+
+
+def _accelerators() -> _Table:
+    from rapid_llm import hardware
+
+    rows = []
+    for name in hardware.accelerator_names():
+        chip = hardware.accelerator(name)
+        peak = max((chip.peak[dtype], dtype) for dtype in ("bf16", "fp16") if dtype in chip.peak)
+        memory = chip.memory.hbm
+        capacity, bandwidth = f"{memory.capacity / text.GIB:.0f} GiB", f"{memory.bandwidth / 1e12:.2f} TB/s"
+        rows.append([name, chip.vendor, capacity, bandwidth, f"{peak[0] / 1e12:,.0f} TFLOP/s {peak[1]}"])
+    return ("accelerator", "vendor", "memory", "bandwidth", "dense peak"), rows, (2, 3, 4)
+
+
+def _systems() -> _Table:
+    from rapid_llm import hardware
+
+    rows = []
+    for name in hardware.system_names():
+        system = hardware.system(name)
+        node = system.groups[0].node
+        fabric = system.fabric.topology if system.fabric else "none"
+        rows.append([name, f"{node.accelerators} x {node.accelerator.name}", f"{system.accelerators:,}", fabric])
+    return ("system", "node", "accelerators", "scale-out"), rows, (2,)
+
+
+def _runtimes() -> _Table:
+    from rapid_llm import runtime
+
+    loaded = [(name, runtime.load(name)) for name in runtime.names()]
+    rows = [[name, one.version, one.workload, one.defaults.precision] for name, one in loaded]
+    return ("runtime", "version", "workload", "default precision"), rows, ()
+
+
+_TABLES: Mapping[str, Callable[[], _Table]] = {
+    "model": _models,
+    "accelerator": _accelerators,
+    "system": _systems,
+    "runtime": _runtimes,
+}

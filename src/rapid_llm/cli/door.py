@@ -1,0 +1,84 @@
+"""The one place where a command becomes an exit code: every error leaves here as one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import rapid_llm
+from rapid_llm.errors import InputError, InternalError, RapidError
+
+INTERRUPTED = 130
+REPORT_AT = "the project's issue tracker"
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        code = _answer(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader left (head, less): nothing to say, and nothing may be flushed into the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def _answer(argv: Sequence[str]) -> int:
+    from cyclopts import CycloptsError
+
+    from rapid_llm.cli.app import app
+
+    as_json = "--json" in argv
+    try:
+        result = app(list(argv), exit_on_error=False, print_error=False, result_action="return_value")
+    except RapidError as error:
+        return _tell(error, as_json=as_json)
+    except CycloptsError as error:
+        from rapid_llm.cli.usage import input_error
+
+        return _tell(input_error(error), as_json=as_json)
+    except (BrokenPipeError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        return _tell(_ours(error, argv), as_json=as_json)
+    return result if isinstance(result, int) else 0
+
+
+def _tell(error: RapidError, *, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"error": error_object(error)}))
+    else:
+        print(error, file=sys.stderr)
+    return error.exit_code
+
+
+def error_object(error: RapidError) -> dict[str, Any]:
+    """The JSON form of an error, with stable keys."""
+    return {
+        "message": str(error),
+        "field": error.field,
+        "line": error.line,
+        "suggestions": list(error.suggestions),
+    }
+
+
+def _ours(error: Exception, argv: Sequence[str]) -> RapidError:
+    """Wrap an exception that should not have reached a user: say where it rose and how to report it."""
+    if isinstance(error, OSError) and error.filename:
+        return InputError(f"{error.filename}: {(error.strerror or 'cannot be read').lower()}.")
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    at = f" at {Path(where.tb_frame.f_code.co_filename).name}:{where.tb_lineno}" if where else ""
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    return InternalError(
+        f"internal error{at} ({what}): this is a fault of rapid-llm, not of your input; please report this line, "
+        f"'rapid-llm {' '.join(argv)}' and version {rapid_llm.__version__} at {REPORT_AT}."
+    )

@@ -1,0 +1,115 @@
+"""The flags of the verbs. A flag is the name of a scenario field; its text is read as a scenario file is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+
+
+def _in(group: Group, text: str, *, alias: str | None = None, name: str | None = None) -> Parameter:
+    """Declare a flag of a group with its line of help."""
+    return Parameter(group=group, help=text, alias=alias, name=name, show_default=False)
+
+
+_SYSTEM = Group("System and software", sort_key=1)
+_PLAN = Group("Plan", sort_key=2)
+_JOB = Group("Workload", sort_key=3)
+_OUTPUT = Group("Output", sort_key=4)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """Flags of every verb that reads a scenario."""
+
+    sets: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--set", group=_OUTPUT, negative=(), help="Any field, as a.b=c; repeatable.", show_default=False
+        ),
+    ] = ()
+    json: Annotated[bool, Parameter(group=_OUTPUT, negative=(), help="One JSON object, SI units.")] = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Answering(Common):
+    """Flags of the verbs that print an answer."""
+
+    out: Annotated[str | None, _in(_OUTPUT, "Folder for the resolved scenario, the report and its tables.")] = None
+    allow_infeasible: Annotated[
+        bool, Parameter(group=_OUTPUT, negative=(), help="Give times even where memory does not fit.")
+    ] = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SystemFlags:
+    """Fields at the top of a scenario."""
+
+    system: Annotated[
+        str | None, _in(_SYSTEM, "Name or file of a system, or an accelerator's name.", alias="--accelerator")
+    ] = None
+    accelerators: Annotated[str | None, _in(_SYSTEM, "How many; default: the product of the degrees.")] = None
+    runtime: Annotated[str | None, _in(_SYSTEM, "Framework, such as megatron-core or vllm.")] = None
+    precision: Annotated[str | None, _in(_SYSTEM, "Preset: bf16, fp16, fp8, bf16-mixed, ...")] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class PlanFlags:
+    """Fields of ``parallelism``."""
+
+    tp: Annotated[str | None, _in(_PLAN, "Tensor parallel degree.")] = None
+    pp: Annotated[str | None, _in(_PLAN, "Pipeline parallel degree.")] = None
+    vpp: Annotated[str | None, _in(_PLAN, "Model chunks per pipeline stage.")] = None
+    cp: Annotated[str | None, _in(_PLAN, "Context parallel degree.")] = None
+    ep: Annotated[str | None, _in(_PLAN, "Expert parallel degree.")] = None
+    etp: Annotated[str | None, _in(_PLAN, "Tensor parallel degree of the experts.")] = None
+    dp: Annotated[str | None, _in(_PLAN, "Data parallel degree; default: what is left over.")] = None
+    sp: Annotated[bool | None, _in(_PLAN, "Sequence parallelism beside tp.")] = None
+    zero_stage: Annotated[str | None, _in(_PLAN, "ZeRO stage, 0 to 3.")] = None
+    schedule: Annotated[str | None, _in(_PLAN, "Pipeline schedule: gpipe, 1f1b, interleaved.")] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TrainingFlags:
+    """Fields of a training ``workload``."""
+
+    global_batch_size: Annotated[str | None, _in(_JOB, "Sequences per optimizer step.")] = None
+    micro_batch_size: Annotated[str | None, _in(_JOB, "Sequences per micro-batch.")] = None
+    sequence_length: Annotated[str | None, _in(_JOB, "Tokens per sequence.")] = None
+    recompute: Annotated[str | None, _in(_JOB, "Activations computed again: none, selective, full.")] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class InferenceFlags:
+    """Fields of an inference ``workload``."""
+
+    batch_size: Annotated[str | None, _in(_JOB, "Requests in flight in the whole job.")] = None
+    prompt_tokens: Annotated[str | None, _in(_JOB, "Tokens in, per request.")] = None
+    output_tokens: Annotated[str | None, _in(_JOB, "Tokens out, per request.")] = None
+
+
+COMMON, ANSWERING, SYSTEM, PLAN = Common(), Answering(), SystemFlags(), PlanFlags()
+TRAINING, INFERENCE = TrainingFlags(), InferenceFlags()
+
+ScenarioFlags = SystemFlags | PlanFlags | TrainingFlags | InferenceFlags
+_PREFIX = {SystemFlags: "", PlanFlags: "parallelism.", TrainingFlags: "workload.", InferenceFlags: "workload."}
+
+
+def overrides(*groups: ScenarioFlags) -> list[str]:
+    """Turn the flags that were given into overrides as ``--set`` takes them."""
+    return [f"{_PREFIX[type(group)]}{name}={value}" for group in groups for name, value in _given(group)]
+
+
+def _given(group: ScenarioFlags) -> Iterable[tuple[str, Any]]:
+    for field in fields(group):
+        value = getattr(group, field.name)
+        if value is not None:
+            yield field.name, str(value).lower() if isinstance(value, bool) else value

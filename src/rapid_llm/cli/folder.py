@@ -1,0 +1,57 @@
+"""The run folder of ``--out``: what was asked, what came out, and its tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from rapid_llm.cli.page import page
+from rapid_llm.cli.result import as_object, plain
+from rapid_llm.errors import InputError
+from rapid_llm.predict import explain
+from rapid_llm.predict.report import Cost, Report
+from rapid_llm.scenario import Scenario
+
+
+def write(scenario: Scenario, report: Report, folder: str) -> None:
+    """Write scenario.yaml, report.json, breakdown.csv, kernels.csv and report.html into ``folder``."""
+    out = Path(folder)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {folder} is a file. Name a folder.")
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "scenario.yaml").open("w", encoding="utf-8") as stream:
+        YAML().dump(plain(report.scenario), stream)
+    (out / "report.json").write_text(json.dumps(as_object(report), indent=2) + "\n", encoding="utf-8")
+    (out / "report.html").write_text(page(report), encoding="utf-8")
+    if report.breakdown is not None:
+        _table(out / "breakdown.csv", _breakdown(report.breakdown))
+        _table(out / "kernels.csv", (plain(row) for row in explain(scenario)))
+
+
+def _breakdown(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
+    """Yield one row per node of the tree: path, seconds, hidden seconds, whether it is a leaf, and its bound."""
+    here = (*path, cost.name)
+    yield {
+        "path": "/".join(here),
+        "seconds": cost.seconds,
+        "hidden_seconds": cost.hidden_seconds,
+        "leaf": not cost.children,
+        "bound": cost.bound,
+    }
+    for child in cost.children:
+        yield from _breakdown(child, here)
+
+
+def _table(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    rows = list(rows)
+    if not rows:
+        return
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,31 @@
+"""Print lines: bold labels and a coloured verdict on a terminal, plain text into a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+_LABEL = 12
+
+
+def show(lines: Iterable[str]) -> None:
+    """Print lines to standard output."""
+    if not sys.stdout.isatty():
+        print("\n".join(lines))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(_styled(line))
+
+
+def _styled(line: str) -> str:
+    from rich.markup import escape
+
+    label, rest = line[:_LABEL], line[_LABEL:]
+    if label.startswith("fits"):
+        colour = "red" if rest.lstrip().startswith("NO") else "green"
+        return f"[bold]{escape(label)}[/bold][{colour}]{escape(rest)}[/{colour}]"
+    is_label = label[:1].isalpha() and label.endswith(" ")
+    return f"[bold]{escape(label)}[/bold]{escape(rest)}" if is_label else escape(line)

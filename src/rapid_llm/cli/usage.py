@@ -1,0 +1,63 @@
+"""What cyclopts found wrong with a command line, in our words."""
+
+from __future__ import annotations
+
+from cyclopts import (
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
+
+from rapid_llm.errors import InputError, nearest
+
+_EXAMPLES = {"MODEL": "llama-3.1-70b", "FILE": "examples/llama-3.1-70b-training.yaml"}
+
+
+def input_error(error: CycloptsError) -> InputError:
+    """Turn an error of the argument parser into one sentence with a suggestion."""
+    verb = " ".join(error.command_chain or ())
+    command = f"rapid-llm {verb}".strip()
+    if isinstance(error, UnknownCommandError):
+        return _unknown_verb(error, command)
+    if isinstance(error, UnknownOptionError):
+        return _unknown_flag(error, command)
+    if isinstance(error, MissingArgumentError):
+        return _missing(error, command)
+    if isinstance(error, UnusedCliTokensError):
+        extra = " ".join(error.unused_tokens or ())
+        return InputError(f"'{command}' does not take '{extra}'. See: {command} --help")
+    if isinstance(error, RepeatArgumentError):
+        return InputError(f"{error.token.keyword} is given more than once. Keep one of them.")
+    if isinstance(error, CoercionError) and error.argument is not None:
+        given = error.token.value if error.token else ""
+        return InputError(f"{error.argument.name} does not take '{given}'. See: {command} --help")
+    return InputError(f"{' '.join(str(error).split())} See: {command} --help")
+
+
+def _unknown_verb(error: UnknownCommandError, command: str) -> InputError:
+    given = (error.unused_tokens or [""])[0]
+    verbs = [name for name in error.app or () if not name.startswith("-")]
+    guess = nearest(given, verbs)
+    hint = f" Did you mean '{guess[0]}'?" if guess else f" Known: {', '.join(verbs)}."
+    return InputError(f"'{given}' is not a verb of {command}.{hint} See: {command} --help", suggestions=guess)
+
+
+def _unknown_flag(error: UnknownOptionError, command: str) -> InputError:
+    given = error.token.keyword or error.token.value
+    flags = [name for argument in error.argument_collection for name in argument.names if name.startswith("--")]
+    guess = nearest(given.replace("_", "-"), flags)
+    hint = f" Did you mean '{guess[0]}'?" if guess else " Any scenario field goes through --set a.b=c."
+    return InputError(f"{given} is not a flag of '{command}'.{hint} See: {command} --help", suggestions=guess)
+
+
+def _missing(error: MissingArgumentError, command: str) -> InputError:
+    name = error.argument.name if error.argument is not None else ""
+    if error.keyword or name.startswith("--"):
+        return InputError(f"{error.keyword or name} needs a value. See: {command} --help")
+    example = _EXAMPLES.get(name)
+    such = f" Try: {command} {example}" if example else ""
+    return InputError(f"'{command}' needs {name}.{such}")
