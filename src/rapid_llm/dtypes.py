@@ -1,0 +1,177 @@
+"""Number formats and precisions: bytes per element with scales, the matrix rate they run at, what a preset stands for.
+
+A format's ``rate`` is the key of the accelerator's matrix rate. Weight-only formats are expanded in the kernel and
+compute at 16 bit; formats that ``quantise`` want their activations scaled and rounded by a pass of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass as plain
+from types import MappingProxyType
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator
+from pydantic.dataclasses import dataclass
+
+from rapid_llm.errors import InputError, nearest, unknown_name
+from rapid_llm.nouns import STRICT
+
+
+@plain(frozen=True, slots=True)
+class Dtype:
+    """A number format: ``bytes`` per element, scales included; ``rate`` as in ``Accelerator.peak``."""
+
+    name: str
+    bytes: float
+    rate: str
+    quantise: bool = False
+    weight_only: bool = False
+
+
+def _formats() -> dict[str, Dtype]:
+    plain_formats = (
+        Dtype("bf16", 2.0, "bf16"),
+        Dtype("fp16", 2.0, "fp16"),
+        Dtype("fp32", 4.0, "fp32"),
+        Dtype("tf32", 4.0, "tf32"),
+        Dtype("fp64", 8.0, "fp64"),
+        Dtype("fp8", 1.0, "fp8", quantise=True),  # OCP FP8 (e4m3, e5m2), one scale per tensor
+        Dtype("fp8_block", 1.0 + 4 / 128**2, "fp8", quantise=True),  # fp32 scale per 128 x 128 block, DeepSeek-V3 3.3
+        Dtype("mxfp8", 1.0 + 1 / 32, "fp8", quantise=True),  # OCP MX v1.0: 8-bit scale per 32
+        Dtype("mxfp6", 0.75 + 1 / 32, "fp6", quantise=True),
+        Dtype("nvfp4", 0.5 + 1 / 16, "fp4", quantise=True),  # NVIDIA: e4m3 scale per 16
+        Dtype("mxfp4", 0.5 + 1 / 32, "fp4", quantise=True),
+        Dtype("int8", 1.0, "int8", quantise=True),  # SmoothQuant: a scale per row and column
+        Dtype("int32", 4.0, "fp32"),
+    )
+    weight_only = {
+        "fp8_wo": 1.0,
+        "int8_wo": 1.0,
+        "int4_wo": 0.5 + (2 + 0.5) / 128,  # AWQ, GPTQ: 16-bit scale and 4-bit zero point per 128
+        "nvfp4_wo": 0.5 + 1 / 16,
+        "mxfp4_wo": 0.5 + 1 / 32,
+        "q8_0": 34 / 32,  # llama.cpp block layouts: bytes of a block over its weights
+        "q6_k": 210 / 256,
+        "q5_k": 176 / 256,
+        "q4_k": 144 / 256,
+        "q4_0": 18 / 32,
+    }
+    expanded = (Dtype(name, size, "fp16", weight_only=True) for name, size in weight_only.items())
+    return {dtype.name: dtype for dtype in (*plain_formats, *expanded)}
+
+
+DTYPES: Final[Mapping[str, Dtype]] = MappingProxyType(_formats())
+
+_ALIASES: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("bfloat16", "torch.bfloat16"), "bf16"),
+        **dict.fromkeys(("float16", "half", "torch.float16"), "fp16"),
+        **dict.fromkeys(("float32", "float", "torch.float32"), "fp32"),
+        **dict.fromkeys(("fp8_e4m3", "fp8_e5m2", "float8_e4m3fn", "e4m3", "e5m2"), "fp8"),
+        **dict.fromkeys(("w4a16", "awq", "gptq"), "int4_wo"),
+        **dict.fromkeys(("w8a16",), "int8_wo"),
+        **dict.fromkeys(("sq", "w8a8"), "int8"),
+    }
+)
+
+
+def dtype(name: str) -> Dtype:
+    """The number format of a name or alias; InputError with the nearest otherwise."""
+    found = DTYPES.get(_ALIASES.get(name, name))
+    if found is None:
+        raise InputError(unknown_name("number format", name, DTYPES), suggestions=nearest(name, DTYPES))
+    return found
+
+
+def _known(name: str) -> str:
+    if _ALIASES.get(name, name) not in DTYPES:
+        raise ValueError(unknown_name("", name, DTYPES).strip())
+    return _ALIASES.get(name, name)
+
+
+DtypeName = Annotated[str, AfterValidator(_known)]
+"""A field that names a number format; aliases become the format's own name."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class OptimizerState:
+    """What the optimizer keeps per parameter, by format.
+
+    ``master`` weights, ``moments`` (Adam has two), ``gradient`` a wider copy of the gradient (fp16 training).
+    """
+
+    master: DtypeName | None = None
+    moments: tuple[DtypeName, ...] = ()
+    gradient: DtypeName | None = None
+
+    @property
+    def bytes(self) -> float:
+        """Bytes per parameter."""
+        kept = [*self.moments, *filter(None, (self.master, self.gradient))]
+        return sum(dtype(name).bytes for name in kept)
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Precision:
+    """Number formats of a job.
+
+    ``compute`` of matrix products, ``weights`` as they are kept, ``activations`` between kernels, ``communication`` of
+    activations between ranks, ``kv_cache``; training also ``gradients`` as they are accumulated, and ``optimizer``.
+    ``name`` is the preset that it came from.
+    """
+
+    name: str = "custom"
+    compute: DtypeName
+    weights: DtypeName
+    activations: DtypeName
+    communication: DtypeName
+    kv_cache: DtypeName
+    gradients: DtypeName
+    optimizer: OptimizerState
+
+
+_ADAM_FP32: Final[dict[str, Any]] = {"master": "fp32", "moments": ["fp32", "fp32"]}
+
+
+def _preset(width: str, **changed: Any) -> dict[str, Any]:
+    """Everything in one 16-bit (or wider) format, but for what is changed."""
+    fields = ("compute", "weights", "activations", "communication", "kv_cache", "gradients")
+    optimizer = {"moments": [width, width]}
+    return {**dict.fromkeys(fields, width), "optimizer": optimizer, **changed}
+
+
+PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "bf16": _preset("bf16"),
+        "fp16": _preset("fp16"),
+        # ModelOpt checkpoints (per-tensor fp8, nvfp4) carry scales of an fp8 KV cache, and engines follow them.
+        "fp8": _preset("bf16", compute="fp8", weights="fp8", kv_cache="fp8"),
+        # Mixed-precision Adam, 18 bytes a parameter: Megatron-LM, distributed optimizer documentation.
+        "bf16-mixed": _preset("bf16", gradients="fp32", optimizer=_ADAM_FP32),
+        # 20 bytes a parameter: the same page; the fp16 gradient is copied to fp32.
+        "fp16-mixed": _preset("fp16", optimizer={**_ADAM_FP32, "gradient": "fp32"}),
+        # Transformer Engine: products in fp8, tensors and weights stay bf16.
+        "fp8-mixed": _preset("bf16", compute="fp8", gradients="fp32", optimizer=_ADAM_FP32),
+        "fp32": _preset("fp32"),
+        "tf32": _preset("fp32", compute="tf32"),
+        "fp8-block": _preset("bf16", compute="fp8_block", weights="fp8_block"),
+        "mxfp8": _preset("bf16", compute="mxfp8", weights="mxfp8"),
+        "nvfp4": _preset("bf16", compute="nvfp4", weights="nvfp4", kv_cache="fp8"),
+        "mxfp4": _preset("bf16", weights="mxfp4_wo"),
+        "int8": _preset("fp16", compute="int8", weights="int8"),
+        "fp8-wo": _preset("bf16", weights="fp8_wo"),
+        "int8-wo": _preset("fp16", weights="int8_wo"),
+        "int4-wo": _preset("fp16", weights="int4_wo"),
+        "q8-0": _preset("fp16", weights="q8_0"),
+        "q4-k": _preset("fp16", weights="q4_k"),
+        "q4-0": _preset("fp16", weights="q4_0"),
+    }
+)
+
+
+def precision(name: str) -> Precision:
+    """The precision of a preset; InputError with the nearest otherwise."""
+    if name not in PRESETS:
+        raise InputError(
+            unknown_name("precision", name, PRESETS), field="precision", suggestions=nearest(name, PRESETS)
+        )
+    return Precision(name=name, **PRESETS[name])
