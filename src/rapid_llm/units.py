@@ -5,73 +5,130 @@ noun: they accept text with a unit (``'3.35 TB/s'``), and numbers only where the
 GB is 10^9 bytes, GiB is 2^30; Gb/s counts bits; bandwidth is per direction.
 """
 
-from typing import Annotated, Any
+import math
+import re
+from dataclasses import dataclass
+from numbers import Real
+from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field, Strict
+from pydantic import BeforeValidator, Field
 
-_DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+MAX_COUNT: Final = 10**12
+"""The largest count that a field takes: far above any parameter, token or accelerator count in use."""
 
-# dimension -> (accepted unit suffixes with their factor to SI, example shown in errors)
-_UNITS: dict[str, tuple[dict[str, float], str]] = {}
-
-
-def _define(dimension: str, symbols: dict[str, float], prefixes: dict[str, float], example: str) -> None:
-    table = {p + s: f * k for s, f in symbols.items() for p, k in prefixes.items()}
-    _UNITS[dimension] = (table, example)
+_DECIMAL: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY: Final = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60}
+_NUMBER: Final = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]?\d+)?(?![\d.])")
 
 
-_define("bytes", {"B": 1.0}, _DECIMAL | _BINARY, "80 GiB")
-_define(
-    "bandwidth",
-    {"B/s": 1.0, "b/s": 0.125, "bit/s": 0.125, "bps": 0.125},
-    _DECIMAL | _BINARY,
-    "3.35 TB/s",
-)
-_define("flops", {"FLOP/s": 1.0, "FLOPS": 1.0, "OP/s": 1.0, "OPS": 1.0}, _DECIMAL, "989 TFLOP/s")
-_define("frequency", {"Hz": 1.0}, _DECIMAL, "1.98 GHz")
-_define("power", {"W": 1.0}, _DECIMAL | {"m": 1e-3}, "700 W")
-_define("time", {"s": 1.0, "min": 60.0, "h": 3600.0}, {"": 1.0}, "5 us")
-_UNITS["time"][0].update({"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "d": 86400.0})
-_define("fraction", {"%": 0.01}, {"": 1.0}, "80 %")
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """Units of one dimension with their factors to SI, and an example for sentences."""
+
+    units: dict[str, float]
+    example: str
+
+
+def _units(symbols: dict[str, float], prefixes: dict[str, float]) -> dict[str, float]:
+    return {prefix + symbol: scale * factor for symbol, factor in symbols.items() for prefix, scale in prefixes.items()}
+
+
+_BIT: Final = 1 / 8
+_TIME: Final = {
+    **{"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9},
+    **{"min": 60.0, "h": 3600.0, "d": 86400.0},
+}
+DIMENSIONS: Final[dict[str, Dimension]] = {
+    "bytes": Dimension(_units({"B": 1.0}, _DECIMAL | _BINARY), "80 GiB"),
+    "bandwidth": Dimension(
+        _units({"B/s": 1.0, "b/s": _BIT, "bit/s": _BIT, "bps": _BIT}, _DECIMAL | _BINARY), "3.35 TB/s"
+    ),
+    "flops": Dimension(
+        _units({"FLOP/s": 1.0, "FLOPS": 1.0, "FLOPs/s": 1.0, "OP/s": 1.0, "OPS": 1.0}, _DECIMAL), "989 TFLOP/s"
+    ),
+    "frequency": Dimension(_units({"Hz": 1.0}, _DECIMAL), "1.98 GHz"),
+    "power": Dimension(_units({"W": 1.0}, {"m": 1e-3} | _DECIMAL), "700 W"),
+    "time": Dimension(_TIME, "5 us"),
+    "fraction": Dimension({"%": 0.01}, "80 %"),
+}
 
 
 def parse(text: str, dimension: str) -> float:
-    """Read a quantity such as ``'3.35 TB/s'`` into SI units; ValueError with a sentence otherwise."""
-    table, example = _UNITS[dimension]
-    stripped = text.strip().replace("_", "")
-    cut = len(stripped)
-    while cut and not (stripped[cut - 1].isdigit() or stripped[cut - 1] == "."):
-        cut -= 1
-    number, unit = stripped[:cut].strip(), stripped[cut:].strip()
-    try:
-        value = float(number)
-    except ValueError:
-        raise ValueError(f"is not a quantity, such as '{example}' (got '{text}')") from None
+    """Read a quantity such as ``'3.35 TB/s'`` into SI units; ValueError with the rest of a sentence otherwise."""
+    known = DIMENSIONS[dimension]
+    stripped = text.strip()
+    number = _NUMBER.match(stripped)
+    if number is None:
+        raise ValueError(f"is not a quantity, such as '{known.example}' (got '{_short(text)}').")
+    unit = stripped[number.end() :].strip()
+    if not unit and dimension == "fraction":
+        return float(number[0].replace("_", ""))
     if not unit:
-        raise ValueError(f"needs a unit, such as '{example}' (got {text})")
-    if unit not in table:
-        raise ValueError(f"has the unknown unit '{unit}'; write it as in '{example}'")
-    return value * table[unit]
+        raise ValueError(f"needs a unit, such as '{known.example}' (got {_short(stripped)}).")
+    if unit not in known.units:
+        raise ValueError(_unknown_unit(unit, known))
+    value = float(number[0].replace("_", "")) * known.units[unit]
+    if not math.isfinite(value):
+        raise ValueError(f"must be finite (got '{_short(text)}').")
+    return value
+
+
+def _unknown_unit(unit: str, known: Dimension) -> str:
+    """The sentence for a unit that the dimension lacks: the same letters in another case are most often meant."""
+    meant = [u for u in known.units if u.casefold() == unit.casefold()]
+    hint = f" Did you mean '{meant[0]}'?" if meant else f" Write it as in '{known.example}'."
+    return f"has the unknown unit '{_short(unit)}'.{hint}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+class Si(float):
+    """A number already in SI units: passes the door of a noun without a unit (used by Python callers and tests)."""
 
 
 def _quantity(dimension: str, *, bare: bool = False, integer: bool = False) -> BeforeValidator:
+    example = DIMENSIONS[dimension].example
+
     def read(value: Any) -> Any:
         if isinstance(value, str):
             value = parse(value, dimension)
         elif isinstance(value, Si):
             value = float(value)
         elif isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ValueError(f"must be a quantity, such as '{_UNITS[dimension][1]}' (got {value!r})")
+            raise ValueError(f"must be a quantity, such as '{example}' (got {_say(value)}).")
         elif not bare and value != 0:
-            raise ValueError(f"needs a unit, such as '{_UNITS[dimension][1]}' (got {value:g})")
-        return round(value) if integer else value
+            raise ValueError(f"needs a unit, such as '{example}' (got {value:g}).")
+        if not math.isfinite(value):
+            raise ValueError(f"must be finite (got {value}).")
+        return round(value) if integer else float(value)
 
     return BeforeValidator(read)
 
 
-class Si(float):
-    """A number already in SI units: passes the door of a noun without a unit (used by Python callers and tests)."""
+def _say(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, (dict, list, tuple)):
+        return "a list" if not isinstance(value, dict) else "a mapping"
+    return str(value).lower() if isinstance(value, bool) else _short(repr(value))
+
+
+def _count(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, Real) or value != value // 1:
+        raise ValueError(f"must be an integer (got {_say(value)}).")
+    if value < 1:
+        raise ValueError(f"must be at least 1 (got {value:g}).")
+    if value > MAX_COUNT:
+        raise ValueError(f"must be an integer of at most {MAX_COUNT:,} (got {float(value):g}).")
+    return int(value)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"must be a number (got {_say(value)}).")
+    return float(value)
 
 
 Bytes = Annotated[int, _quantity("bytes", integer=True), Field(ge=0)]
@@ -81,6 +138,87 @@ Hertz = Annotated[float, _quantity("frequency"), Field(gt=0)]
 Watts = Annotated[float, _quantity("power"), Field(ge=0)]
 Seconds = Annotated[float, _quantity("time"), Field(ge=0)]
 Fraction = Annotated[float, _quantity("fraction", bare=True), Field(gt=0, le=1)]
-Count = Annotated[int, Strict(), Field(gt=0)]
-Positive = Annotated[float, Field(gt=0)]
-NonNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, BeforeValidator(_count), Field(ge=1)]
+"""A whole number of things: an integer, or a float without a fraction (``1e6``), up to MAX_COUNT."""
+Positive = Annotated[float, BeforeValidator(_number), Field(gt=0)]
+NonNegative = Annotated[float, BeforeValidator(_number), Field(ge=0)]
+
+
+def _scaled(value: float, unit: str, prefixes: tuple[str, ...], step: float, digits: int) -> str:
+    """``value`` with the largest prefix that keeps it at or above one, to so many significant digits."""
+    if not math.isfinite(value):
+        return f"{value} {unit}"
+    index, size = 0, abs(value)
+    while index < len(prefixes) - 1 and float(f"{size:.{digits}g}") >= step:
+        size /= step
+        index += 1
+    shown = math.copysign(size, value)
+    return f"{_significant(shown, digits)} {prefixes[index]}{unit}".rstrip()
+
+
+def _significant(value: float, digits: int) -> str:
+    """``digits`` significant digits, without an exponent and without dropping places before the point."""
+    if value == 0:
+        return "0"
+    places = digits - 1 - math.floor(math.log10(abs(float(f"{value:.{digits}g}"))))
+    return f"{value:.{max(places, 0)}f}"
+
+
+def format_bytes(value: float) -> str:
+    """Bytes with a binary prefix: ``80.0 GiB``."""
+    if abs(value) < 1024:
+        return f"{value:.0f} B"
+    return _scaled(value, "B", ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1024.0, 3)
+
+
+def format_seconds(value: float) -> str:
+    """Seconds from ns to days: ``5.07 ms``, ``1.25 h``."""
+    size = abs(value)
+    if size >= 60 and math.isfinite(value):
+        unit, factor = next((u, f) for u, f in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)) if size >= f)
+        return f"{_significant(value / factor, 3)} {unit}"
+    if size >= 1 or value == 0 or not math.isfinite(value):
+        return f"{_significant(value, 3) if math.isfinite(value) else value} s"
+    return _scaled(value * 1e9, "s", ("n", "µ", "m", ""), 1000.0, 3)
+
+
+_SI_PREFIXES: Final = ("", "k", "M", "G", "T", "P", "E")
+
+
+def format_bandwidth(value: float) -> str:
+    """Bytes per second with a decimal prefix: ``3.35 TB/s``."""
+    return _scaled(value, "B/s", _SI_PREFIXES, 1000.0, 3)
+
+
+def format_flops(value: float) -> str:
+    """FLOP per second: ``989 TFLOP/s``."""
+    return _scaled(value, "FLOP/s", _SI_PREFIXES, 1000.0, 3)
+
+
+def format_rate(value: float, unit: str = "tokens/s") -> str:
+    """Things per second, thousands set apart: ``12,345 tokens/s``, ``0.82 req/s``."""
+    return f"{value:,.0f} {unit}" if abs(value) >= 100 else f"{_significant(value, 3)} {unit}"
+
+
+def format_count(value: float) -> str:
+    """A number of things: ``512``, ``1.2 M``, ``70.6 B``."""
+    if abs(value) < 1000:
+        return f"{value:g}" if value == int(value) else _significant(value, 3)
+    scaled = _scaled(value, "", ("", "k", "M", "B", "T"), 1000.0, 3)
+    number, _, prefix = scaled.partition(" ")
+    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {prefix}".rstrip()
+
+
+def format_percent(value: float) -> str:
+    """A fraction as percent: ``43.2 %``."""
+    return f"{100 * value:.1f} %"
+
+
+def format_frequency(value: float) -> str:
+    """Hertz: ``1.98 GHz``."""
+    return _scaled(value, "Hz", _SI_PREFIXES, 1000.0, 3)
+
+
+def format_power(value: float) -> str:
+    """Watts: ``700 W``."""
+    return _scaled(value, "W", _SI_PREFIXES, 1000.0, 3)
