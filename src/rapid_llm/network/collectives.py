@@ -1,0 +1,258 @@
+"""The time of collectives in closed form: templates priced on the tiers of a fabric with the costs of a library.
+
+One algorithm with one protocol costs ``a + b S + c sqrt(S)``: ``a`` launch and dependent hops, ``b`` the busiest level
+of each phase, ``c`` the ramp of pipelined slices. These lines are cached per group; a call evaluates them for its rows
+and takes the cheapest, as a tuner does.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, sqrt
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rapid_llm.errors import InputError, did_you_mean
+from rapid_llm.network.fabric import Fabric, Tier
+from rapid_llm.network.technologies import Library, LinkCost, Protocol
+from rapid_llm.network.technologies import library as load_library
+from rapid_llm.network.templates import ALGORITHMS, BUILDERS, OPS, Template, hops, loads
+
+Column = NDArray[np.float64]
+
+MAX_RANKS: Final = 1 << 24
+"""Ranks and strides above this are input errors (also what packs a group into one integer key)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectivePrices:
+    """One entry a row. seconds: time of the collective; algorithm: index into ALGORITHMS; wire_bytes: bytes that one
+    rank sends (B); nodes: nodes that the group spans.
+    """
+
+    seconds: Column
+    algorithm: NDArray[np.int8]
+    wire_bytes: Column
+    nodes: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lines:
+    """Candidates of one group, an entry each: seconds ``fixed + per_byte S + root sqrt(S)``."""
+
+    coefficients: Column  # (3, candidates)
+    algorithm: NDArray[np.int8]
+    sent: Column
+    nodes: int
+
+
+def price(
+    op: str | ArrayLike,
+    size_bytes: ArrayLike,
+    ranks: ArrayLike,
+    stride: ArrayLike,
+    *,
+    fabric: Fabric,
+    library: str | Library,
+    small: str | Library | None = None,
+) -> CollectivePrices:
+    """Price collectives, a row each.
+
+    op: a name of OPS, or its codes by row; size_bytes (B) as nccl-tests: all_reduce, all_to_all and broadcast buffer
+    per rank, all_gather total output, reduce_scatter total input, send_recv message; ranks of a group stand ``stride``
+    accelerators apart, every accelerator belongs to one such group and all groups communicate at once. ``small`` is a
+    further library that may carry all-reduces within a node. InputError when a group does not fit the fabric.
+    """
+    codes = OPS.index(op) if isinstance(op, str) else op
+    code, size, n, step = np.broadcast_arrays(codes, np.asarray(size_bytes, dtype=np.float64), ranks, stride)
+    shape = size.shape
+    keys = ((np.asarray(code, np.int64) * MAX_RANKS + n) * MAX_RANKS + step).ravel()
+    unique, inverse = np.unique(keys, return_inverse=True)
+    lines_of = _pricer(fabric, _library(library), None if small is None else _library(small))
+    lines = [lines_of(key // MAX_RANKS**2, key // MAX_RANKS % MAX_RANKS, key % MAX_RANKS) for key in unique.tolist()]
+    table, algorithm, sent = _stack(lines)
+    flat = size.ravel()
+    a, b, c = table[:, inverse]
+    seconds = a + b * flat[:, None] + c * np.sqrt(flat)[:, None]
+    best = seconds.argmin(axis=1)
+    rows = np.arange(len(flat))
+    nodes = np.array([line.nodes for line in lines], dtype=np.int64)
+    return CollectivePrices(
+        seconds[rows, best].reshape(shape),
+        algorithm[inverse, best].reshape(shape),
+        (sent[inverse, best] * flat).reshape(shape),
+        nodes[inverse].reshape(shape),
+    )
+
+
+def _stack(lines: list[_Lines]) -> tuple[Column, NDArray[np.int8], Column]:
+    """Candidates of several groups as (3, groups, candidates), (groups, candidates) twice; short rows never win."""
+    width = max((len(line.sent) for line in lines), default=1)
+    table = np.full((3, len(lines), width), 0.0)
+    table[0] = np.inf
+    algorithm = np.zeros((len(lines), width), dtype=np.int8)
+    sent = np.zeros((len(lines), width))
+    for row, line in enumerate(lines):
+        count = len(line.sent)
+        table[:, row, :count] = line.coefficients
+        algorithm[row, :count] = line.algorithm
+        sent[row, :count] = line.sent
+    return table, algorithm, sent
+
+
+def bus_bandwidth(op: str, size_bytes: ArrayLike, ranks: ArrayLike, seconds: ArrayLike) -> Column:
+    """busbw of nccl-tests in B/s: algbw x 2 (n - 1)/n for an all-reduce, x 1 for send_recv and broadcast, else (n - 1)/n."""
+    n = np.asarray(ranks, dtype=np.float64)
+    factor = {"all_reduce": 2 * (n - 1) / n, "send_recv": 1.0, "broadcast": 1.0}.get(op, (n - 1) / n)
+    return np.asarray(algorithm_bandwidth(size_bytes, seconds) * factor)
+
+
+def algorithm_bandwidth(size_bytes: ArrayLike, seconds: ArrayLike) -> Column:
+    """algbw of nccl-tests in B/s: S / t."""
+    return np.asarray(size_bytes, dtype=np.float64) / np.asarray(seconds, dtype=np.float64)
+
+
+def _library(library: str | Library) -> Library:
+    return load_library(library) if isinstance(library, str) else library
+
+
+@lru_cache(maxsize=64)
+def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable[[int, int, int], _Lines]:
+    """Lines by (op code, ranks, stride) for one fabric and its libraries."""
+
+    @lru_cache(maxsize=4096)
+    def lines(code: int, ranks: int, stride: int) -> _Lines:
+        if ranks == 1:
+            return _Lines(np.zeros((3, 1)), np.zeros(1, np.int8), np.zeros(1), 1)
+        op = OPS[code]
+        group = _group(fabric, ranks, stride)
+        found = _candidates(op, group, library)
+        if small is not None and len(group.tiers) == 1 and group.tiers[0].scope == "intra":
+            found += _candidates(op, group, small)
+        if not found:
+            raise InputError(
+                f"collective library '{library.name}' has no algorithm for {op} on {ranks} ranks; "
+                f"it has {', '.join(library.algorithms)}.",
+                field="communication.library",
+            )
+        names, sent, *coefficients = zip(*found, strict=True)
+        return _Lines(np.array(coefficients), np.array(names, np.int8), np.array(sent), group.nodes)
+
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A group on its fabric: ``bounds`` (see templates) and the tier of each level."""
+
+    bounds: tuple[int, ...]
+    tiers: tuple[Tier, ...]
+    stride: int
+    nodes: int
+
+
+def _group(fabric: Fabric, ranks: int, stride: int) -> _Group:
+    """Nest a group in the tiers: a tier holds ``span / stride`` of its ranks."""
+    reach = fabric.tiers[-1].span if fabric.tiers else 1
+    if ranks < 1 or stride < 1 or (ranks - 1) * stride >= reach:
+        raise InputError(
+            f"a group of {ranks} ranks, {stride} apart, does not fit '{fabric.name}': "
+            f"{reach} accelerators are connected. Use fewer ranks or a larger system.",
+            field="accelerators",
+        )
+    bounds, tiers = [], []
+    for tier in fabric.tiers:
+        inside = min(ranks, max(1, tier.span // stride))
+        if inside > (bounds[-1] if bounds else 1):
+            bounds.append(inside)
+            tiers.append(tier)
+    if not bounds or bounds[-1] < ranks:
+        bounds.append(ranks)
+        tiers.append(fabric.tiers[-1])
+    inside = min(ranks, max(1, fabric.node_span // stride))
+    return _Group(tuple(bounds), tuple(tiers), stride, ceil(ranks / inside))
+
+
+def _candidates(op: str, group: _Group, library: Library) -> list[tuple[float, ...]]:
+    """(algorithm, bytes sent / S, a, b, c) of every algorithm and protocol that this group can run."""
+    found: list[tuple[float, ...]] = []
+    for name in library.algorithms:
+        build, ops = BUILDERS[name]
+        if op in ops and _runs(name, group):
+            template = build(op, group.bounds)
+            found += [_line(op, template, group, library, protocol) for protocol in library.protocols.values()]
+    return found
+
+
+def _runs(algorithm: str, group: _Group) -> bool:
+    """Whether the tiers of a group offer what an algorithm needs."""
+    levels, inner = len(group.bounds), group.tiers[0]
+    return {
+        "nvls": levels == 1 and inner.in_network_reduction,
+        "nvls-tree": levels > 1 and inner.in_network_reduction,
+        "tree": levels > 1 or inner.scope == "inter",
+        "hierarchical": levels > 1,
+        "one-shot": levels == 1,
+        "two-shot": levels == 1,
+    }.get(algorithm, True)
+
+
+def _line(
+    op: str, template: Template, group: _Group, library: Library, protocol: Protocol
+) -> tuple[float, float, float, float, float]:
+    """One candidate: hops x (latency + step), the busiest level of each phase, and the ramp of its slices."""
+    costs = [library.cost(tier.link, tier.scope) for tier in group.tiers]
+    rates = _rates(template, group, costs)
+    fixed = max(cost.launch for cost in costs)
+    busy = np.zeros((len(template.phases), len(costs)))
+    for row, phase in enumerate(template.phases):
+        for level, count in enumerate(hops(phase, group.bounds)):
+            fixed += count * (group.tiers[level].latency + costs[level].step * protocol.step)
+        busy[row] = np.array(_spread(loads(phase, group.bounds), template, group)) / rates
+        if phase.pattern == "direct":
+            fixed += costs[-1].peer * (group.bounds[-1] - 1)
+    levels = busy.sum(axis=0) if template.pipelined else busy.max(axis=1)
+    per_byte = float(levels.max() if template.pipelined else levels.sum()) / protocol.bandwidth
+    slowest = int(busy.sum(axis=0).argmax())
+    root = 2 * sqrt(costs[slowest].slice * per_byte) if protocol.ramp else 0.0
+    own = costs[0].copy
+    if own and op != "send_recv":
+        per_byte += 1 / group.bounds[-1] / own
+    return float(template.algorithm), template.sent, fixed, per_byte, root
+
+
+def _rates(template: Template, group: _Group, costs: list[LinkCost]) -> Column:
+    """B/s of one accelerator across each level, efficiency included."""
+    rates = []
+    for level, (tier, cost) in enumerate(zip(group.tiers, costs, strict=True)):
+        below = group.bounds[level - 1] if level else 1
+        reducing = level == 0 and ALGORITHMS[template.algorithm].startswith("nvls")
+        share = (cost.switch or cost.efficiency) if reducing else cost.efficiency
+        rates.append(tier.reach(group.bounds[level] // below, group.stride * below) * share)
+    return np.array(rates)
+
+
+def _spread(load: tuple[float, ...], template: Template, group: _Group) -> list[float]:
+    """Loads as the ports see them: far traffic passes nearer network tiers too, hops repeat, a shared bridge is one port."""
+    seen = list(load)
+    exchange = ALGORITHMS[template.algorithm] == "direct"
+    for level in range(len(seen) - 1, -1, -1):
+        tier = group.tiers[level]
+        below = group.bounds[level - 1] if level else 1
+        if level + 1 < len(seen) and tier.scope == "inter" and exchange:
+            seen[level] += seen[level + 1]
+        if exchange:
+            seen[level] *= tier.exchange_hops(group.bounds[level] // below)
+        if tier.kind == "shared":
+            seen[level] *= below
+    return seen
+
+
+def check_op(op: str) -> str:
+    """The operation, if it is one of OPS; InputError with the nearest otherwise."""
+    if op not in OPS:
+        hint = did_you_mean(op, OPS)
+        raise InputError(f"collective '{op}' is unknown. {hint} Known: {', '.join(OPS)}.".replace("  ", " "))
+    return op

@@ -1,0 +1,175 @@
+"""A system seen by its network: tiers of reach, innermost first."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from rapid_llm.errors import InputError
+from rapid_llm.hardware.system import Node, ScaleOutFabric, System
+from rapid_llm.network.technologies import Scope, link
+
+Kind = Literal["switch", "full", "ring", "torus", "shared"]
+
+LEAF_DOWNLINKS = 32
+"""Ports toward nodes of one leaf: half of a 64-port switch (NVIDIA QM9700, 32 nodes per scalable unit)."""
+SWITCH_HOP = 0.25e-6
+"""Seconds through one network switch and its cable (NVIDIA Quantum-2: about 130 ns port to port, 20 m of fibre 100 ns)."""
+TORUS_DIMENSIONS = 3
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tier:
+    """What connects ``span`` consecutive accelerators.
+
+    bandwidth: B/s per accelerator and direction while all of them communicate; latency: one hop (s); kind: ``switch``
+    non-blocking, ``full`` a link per pair, ``ring``, ``torus`` of ``dimensions``, ``shared`` one host bridge, whose
+    units cross over a single link.
+    """
+
+    name: str
+    span: int
+    bandwidth: float
+    latency: float
+    link: str
+    kind: Kind = "switch"
+    scope: Scope = "intra"
+    in_network_reduction: bool = False
+    dimensions: int = 1
+
+    def reach(self, members: int, stride: int) -> float:
+        """B/s per accelerator that a group of ``members``, ``stride`` apart, can use of this tier."""
+        if self.kind == "full":
+            return self.bandwidth * (members - 1) / (self.span - 1)
+        if self.kind == "ring":  # every hop passes `stride` links; an open chain returns over its own links
+            closed = members * stride >= self.span
+            return self.bandwidth / stride / (1 if closed else 2)
+        if self.kind == "torus":  # a group along d of D dimensions drives d/D of the links
+            used = min(self.dimensions, max(1, round(members ** (self.dimensions / max(self.span, 2)))))
+            return self.bandwidth * max(used, 1) / self.dimensions
+        return self.bandwidth
+
+    def exchange_hops(self, members: int) -> float:
+        """Mean links that a byte crosses in an exchange among all members, shortest way, ties split.
+
+        Ring of n: n^2 / (4 (n - 1)); a torus sums its dimensions (notes: all-to-all on a ring takes S n / (8 B)).
+        """
+        if self.kind not in ("ring", "torus") or members < 2:
+            return 1.0
+        side = members ** (1 / self.dimensions)
+        return max(1.0, self.dimensions * side / 4 * members / (members - 1))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fabric:
+    """Tiers of a system, innermost first; ``accelerators`` is how many the outermost reaches."""
+
+    tiers: tuple[Tier, ...]
+    name: str = "fabric"
+
+    @staticmethod
+    def of(system: System) -> "Fabric":
+        """The tiers of a system; groups of unequal nodes count with the slower of each tier."""
+        return _of(system)
+
+    @property
+    def node_span(self) -> int:
+        """Accelerators of one node (or rack-scale domain)."""
+        return max((tier.span for tier in self.tiers if tier.scope == "intra"), default=1)
+
+
+@lru_cache(maxsize=64)
+def _of(system: System) -> Fabric:
+    alternatives = [(*_node_tiers(g.node), *_network_tiers(g.node, system)) for g in system.groups]
+    first = alternatives[0]
+    if any([t.span for t in tiers] != [t.span for t in first] for tiers in alternatives):
+        sizes = ", ".join(str(g.node.accelerators) for g in system.groups)
+        raise InputError(
+            f"system '{system.name}' joins nodes of {sizes} accelerators, whose tiers differ; "
+            "give every group nodes of one size.",
+            field="system.groups",
+        )
+    slowest = tuple(min(tiers, key=lambda t: t.bandwidth) for tiers in zip(*alternatives, strict=True))
+    return Fabric(slowest, system.name)
+
+
+def _node_tiers(node: Node) -> tuple[Tier, ...]:
+    """Tiers inside one node: the scale-up fabric, and the host links where it does not reach all."""
+    count, use = node.accelerators, node.host_link
+    if count == 1:
+        return ()
+    up = node.scale_up
+    host = link(use.link)
+    shared = Tier(
+        "host",
+        count,
+        (use.bandwidth or host.bandwidth) * use.count,
+        host.latency if use.latency is None else use.latency,
+        use.link,
+        "shared",
+    )
+    if up.topology == "none":
+        return (shared,)
+    port = node.accelerator.scale_up
+    name = up.link or (port.link if port else None)
+    bandwidth = up.bandwidth or (port.bandwidth if port else None)
+    if name is None or bandwidth is None:
+        raise InputError(
+            f"scale_up.topology '{up.topology}' needs a link, but accelerator '{node.accelerator.name}' has no "
+            "scale-up port; give scale_up.link and scale_up.bandwidth, or topology: none.",
+            field="system.groups[0].node.scale_up",
+        )
+    technology = link(name)
+    latency = technology.latency if up.latency is None else up.latency
+    if up.topology == "pairs":
+        return (Tier("pair", up.group or 2, bandwidth, latency, name, "full"), shared)
+    tier = Tier("node", count, bandwidth, latency, name, up.topology, in_network_reduction=up.in_network_reduction)
+    return (tier,)
+
+
+def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
+    """Tiers between nodes: one leaf, then the spine with its oversubscription; or one torus."""
+    fabric, total = system.fabric, system.accelerators
+    if fabric is None or total <= node.accelerators:
+        return ()
+    if fabric.topology == "torus":
+        return (_torus(node, total),)
+    if node.nics is None:
+        raise InputError(
+            f"system '{system.name}' has a {fabric.topology} fabric, but its node has no nics; give node.nics.",
+            field="system.groups[0].node.nics",
+        )
+    technology = link(node.nics.link)
+    rate = (node.nics.bandwidth or technology.bandwidth) * node.nics.count / node.accelerators
+    wire = technology.latency if node.nics.latency is None else node.nics.latency
+    reach = total if fabric.topology == "single-switch" else _leaf_nodes(node, fabric) * node.accelerators
+    leaf = Tier("leaf", min(reach, total), rate, wire + SWITCH_HOP, technology.name, "switch", "inter")
+    if total <= reach:
+        return (leaf,)
+    spine = Tier(
+        "spine",
+        total,
+        rate / max(fabric.oversubscription, 1.0),
+        wire + fabric.hops * SWITCH_HOP,
+        technology.name,
+        "switch",
+        "inter",
+    )
+    return (leaf, spine)
+
+
+def _leaf_nodes(node: Node, fabric: ScaleOutFabric) -> int:
+    """Nodes below one leaf: a rail leaf takes one card of each, any other leaf all cards of a node."""
+    cards = node.nics.count if node.nics else 1
+    return LEAF_DOWNLINKS if fabric.topology == "rail-optimized" else max(1, LEAF_DOWNLINKS // cards)
+
+
+def _torus(node: Node, total: int) -> Tier:
+    port = node.accelerator.scale_up
+    if port is None:
+        raise InputError(
+            f"a torus needs the scale-up port of accelerator '{node.accelerator.name}'; give accelerator.scale_up.",
+            field="system.groups[0].node.accelerator.scale_up",
+        )
+    technology = link(port.link)
+    dimensions = technology.torus_dimensions or TORUS_DIMENSIONS
+    return Tier("torus", total, port.bandwidth, technology.latency, port.link, "torus", dimensions=dimensions)

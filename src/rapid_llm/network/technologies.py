@@ -1,0 +1,93 @@
+"""Link technologies and collective libraries: the nouns behind ``data/links`` and ``data/libraries``."""
+
+from functools import lru_cache
+from typing import Literal
+
+from pydantic.dataclasses import dataclass
+
+from rapid_llm.documents import build
+from rapid_llm.nouns import STRICT, Map
+from rapid_llm.provenance import Catalogue
+from rapid_llm.units import BytesPerSecond, Count, Fraction, Seconds
+
+LINKS = Catalogue("rapid_llm.network", "data/links", "link")
+LIBRARIES = Catalogue("rapid_llm.network", "data/libraries", "collective library")
+
+Scope = Literal["intra", "inter"]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Link:
+    """One link unit of a technology: B/s per direction, latency of one hop in seconds (wire, port and switch).
+
+    ``scope`` is ``intra`` inside a node (or rack-scale domain) and ``inter`` between nodes; ``torus_dimensions`` the
+    rank of the torus that these links form.
+    """
+
+    name: str
+    bandwidth: BytesPerSecond
+    latency: Seconds
+    scope: Scope
+    torus_dimensions: Count | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class LinkCost:
+    """What one library pays on one link technology.
+
+    ``launch`` once per collective (s); ``step`` per dependent hop beyond the wire latency (s); ``peer`` per peer of an
+    exchange among all (s); ``efficiency`` share of the link rate that long messages reach; ``slice`` overhead of one
+    pipeline slice (s), which bounds the ramp; ``switch`` share of the link rate when the switch reduces; ``copy``
+    rate at which a rank copies its own share (B/s).
+    """
+
+    launch: Seconds
+    step: Seconds
+    efficiency: Fraction
+    peer: Seconds = 0.0
+    slice: Seconds = 0.0
+    switch: Fraction | None = None
+    copy: BytesPerSecond | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Protocol:
+    """A way to move data: the share of the reachable bandwidth, and the step cost in units of ``LinkCost.step``.
+
+    ``ramp`` says whether slices are pipelined, so that ``LinkCost.slice`` counts.
+    """
+
+    bandwidth: Fraction
+    step: float = 1.0
+    ramp: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Library:
+    """A collective library: the algorithms that it can choose from, its protocols, and its cost by link.
+
+    ``links`` maps a link technology, or the defaults ``intra`` and ``inter``, to its cost.
+    """
+
+    name: str
+    algorithms: tuple[str, ...]
+    protocols: Map[Protocol]
+    links: Map[LinkCost]
+
+    def cost(self, link: str, scope: Scope) -> LinkCost:
+        """What this library pays on a link technology, or on its scope when the technology was never measured."""
+        return self.links.get(link) or self.links[scope]
+
+
+@lru_cache(maxsize=256)
+def link(name: str) -> Link:
+    """The link technology of a name (``nvlink4``, ``infiniband-ndr``)."""
+    data, _ = LINKS.load(name)
+    return build(Link, {"name": name, **data})
+
+
+@lru_cache(maxsize=64)
+def library(name: str) -> Library:
+    """The collective library of a name (``nccl``, ``vllm-custom-all-reduce``)."""
+    data, _ = LIBRARIES.load(name)
+    return build(Library, {"name": name, **data})

@@ -1,0 +1,201 @@
+"""Collective algorithms as step templates on symbolic ranks.
+
+A template says who sends what to whom after what, in units of the message size S; it knows no time. The closed form
+(``collectives``) reads the loads and hops of its phases, a flow engine expands the same phases with ``flows``.
+
+A group of ``n`` ranks is nested: ``bounds`` are the ranks inside one unit of each level, innermost first, ending in n;
+``(8, 32)`` is eight ranks in each of four nodes. Level k joins units of ``bounds[k-1]`` ranks (level 0 joins ranks).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pattern = Literal["ring", "chain", "tree", "direct", "switch", "neighbour"]
+
+OPS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast")
+"""What a collective does; its code is the index here."""
+ALGORITHMS: Final = (
+    "none",
+    "ring",
+    "tree",
+    "hierarchical",
+    "nvls",
+    "nvls-tree",
+    "one-shot",
+    "two-shot",
+    "direct",
+    "p2p",
+)
+"""How it is done; its code is the index here. ``none`` is a group of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """``steps`` rounds, each after the last, in which a rank sends ``load`` x S in all.
+
+    ``ring`` and ``neighbour``: to the next rank over all ``levels``; ``chain``: ranks of a unit in a row, one rotation
+    a channel; ``tree``: two complementary binary trees over units, half of S each; ``direct``: to every rank at once;
+    ``switch``: to the reducing switch. ``levels`` is the half-open range of levels whose members take part.
+    """
+
+    pattern: Pattern
+    levels: tuple[int, int]
+    steps: int
+    load: float
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Phases of one algorithm. ``pipelined`` phases run at once on slices of S, else one after another."""
+
+    algorithm: int
+    phases: tuple[Phase, ...]
+    pipelined: bool = False
+
+    @property
+    def sent(self) -> float:
+        """Bytes that one rank sends, in units of S."""
+        return sum(phase.load for phase in self.phases)
+
+
+Bounds = tuple[int, ...]
+
+
+def _code(name: str) -> int:
+    return ALGORITHMS.index(name)
+
+
+def members(bounds: Bounds) -> tuple[int, ...]:
+    """Units that each level joins: ``(8, 32)`` is ``(8, 4)``; the last unit may be partly filled."""
+    return tuple(ceil(b / a) for a, b in zip((1, *bounds), bounds, strict=False))
+
+
+def ring(op: str, bounds: Bounds) -> Template:
+    """One ring through all ranks (Patarasuk and Yuan 2009): n - 1 rounds of S/n, twice for an all-reduce.
+
+    Broadcast is the chain of the same order, S through every rank, in slices.
+    """
+    n, levels = bounds[-1], (0, len(bounds))
+    if op == "broadcast":
+        return Template(_code("ring"), (Phase("ring", levels, n - 1, 1.0),), pipelined=True)
+    once = Phase("ring", levels, n - 1, (n - 1) / n)
+    return Template(_code("ring"), (once, once) if op == "all_reduce" else (once,))
+
+
+def hierarchical(op: str, bounds: Bounds) -> Template:
+    """Rings level by level: reduce-scatter outwards on S, S/m0, S/(m0 m1) ...; all-gather on the way back."""
+    outward, share = [], 1.0
+    for level, m in enumerate(members(bounds)):
+        share /= m
+        outward.append(Phase("ring", (level, level + 1), m - 1, (m - 1) * share))
+    phases = {"reduce_scatter": outward, "all_gather": outward[::-1], "all_reduce": outward + outward[::-1]}[op]
+    return Template(_code("hierarchical"), tuple(p for p in phases if p.steps))
+
+
+def tree(op: str, bounds: Bounds) -> Template:
+    """Chain inside a unit, double binary tree between units, up and down in slices (NCCL; Sanders, Speck, Traff 2009).
+
+    A tree of m units has m - 1 edges, so a unit sends on average (m - 1)/m of S upwards and as much downwards.
+    """
+    inner, outer = bounds[0] if len(bounds) > 1 else 1, bounds[-1]
+    units = ceil(outer / inner)
+    one_way = []
+    if inner > 1:
+        one_way.append(Phase("chain", (0, 1), inner - 1, (inner - 1) / inner))
+    depth = max(1, ceil(log2(units)))
+    one_way.append(Phase("tree", (1 if inner > 1 else 0, len(bounds)), depth, (units - 1) / units / inner))
+    directions = 1 if op == "broadcast" else 2
+    return Template(_code("tree"), tuple(one_way) * directions, pipelined=True)
+
+
+def nvls(op: str, bounds: Bounds) -> Template:
+    """The switch reduces and multicasts: a rank sends S (n + 1)/n for an all-reduce, not 2 S (n - 1)/n."""
+    n = bounds[0]
+    load = {"all_reduce": (n + 1) / n, "reduce_scatter": 1.0, "all_gather": 1 / n, "broadcast": 1.0}[op]
+    steps = 2 if op == "all_reduce" else 1
+    return Template(_code("nvls"), (Phase("switch", (0, 1), steps, load),), pipelined=True)
+
+
+def nvls_tree(op: str, bounds: Bounds) -> Template:
+    """The switch reduces inside a node, a double binary tree joins the nodes, in slices."""
+    inside = nvls(op, bounds[:1]).phases
+    between = tuple(p for p in tree(op, bounds).phases if p.pattern == "tree")
+    return Template(_code("nvls-tree"), inside + between, pipelined=True)
+
+
+def one_shot(op: str, bounds: Bounds) -> Template:
+    """Every rank reads the whole message of every other and reduces by itself: one round, S (n - 1)."""
+    return Template(_code("one-shot"), (Phase("direct", (0, len(bounds)), 1, bounds[-1] - 1.0),))
+
+
+def two_shot(op: str, bounds: Bounds) -> Template:
+    """Direct reduce-scatter, then direct all-gather: two rounds of S/n to every peer."""
+    n = bounds[-1]
+    once = Phase("direct", (0, len(bounds)), 1, (n - 1) / n)
+    return Template(_code("two-shot"), (once, once))
+
+
+def direct(op: str, bounds: Bounds) -> Template:
+    """Every rank sends S/n to every other, all at once."""
+    n = bounds[-1]
+    return Template(_code("direct"), (Phase("direct", (0, len(bounds)), 1, (n - 1) / n),))
+
+
+def p2p(op: str, bounds: Bounds) -> Template:
+    """Every rank sends S to the next; the time is that of the farthest neighbours."""
+    return Template(_code("p2p"), (Phase("neighbour", (0, len(bounds)), 1, 1.0),))
+
+
+BUILDERS: Final[dict[str, tuple[Callable[[str, Bounds], Template], tuple[str, ...]]]] = {
+    "ring": (ring, ("all_reduce", "all_gather", "reduce_scatter", "broadcast")),
+    "tree": (tree, ("all_reduce", "broadcast")),
+    "hierarchical": (hierarchical, ("all_reduce", "all_gather", "reduce_scatter")),
+    "nvls": (nvls, ("all_reduce",)),
+    "nvls-tree": (nvls_tree, ("all_reduce",)),
+    "one-shot": (one_shot, ("all_reduce",)),
+    "two-shot": (two_shot, ("all_reduce",)),
+    "direct": (direct, ("all_to_all",)),
+    "p2p": (p2p, ("send_recv",)),
+}
+"""Algorithm -> its template and the operations that it serves."""
+
+
+def hops(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
+    """Dependent hops of a phase by level. A datum on a ring of n crosses level k in its share of the n edges."""
+    count = [0.0] * len(bounds)
+    low, high = phase.levels
+    if phase.pattern == "ring":
+        outer, inner = bounds[high - 1], bounds[low - 1] if low else 1
+        edges = outer / inner
+        for level in range(low, high):
+            below = bounds[level - 1] if level else 1
+            crossing = outer / below - (outer / bounds[level] if level + 1 < high else 0)
+            count[level] = phase.steps * crossing / edges
+    else:
+        count[high - 1] = float(phase.steps)
+    return tuple(count)
+
+
+def loads(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
+    """Bytes in units of S that a rank sends across each level, spread over the ports of its unit.
+
+    A ring enters a unit once per channel, and channels use all ports: the load of level k falls by ``bounds[k-1]``.
+    An exchange sends to ``bounds[k] - bounds[k-1]`` peers across level k.
+    """
+    result = [0.0] * len(bounds)
+    low, high = phase.levels
+    inner = bounds[low - 1] if low else 1
+    for level in range(low, high):
+        below = bounds[level - 1] if level else 1
+        if phase.pattern == "direct":
+            result[level] = phase.load * (bounds[level] - below) / (bounds[-1] - 1)
+        elif phase.pattern == "ring":
+            result[level] = phase.load * inner / below
+        elif phase.pattern != "neighbour" or level == high - 1:
+            result[level] = phase.load
+    return tuple(result)
