@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rapid_llm.cli import text
-from rapid_llm.predict.report import Confidence, Cost, Report, Violation
+from rapid_llm.predict.report import Confidence, Cost, MemoryUse, Report, Violation
 
 BAR_COLUMNS = 60
 SHOWN_COSTS = 6
@@ -42,7 +42,7 @@ def _title(scenario: Mapping[str, Any]) -> list[str]:
         plan,
         precision,
     ]
-    return text.wrapped("", " · ".join(part for part in parts if part), indent=0, lines=2)
+    return text.flowed("", filter(None, parts), separator=" · ", indent=0, lines=2)
 
 
 def _shown(degrees: Mapping[str, Any], axis: str) -> bool:
@@ -58,19 +58,25 @@ def _name(noun: Any) -> str:
 
 
 def _verdict(report: Report) -> list[str]:
-    memory = report.memory
-    room = memory.capacity_bytes - memory.peak_bytes
     if report.feasible:
-        fits = f"yes: {text.gib(memory.peak_bytes)} of {text.gib(memory.capacity_bytes)} on the fullest rank"
-        return [_row("fits", f"{fits} (rank {memory.rank}, stage {memory.stage}), {text.gib(room)} free")]
-    return [line for violation in report.violations for line in _violation(violation)]
+        return [_row("fits", f"yes: {_space(report.memory)}")]
+    return [line for violation in report.violations for line in _violation(violation, report.memory)]
 
 
-def _violation(violation: Violation) -> list[str]:
-    lines = text.wrapped("fits", f"NO: {violation.message}", lines=4)
+def _space(memory: MemoryUse) -> str:
+    free = memory.capacity_bytes - memory.peak_bytes
+    rest = f"{text.gib(free)} free" if free >= 0 else f"{text.gib(-free)} missing"
+    place = f"on the fullest rank (rank {memory.rank}, stage {memory.stage})"
+    return f"{text.gib(memory.peak_bytes)} of {text.gib(memory.capacity_bytes)} {place}, {rest}"
+
+
+def _violation(violation: Violation, memory: MemoryUse) -> list[str]:
+    """Say why not, and what would help. The door prints the whole sentence beside."""
+    why = _space(memory) if violation.kind == "memory" else violation.message
+    lines = text.wrapped("fits", f"NO: {why}", lines=4)
     for fix in violation.fixes[:SHOWN_WHAT_IFS]:
         cost = f", step time x{fix.step_time_ratio:.2f}" if fix.step_time_ratio else ""
-        lines.append(_row("  fix", f"--set {fix.change}   saves {text.gib(fix.saves_bytes)}{cost}"))
+        lines.append(_row("  try", f"--set {fix.change}   saves {text.gib(fix.saves_bytes)}{cost}"))
     return lines
 
 
@@ -142,8 +148,10 @@ def _memory(report: Report) -> list[str]:
     free = memory.capacity_bytes - memory.peak_bytes
     legend = [f"{glyph} {name} {size / text.GIB:.1f}" for glyph, (name, size) in marked]
     legend.append(f"{'free' if free >= 0 else 'MISSING'} {abs(free) / text.GIB:.1f} GiB")
-    title = _row("memory", f"[{bar.ljust(BAR_COLUMNS)}] of {text.gib(memory.capacity_bytes)}")
-    return [title, *text.wrapped("", "  ".join(legend))]
+    end = round(memory.capacity_bytes / whole * BAR_COLUMNS)
+    bar = bar.ljust(BAR_COLUMNS)
+    title = _row("memory", f"[{bar[:end]}]{bar[end:]}  [ ] = {text.gib(memory.capacity_bytes)}")
+    return [title, *text.flowed("", legend, separator="  ")]
 
 
 def _costs(report: Report) -> list[str]:

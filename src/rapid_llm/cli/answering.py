@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 
 from rapid_llm.cli.flags import Answering, Common
@@ -50,5 +51,7 @@ def _print(report: Report, *, as_json: bool) -> int:
     else:
         from rapid_llm.cli.answer import answer
 
+        for violation in report.violations:
+            print(violation.message, file=sys.stderr)
         show(answer(report))
     return 0 if report.feasible else InfeasibleError.exit_code

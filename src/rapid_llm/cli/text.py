@@ -42,10 +42,8 @@ def rate(value: float, what: str = "tokens/s") -> str:
 
 
 def percent(fraction: float, *, sign: bool = False) -> str:
-    """Print a fraction in per cent, one decimal below ten per cent."""
-    value = 100 * fraction
-    decimals = 1 if abs(value) < 10 else 0
-    return f"{value:+.{decimals}f} %" if sign else f"{value:.{decimals}f} %"
+    """Print a fraction in per cent with one decimal."""
+    return f"{100 * fraction:+.1f} %" if sign else f"{100 * fraction:.1f} %"
 
 
 def parameters(count: float) -> str:
@@ -60,6 +58,12 @@ def wrapped(label: str, text: str, *, indent: int = 13, lines: int = 3) -> list[
     """Lay ``label`` and ``text`` out in columns of at most 100 characters and so many lines."""
     body = textwrap.wrap(text, WIDTH - indent, max_lines=lines, placeholder=" …") or [""]
     return [(label if i == 0 else "").ljust(indent) + line for i, line in enumerate(body)]
+
+
+def flowed(label: str, parts: Iterable[str], *, separator: str, indent: int = 13, lines: int = 3) -> list[str]:
+    """Lay parts out like ``wrapped``, never breaking a line inside a part."""
+    glued = separator.join(part.replace(" ", "\u00a0") for part in parts)
+    return [line.replace("\u00a0", " ") for line in wrapped(label, glued, indent=indent, lines=lines)]
 
 
 def columns(rows: Iterable[Sequence[str]], header: Sequence[str], *, right: Sequence[int] = ()) -> list[str]:

@@ -58,6 +58,5 @@ def _missing(error: MissingArgumentError, command: str) -> InputError:
     name = error.argument.name if error.argument is not None else ""
     if error.keyword or name.startswith("--"):
         return InputError(f"{error.keyword or name} needs a value. See: {command} --help")
-    example = _EXAMPLES.get(name)
-    such = f" Try: {command} {example}" if example else ""
-    return InputError(f"'{command}' needs {name}.{such}")
+    hint = f"Try: {command} {_EXAMPLES[name]}" if name in _EXAMPLES else f"See: {command} --help"
+    return InputError(f"'{command}' needs {name}. {hint}")

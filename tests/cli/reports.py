@@ -1,0 +1,109 @@
+"""Reports made by hand: what the renderer must cope with, from a comfortable fit to an overflow."""
+
+from rapid_llm.predict.report import Confidence, Cost, Fix, MemoryUse, Report, Violation, WhatIf
+
+GIB = 2**30
+
+SCENARIO = {
+    "model": "llama-3.1-70b",
+    "system": "dgx-h100",
+    "accelerators": 64,
+    "runtime": {"name": "megatron-core", "version": "0.13"},
+    "parallelism": {"tp": 8, "pp": 2, "vpp": 1, "cp": 1, "ep": 1, "dp": 4, "sp": True, "zero_stage": 1},
+    "precision": "bf16-mixed",
+    "workload": {"kind": "training", "global_batch_size": 512, "micro_batch_size": 1, "sequence_length": 8192},
+}
+
+
+def memory(peak: int = 62, capacity: int = 79) -> MemoryUse:
+    parts = {
+        "weights": 9,
+        "gradients": 16,
+        "optimizer": 12,
+        "activations": peak - 41,
+        "communication": 1,
+        "framework": 3,
+    }
+    by_category = {name: size * GIB for name, size in parts.items()}
+    return MemoryUse(
+        persistent_bytes=37 * GIB,
+        allocated_bytes=(peak - 4) * GIB,
+        peak_bytes=peak * GIB,
+        capacity_bytes=capacity * GIB,
+        by_category=by_category,
+        rank=0,
+        stage=0,
+    )
+
+
+def breakdown() -> Cost:
+    compute = Cost(
+        "compute", 8.0, children=(Cost("gemm", 7.0, bound="compute"), Cost("attention", 1.0, bound="compute"))
+    )
+    exposed = Cost(
+        "communication", 1.5, children=(Cost("tp", 1.2, 0.5, bound="network"), Cost("pp", 0.3, bound="network"))
+    )
+    return Cost("step", 11.0, children=(compute, exposed, Cost("bubble", 1.0, bound="schedule"), Cost("host", 0.5)))
+
+
+def training() -> Report:
+    return Report(
+        kind="training",
+        feasible=True,
+        step_time_s=11.0,
+        tokens_per_s=381_300.4,
+        tokens_per_s_per_accelerator=5957.8,
+        mfu=0.43,
+        mfu_causal=0.405,
+        hfu=0.451,
+        memory=memory(),
+        bound_by="compute: 73 % of the step; next exposed tp communication, 11 %",
+        breakdown=breakdown(),
+        confidence=Confidence("training", "korthikanti", 22, 0.034, 0.081, ("dgx-h100 is newer than these rows",)),
+        interval=(10.1, 11.9),
+        what_if=(WhatIf("system.accelerator.scale_up.bandwidth=900GB/s", 0.96), WhatIf("parallelism.vpp=2", 0.97)),
+        defaults=("sp true", "zero_stage 1", "recompute none"),
+        assumptions=("every rank starts the step together",),
+        scenario=SCENARIO,
+        version="0.1.0",
+        hash="3fa4c1d2e5b6a7f8",
+    )
+
+
+def infeasible() -> Report:
+    message = (
+        "does not fit: rank 0 needs 131.4 GiB of weights + 9.1 GiB of KV cache, has 79.1 GiB. "
+        "Try tp 2, or fp8 weights (65.7 GiB)."
+    )
+    fixes = (Fix("parallelism.tp=2", 66 * GIB, None), Fix("precision=fp8", 65 * GIB, 0.62))
+    return Report(
+        kind="inference",
+        feasible=False,
+        violations=(Violation("memory", message, 141.0 * GIB, 79.1 * GIB, fixes),),
+        memory=memory(peak=141),
+        scenario={**SCENARIO, "workload": {"kind": "inference"}},
+        version="0.1.0",
+        hash="00ff",
+    )
+
+
+def inference() -> Report:
+    prefill = Cost("prefill", 0.2, children=(Cost("gemm", 0.2, bound="compute"),))
+    decode = Cost("decode", 4.0, children=(Cost("gemm", 3.0, bound="memory"), Cost("tp", 1.0, bound="network")))
+    return Report(
+        kind="inference",
+        feasible=True,
+        ttft_s=0.2,
+        tpot_s=0.0157,
+        e2e_s=4.2,
+        output_tokens_per_s=1950.4,
+        total_tokens_per_s=9750.2,
+        memory=memory(),
+        bound_by="memory bandwidth of decode: 71 %",
+        breakdown=Cost("request", 4.2, children=(prefill, decode)),
+        phases={"prefill": prefill, "decode": decode},
+        interval=(3.9, 4.6),
+        scenario={**SCENARIO, "workload": {"kind": "inference"}},
+        version="0.1.0",
+        hash="abcd",
+    )

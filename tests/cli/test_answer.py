@@ -1,0 +1,98 @@
+"""The terminal answer: complete, short, narrow, every number with its unit."""
+
+import dataclasses
+
+import pytest
+
+from rapid_llm.cli.answer import answer
+from rapid_llm.cli.page import page
+from rapid_llm.cli.result import as_object
+from rapid_llm.predict.report import Cost
+
+from . import reports
+
+ALL = [reports.training, reports.inference, reports.infeasible]
+
+
+@pytest.mark.parametrize("make", ALL)
+def test_at_most_30_lines_of_100_columns(make):
+    lines = answer(make())
+    assert len(lines) <= 30
+    assert max(map(len, lines)) <= 100
+
+
+def test_stays_short_when_everything_is_long():
+    many = tuple(
+        Cost(f"a very long name of a cost that nobody shortened {i}", 1.0, 1.0, bound="network") for i in range(40)
+    )
+    long = "a sentence that goes on about what was assumed " * 20
+    report = dataclasses.replace(
+        reports.training(),
+        breakdown=Cost("step", 40.0, children=many),
+        assumptions=(long,),
+        defaults=(long,),
+        bound_by=long,
+    )
+    lines = answer(report)
+    assert len(lines) <= 30
+    assert max(map(len, lines)) <= 100
+
+
+def test_training_says_all_that_a_first_look_needs():
+    text = "\n".join(answer(reports.training()))
+    for part in (
+        "llama-3.1-70b training · 64 accelerators of dgx-h100 · megatron-core@0.13 · tp 8 pp 2 dp 4",
+        "fits         yes: 62.0 GiB of 79.0 GiB on the fullest rank (rank 0, stage 0), 17.0 GiB free",
+        "step time    11.0 s   (90 % of validated cases: 10.1 s to 11.9 s)",
+        "throughput   381,300 tokens/s, 5,958 tokens/s per accelerator",
+        "MFU          43.0 % (causal 40.5 %, HFU 45.1 %): matrix multiplications and LM head",
+        "bound by     compute",
+        "optimizer 12.0",
+        "free 17.0 GiB",
+        "compute / gemm",
+        "what if      --set system.accelerator.scale_up.bandwidth=900GB/s   time -4.0 %",
+        "assumed      every rank starts the step together",
+        "defaults     sp true, zero_stage 1, recompute none",
+        "error median 3.4 %",
+        "reproduce    rapid-llm 0.1.0, scenario 3fa4c1d2e5b6",
+    ):
+        assert part in text
+
+
+def test_inference_names_its_times():
+    text = "\n".join(answer(reports.inference()))
+    assert "TTFT         200 ms     arrival to first token" in text
+    assert "TPOT         15.7 ms    per output token after the first" in text
+    assert "throughput   1,950 output tokens/s, 9,750 with the prompt, 30.5 output tokens/s per accelerator" in text
+
+
+def test_infeasible_says_no_with_fixes_and_no_time():
+    text = "\n".join(answer(reports.infeasible()))
+    assert "fits         NO: 141.0 GiB of 79.0 GiB on the fullest rank (rank 0, stage 0), 62.0 GiB missing" in text
+    assert "  try        --set parallelism.tp=2   saves 66.0 GiB" in text
+    assert "MISSING 62.0 GiB" in text
+    assert "E2E" not in text
+
+
+def test_memory_bar_is_as_long_as_its_share():
+    bar = next(line for line in answer(reports.training()) if line.startswith("memory"))
+    inside = bar[bar.index("[") + 1 : bar.index("]")]
+    assert len(inside) == 60
+    assert len(inside.rstrip()) == round(62 / 79 * 60)
+
+
+def test_json_has_the_keys_of_its_kind_only():
+    training, inference = as_object(reports.training()), as_object(reports.inference())
+    assert {"step_time_s", "mfu", "memory", "breakdown", "confidence", "interval", "hash"} <= training.keys()
+    assert "ttft_s" not in training
+    assert {"ttft_s", "tpot_s", "e2e_s"} <= inference.keys()
+    assert "step_time_s" not in inference
+    assert training["memory"]["by_category"]["weights"] == 9 * 2**30
+    assert training["breakdown"]["children"][0]["name"] == "compute"
+
+
+def test_page_is_self_contained():
+    html = page(reports.training())
+    assert html.startswith("<!doctype html>")
+    assert "http" not in html.replace("http-equiv", "")
+    assert "communication" in html

@@ -1,0 +1,96 @@
+"""A command line with a mistake in it: one sentence, exit code 2, the nearest verb or flag."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from .shell import rapid_llm
+
+SENTENCES = [
+    (("trian",), "'trian' is not a verb of rapid-llm. Did you mean 'train'? See: rapid-llm --help"),
+    (("fit", "trian", "x"), "'trian' is not a verb of rapid-llm fit. Did you mean 'train'? See: rapid-llm fit --help"),
+    (
+        ("train", "x", "--sequence-lenght", "1"),
+        "--sequence-lenght is not a flag of 'rapid-llm train'. Did you mean '--sequence-length'? "
+        "See: rapid-llm train --help",
+    ),
+    (
+        ("train", "x", "--micro-batch", "1"),
+        "--micro-batch is not a flag of 'rapid-llm train'. Did you mean '--micro-batch-size'? "
+        "See: rapid-llm train --help",
+    ),
+    (
+        ("train", "x", "--zzz", "1"),
+        "--zzz is not a flag of 'rapid-llm train'. Any scenario field goes through --set a.b=c. "
+        "See: rapid-llm train --help",
+    ),
+    (("train",), "'rapid-llm train' needs MODEL. Try: rapid-llm train llama-3.1-70b"),
+    (("run",), "'rapid-llm run' needs FILE. Try: rapid-llm run examples/llama-3.1-70b-training.yaml"),
+    (("show", "model"), "'rapid-llm show' needs NAME. See: rapid-llm show --help"),
+    (("train", "x", "--tp"), "--tp needs a value. See: rapid-llm train --help"),
+    (("train", "x", "y"), "'rapid-llm train' does not take 'y'. See: rapid-llm train --help"),
+    (("train", "x", "--tp", "1", "--tp", "2"), "--tp is given more than once. Keep one of them."),
+    (
+        ("list", "modles"),
+        "'modles' is not a part of the catalogue. Did you mean 'models'? "
+        "Known: models, systems, accelerators, runtimes.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("argv", "sentence"), SENTENCES)
+def test_sentence(argv, sentence):
+    ran = rapid_llm(*argv)
+    assert (ran.code, ran.out, ran.err) == (2, "", sentence + "\n")
+
+
+def test_json_error_is_one_object():
+    ran = rapid_llm("train", "x", "--tpp", "3", "--json")
+    assert ran.code == 2
+    assert ran.err == ""
+    error = json.loads(ran.out)["error"]
+    assert error.keys() == {"message", "field", "line", "suggestions"}
+    assert error["suggestions"][0] == "--tp"
+
+
+@pytest.mark.parametrize("argv", [("--help",), (), ("train", "--help"), ("fit", "--help"), ("--version",)])
+def test_help_goes_to_standard_output(argv):
+    ran = rapid_llm(*argv)
+    assert ran.code == 0
+    assert ran.err == ""
+    assert "\x1b" not in ran.out
+    assert ran.out
+
+
+def test_a_fault_of_ours_is_one_sentence_without_traceback(monkeypatch):
+    from rapid_llm.cli import catalogue
+
+    def broken(*_, **__):
+        raise ZeroDivisionError("float division by zero")
+
+    monkeypatch.setattr(catalogue, "list_names", broken)
+    ran = rapid_llm("list", "models")
+    assert ran.code == 4
+    assert ran.err.startswith("internal error at test_usage.py:")
+    assert "please report" in ran.err
+    assert "'rapid-llm list models'" in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_interrupt_is_130(monkeypatch):
+    from rapid_llm.cli import catalogue
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(catalogue, "list_names", interrupted)
+    assert rapid_llm("list", "models").code == 130
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    command = f"{sys.executable} -c 'from rapid_llm.cli import main; main()' train --help | head -1"
+    ran = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert ran.stderr == ""
