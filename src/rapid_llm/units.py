@@ -8,10 +8,10 @@ GB is 10^9 bytes, GiB is 2^30; Gb/s counts bits; bandwidth is per direction.
 import math
 import re
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 MAX_COUNT: Final = 10**12
 """The largest count that a field takes: far above any parameter, token or accelerator count in use."""
@@ -116,7 +116,9 @@ def _say(value: Any) -> str:
 
 
 def _count(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, Real) or value != value // 1:
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value // 1:
         raise ValueError(f"must be an integer (got {_say(value)}).")
     if value < 1:
         raise ValueError(f"must be at least 1 (got {value:g}).")
@@ -131,12 +133,24 @@ def _number(value: Any) -> Any:
     return float(value)
 
 
-Bytes = Annotated[int, _quantity("bytes", integer=True), Field(ge=0)]
-BytesPerSecond = Annotated[float, _quantity("bandwidth"), Field(gt=0)]
-FlopsPerSecond = Annotated[float, _quantity("flops"), Field(gt=0)]
-Hertz = Annotated[float, _quantity("frequency"), Field(gt=0)]
-Watts = Annotated[float, _quantity("power"), Field(ge=0)]
-Seconds = Annotated[float, _quantity("time"), Field(ge=0)]
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Marks a quantity field with its SI unit, for printing it as text that can be read again."""
+
+    text: str
+
+
+def _schema(dimension: str) -> WithJsonSchema:
+    """JSON Schema of a quantity: text with a unit."""
+    return WithJsonSchema({"type": "string", "examples": [DIMENSIONS[dimension].example], "format": dimension})
+
+
+Bytes = Annotated[int, Unit("B"), _quantity("bytes", integer=True), Field(ge=0), _schema("bytes")]
+BytesPerSecond = Annotated[float, Unit("B/s"), _quantity("bandwidth"), Field(gt=0), _schema("bandwidth")]
+FlopsPerSecond = Annotated[float, Unit("FLOP/s"), _quantity("flops"), Field(gt=0), _schema("flops")]
+Hertz = Annotated[float, Unit("Hz"), _quantity("frequency"), Field(gt=0), _schema("frequency")]
+Watts = Annotated[float, Unit("W"), _quantity("power"), Field(ge=0), _schema("power")]
+Seconds = Annotated[float, Unit("s"), _quantity("time"), Field(ge=0), _schema("time")]
 Fraction = Annotated[float, _quantity("fraction", bare=True), Field(gt=0, le=1)]
 Count = Annotated[int, BeforeValidator(_count), Field(ge=1)]
 """A whole number of things: an integer, or a float without a fraction (``1e6``), up to MAX_COUNT."""
