@@ -1,1 +1,43 @@
-""""""
+"""Architectures, exact parameter counts, FLOP counts, and the Hugging Face ``config.json`` reader."""
+
+from rapid_llm.model.architecture import (
+    MLP,
+    Attention,
+    Block,
+    CompressedAttention,
+    LatentAttention,
+    Model,
+    MoE,
+    StateSpace,
+    VisionTower,
+)
+from rapid_llm.model.catalogue import document, load, names
+from rapid_llm.model.weights import (
+    Weight,
+    active_parameters,
+    block_weights,
+    outer_weights,
+    parameters,
+    parameters_by_group,
+)
+
+__all__ = [
+    "MLP",
+    "Attention",
+    "Block",
+    "CompressedAttention",
+    "LatentAttention",
+    "MoE",
+    "Model",
+    "StateSpace",
+    "VisionTower",
+    "Weight",
+    "active_parameters",
+    "block_weights",
+    "document",
+    "load",
+    "names",
+    "outer_weights",
+    "parameters",
+    "parameters_by_group",
+]

@@ -1,20 +1,28 @@
-"""The nouns of a model: a stack of blocks, each a token mixer and a feed-forward part. Fields take Hugging Face names."""
+"""The nouns of a model: a stack of blocks, each a token mixer and a feed-forward part. Fields take Hugging Face names.
 
-from typing import Literal
+The nouns carry every shape; ``weights`` turns them into tensors, ``flops`` into operation counts.
+"""
 
+from typing import Annotated, Literal
+
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT
 from rapid_llm.units import Count
+
+Whole = Annotated[int, Field(ge=0, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Attention:
     """Softmax attention with query groups: MHA (kv = heads), GQA, MQA (kv = 1).
 
-    ``sliding_window`` limits what a query sees (tokens); ``qk_norm`` says over what the query and key norms run;
-    ``output_gate`` doubles the query projection; ``sinks`` adds a learned logit per head; ``kv_shared`` layers reuse
-    an earlier layer's keys and values and have no projections for them; ``k_eq_v`` shares one projection.
+    ``sliding_window`` limits what a query sees (tokens; chunked attention likewise). ``qk_norm``: the query and key
+    norms run over one head or over all heads. ``output_gate`` doubles the query projection (a gate per channel),
+    ``head_gate`` adds one gate per head. ``sinks`` adds a learned logit per head. ``kv_shared`` layers reuse an earlier layer's keys
+    and values and have no projections for them; ``k_eq_v`` shares one projection. ``cross`` attention reads the image.
+    ``index_*`` describe a sparse indexer that keeps ``index_topk`` tokens per query (MiniMax-M3).
     """
 
     kind: Literal["attention"] = "attention"
@@ -26,16 +34,31 @@ class Attention:
     qkv_bias: bool = False
     o_bias: bool = False
     qk_norm: Literal["none", "head", "full"] = "none"
+    qk_norm_bias: bool = False
     rotary: bool = True
     output_gate: bool = False
+    head_gate: bool = False
     sinks: bool = False
     kv_shared: bool = False
     k_eq_v: bool = False
+    cross: bool = False
+    index_n_heads: Count | None = None
+    index_head_dim: Count | None = None
+    index_topk: Count | None = None
+
+    @property
+    def value_dim(self) -> int:
+        """Width of one head's value."""
+        return self.v_head_dim or self.head_dim
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class LatentAttention:
-    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), with an optional sparse indexer (V3.2)."""
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), with an optional sparse indexer (V3.2).
+
+    ``bias`` is Hugging Face's ``attention_bias``: on the down projections and the output. ``output_gate`` multiplies
+    the heads' output by a gate of the same width (Kimi K3).
+    """
 
     kind: Literal["mla"] = "mla"
     num_attention_heads: Count
@@ -44,6 +67,36 @@ class LatentAttention:
     qk_nope_head_dim: Count
     qk_rope_head_dim: Count
     v_head_dim: Count
+    bias: bool = False
+    output_gate: bool = False
+    index_n_heads: Count | None = None
+    index_head_dim: Count | None = None
+    index_topk: Count | None = None
+
+    @property
+    def qk_head_dim(self) -> int:
+        """Width of one head's query and key."""
+        return self.qk_nope_head_dim + self.qk_rope_head_dim
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class CompressedAttention:
+    """DeepSeek-V4 attention: one shared key-value head, a sliding window, and compressed older tokens.
+
+    ``compress_rate`` tokens become one entry (absent: window only). With an indexer (compressed sparse attention)
+    neighbouring compression windows overlap, so its projections are twice as wide, and ``index_topk`` entries are read;
+    without (heavily compressed attention) all entries are read. The output projection is low-rank per group of heads.
+    """
+
+    kind: Literal["compressed"] = "compressed"
+    num_attention_heads: Count
+    head_dim: Count
+    qk_rope_head_dim: Count
+    q_lora_rank: Count
+    o_groups: Count
+    o_lora_rank: Count
+    sliding_window: Count
+    compress_rate: Count | None = None
     index_n_heads: Count | None = None
     index_head_dim: Count | None = None
     index_topk: Count | None = None
@@ -51,20 +104,52 @@ class LatentAttention:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class StateSpace:
-    """A recurrent mixer with a constant state: Mamba-2, gated delta net, Kimi delta attention, lightning attention.
+    """A recurrent mixer with a constant state: ``num_value_heads x key_dim x value_dim`` numbers per sequence.
 
-    The state of one sequence is ``num_value_heads x key_dim x value_dim``.
+    ==================  ==================================  ==================================
+    kind                ``num_key_heads, key_dim``          ``num_value_heads, value_dim``
+    ==================  ==================================  ==================================
+    mamba               1, state size                       channels, 1 (with ``dt_rank``)
+    mamba2              groups of B and C, state size       heads, head size
+    gated-delta-net     key heads and their width           value heads and their width
+    kimi-delta          heads and their width               the same
+    linear              heads and their width (lightning)   the same
+    ==================  ==================================  ==================================
+
+    ``gate_rank`` is the rank of the output gate (kimi-delta; absent: full rank). ``norm`` is the gated norm before the
+    output projection; ``inner_norms`` are Jamba's norms on dt, B and C.
     """
 
-    kind: Literal["mamba2", "gated-delta-net", "kimi-delta", "linear"] = "mamba2"
+    kind: Literal["mamba", "mamba2", "gated-delta-net", "kimi-delta", "linear"] = "mamba2"
     num_value_heads: Count
     num_key_heads: Count
     key_dim: Count
     value_dim: Count
-    conv_kernel: int = 4
+    conv_kernel: Whole = 4
     bias: bool = False
     conv_bias: bool = True
     chunk_size: Count = 64
+    dt_rank: Count | None = None
+    gate_rank: Count | None = None
+    norm: bool = True
+    inner_norms: bool = False
+
+    @property
+    def inner_size(self) -> int:
+        """Width of values over all heads."""
+        return self.num_value_heads * self.value_dim
+
+    @property
+    def key_size(self) -> int:
+        """Width of keys (B and C of Mamba) over all key heads or groups."""
+        return self.num_key_heads * self.key_dim
+
+    @property
+    def conv_channels(self) -> int:
+        """Channels of the short causal convolution; 0 without one."""
+        if self.conv_kernel == 0:
+            return 0
+        return self.inner_size if self.kind == "mamba" else self.inner_size + 2 * self.key_size
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -79,19 +164,28 @@ class MLP:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MoE:
-    """Mixture of experts: routed experts of ``moe_intermediate_size``, ``num_experts_per_tok`` active, and a shared MLP."""
+    """Mixture of experts: ``num_experts_per_tok`` of the routed experts are active, and a shared MLP.
+
+    ``expert_hidden_size``: routed experts work in a latent space between a down and an up projection (Nemotron 3
+    Super, Kimi K3). ``correction_bias`` and ``router_scale`` are learned vectors per expert, ``router_norm`` one of
+    hidden size.
+    """
 
     kind: Literal["moe"] = "moe"
     num_experts: Count
     num_experts_per_tok: Count
     moe_intermediate_size: Count
-    shared_intermediate_size: int = 0
+    shared_intermediate_size: Whole = 0
     gated: bool = True
     bias: bool = False
+    shared_bias: bool = False
     router_bias: bool = False
     correction_bias: bool = False
+    router_scale: bool = False
+    router_norm: bool = False
     shared_gate: bool = False
     expert_hidden_size: Count | None = None
+    latent_norm: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -99,17 +193,22 @@ class Block:
     """One residual layer: norms, a mixer and a feed-forward part (either may be absent in hybrid stacks).
 
     ``norms`` counts the hidden-sized norms of the block (2 in a pre-norm block, 4 in Gemma's sandwich, 1 in a parallel
-    block). ``parallel``: mixer and feed-forward read the same norm and share one residual add (GPT-J, Falcon).
+    block); ``norm_weight`` is false where they have no weight (OLMo 1). ``parallel``: mixer and feed-forward read the
+    same norm and share one residual add (GPT-J, Falcon). ``side_mixer`` runs beside ``mixer`` on the same input
+    (Falcon-H1). ``hyper_connections`` is the number of residual streams mixed around each part (DeepSeek-V4); 0: one.
     ``extra_parameters`` counts weights that none of the fields describe (scalars, per-layer embeddings).
     """
 
-    mixer: Attention | LatentAttention | StateSpace | None
+    mixer: Attention | LatentAttention | CompressedAttention | StateSpace | None
     ffn: MLP | MoE | None
     norm: Literal["rmsnorm", "layernorm"] = "rmsnorm"
     norm_bias: bool = False
-    norms: int = 2
+    norm_weight: bool = True
+    norms: Whole = 2
     parallel: bool = False
-    extra_parameters: int = 0
+    side_mixer: StateSpace | None = None
+    hyper_connections: Whole = 0
+    extra_parameters: Whole = 0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -129,7 +228,10 @@ class Model:
     """A decoder-only (or multimodal) language model.
 
     ``blocks`` are the distinct layers, ``pattern`` gives for each of the ``num_hidden_layers`` layers its index in
-    ``blocks``. ``extra_parameters`` as in Block, outside the layers.
+    ``blocks``. ``embedding_size`` is the width of the token embedding where a projection maps it to ``hidden_size``
+    (OPT-350M); ``num_positions`` the rows of a learned position table where they differ from
+    ``max_position_embeddings``. ``quantization`` names the format of the checkpoint's weights where it is not 16-bit.
+    ``extra_parameters`` as in Block, outside the layers.
     """
 
     name: str
@@ -140,12 +242,15 @@ class Model:
     tie_word_embeddings: bool = False
     position_embeddings: Literal["rotary", "learned", "alibi", "none"] = "rotary"
     max_position_embeddings: Count
+    num_positions: Count | None = None
+    embedding_size: Count | None = None
     embedding_norm: bool = False
     final_norm: bool = True
     head_bias: bool = False
-    num_nextn_predict_layers: int = 0
+    num_nextn_predict_layers: Whole = 0
     vision: VisionTower | None = None
-    extra_parameters: int = 0
+    quantization: str | None = None
+    extra_parameters: Whole = 0
 
     @property
     def num_hidden_layers(self) -> int:

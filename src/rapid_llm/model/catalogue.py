@@ -1,0 +1,64 @@
+"""Models by name or path: the catalogue, a YAML file, a ``config.json``, or a folder that holds one."""
+
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from rapid_llm.documents import Document, read_yaml
+from rapid_llm.errors import InputError
+from rapid_llm.model.architecture import Model
+from rapid_llm.model.huggingface import read_document
+from rapid_llm.provenance import Catalogue, Sources, is_path
+
+CATALOGUE = Catalogue("rapid_llm.model", "data", "model")
+
+
+def names() -> list[str]:
+    """The names of all models in the catalogue."""
+    return CATALOGUE.names()
+
+
+def load(name: str | Path) -> Model:
+    """The model that a catalogue name or alias, a YAML file, a ``config.json`` or its folder stands for.
+
+    Reads local files only. InputError for an unknown name, architecture or field.
+    """
+    return _from_path(Path(name)) if _is_local(name) else _from_catalogue(CATALOGUE.resolve(str(name)))
+
+
+def document(name: str | Path) -> tuple[Document, Sources]:
+    """The fields and their sources behind ``load``."""
+    if _is_local(name):
+        return CATALOGUE.inherit(read_yaml(_file(Path(name))))
+    return CATALOGUE.entry(CATALOGUE.resolve(str(name)))
+
+
+def _is_local(name: str | Path) -> bool:
+    """An alias such as meta-llama/Llama-3.1-8B also has a slash: what is neither there nor has a suffix is a name."""
+    if isinstance(name, Path) or Path(name).exists():
+        return True
+    suffixed = name.endswith((".yaml", ".yml", ".json"))
+    return suffixed or name.startswith((".", "/", "~")) or (is_path(name) and name.count("/") != 1)
+
+
+def _file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    config = path / "config.json"
+    if not config.is_file():
+        raise InputError(
+            "is a folder without a config.json. Try the path of a config.json or a model YAML.", file=str(path)
+        )
+    return config
+
+
+@lru_cache(maxsize=256)
+def _from_catalogue(name: str) -> Model:
+    return replace(read_document(CATALOGUE.entry(name)[0]), name=name)
+
+
+def _from_path(path: Path) -> Model:
+    file = _file(path)
+    named = file.resolve().parent.name if file.name == "config.json" else file.stem
+    found = CATALOGUE.inherit(read_yaml(file))[0]
+    return replace(read_document(found), name=str(found.data.get("name") or named))

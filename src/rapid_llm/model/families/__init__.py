@@ -1,0 +1,1 @@
+"""One function a family: the fields of a configuration to a Model."""
