@@ -63,12 +63,12 @@ def test_inference_names_its_times():
     text = "\n".join(answer(reports.inference()))
     assert "TTFT         200 ms     arrival to first token" in text
     assert "TPOT         15.7 ms    per output token after the first" in text
-    assert "throughput   1,950 output tokens/s, 9,750 with the prompt, 30.5 output tokens/s per accelerator" in text
+    assert "throughput   1,950 output tokens/s, 30.5 tokens/s per accelerator, 9,750 tokens/s with the prompt" in text
 
 
 def test_infeasible_says_no_with_fixes_and_no_time():
     text = "\n".join(answer(reports.infeasible()))
-    assert "fits         NO: 141.0 GiB of 79.0 GiB on the fullest rank (rank 0, stage 0), 62.0 GiB missing" in text
+    assert "fits         NO: 141 GiB of 79.0 GiB on the fullest rank (rank 0, stage 0), 62.0 GiB missing" in text
     assert "  try        --set parallelism.tp=2   saves 66.0 GiB" in text
     assert "MISSING 62.0 GiB" in text
     assert "E2E" not in text

@@ -7,7 +7,9 @@ from typing import Any
 
 from rapid_llm.cli import text
 from rapid_llm.predict.report import Confidence, Cost, MemoryUse, Report, Violation
+from rapid_llm.units import format_bytes, format_percent, format_rate, format_seconds
 
+GIB = 2**30
 BAR_COLUMNS = 60
 SHOWN_COSTS = 6
 SHOWN_WHAT_IFS = 3
@@ -65,9 +67,9 @@ def _verdict(report: Report) -> list[str]:
 
 def _space(memory: MemoryUse) -> str:
     free = memory.capacity_bytes - memory.peak_bytes
-    rest = f"{text.gib(free)} free" if free >= 0 else f"{text.gib(-free)} missing"
+    rest = f"{format_bytes(free)} free" if free >= 0 else f"{format_bytes(-free)} missing"
     place = f"on the fullest rank (rank {memory.rank}, stage {memory.stage})"
-    return f"{text.gib(memory.peak_bytes)} of {text.gib(memory.capacity_bytes)} {place}, {rest}"
+    return f"{format_bytes(memory.peak_bytes)} of {format_bytes(memory.capacity_bytes)} {place}, {rest}"
 
 
 def _violation(violation: Violation, memory: MemoryUse) -> list[str]:
@@ -76,7 +78,7 @@ def _violation(violation: Violation, memory: MemoryUse) -> list[str]:
     lines = text.wrapped("fits", f"NO: {why}", lines=4)
     for fix in violation.fixes[:SHOWN_WHAT_IFS]:
         cost = f", step time x{fix.step_time_ratio:.2f}" if fix.step_time_ratio else ""
-        lines.append(_row("  try", f"--set {fix.change}   saves {text.gib(fix.saves_bytes)}{cost}"))
+        lines.append(_row("  try", f"--set {fix.change}   saves {format_bytes(fix.saves_bytes)}{cost}"))
     return lines
 
 
@@ -89,19 +91,17 @@ def _headline(report: Report) -> list[str]:
 
 
 def _training(report: Report, step_time_s: float) -> list[str]:
-    lines = [_row("step time", text.seconds(step_time_s) + _interval(report))]
+    lines = [_row("step time", format_seconds(step_time_s) + _interval(report))]
     if report.tokens_per_s is not None and report.tokens_per_s_per_accelerator is not None:
-        per_accelerator = text.figures(report.tokens_per_s_per_accelerator)
-        lines.append(
-            _row("throughput", f"{text.rate(report.tokens_per_s)}, {per_accelerator} tokens/s per accelerator")
-        )
+        each = format_rate(report.tokens_per_s_per_accelerator)
+        lines.append(_row("throughput", f"{format_rate(report.tokens_per_s)}, {each} per accelerator"))
     if report.mfu is not None:
         beside = [
-            f"{name} {text.percent(value)}"
+            f"{name} {format_percent(value)}"
             for name, value in (("causal", report.mfu_causal), ("HFU", report.hfu))
             if value is not None
         ]
-        lines += text.wrapped("MFU", f"{text.percent(report.mfu)} ({', '.join(beside)}): {report.flop_convention}")
+        lines += text.wrapped("MFU", f"{format_percent(report.mfu)} ({', '.join(beside)}): {report.flop_convention}")
     return lines
 
 
@@ -112,15 +112,16 @@ def _inference(report: Report) -> list[str]:
         ("E2E", report.e2e_s, "arrival to last token"),
     )
     lines = [
-        _row(name, f"{text.seconds(value):<10} {meaning}" + (_interval(report) if name == "E2E" else ""))
+        _row(name, f"{format_seconds(value):<10} {meaning}" + (_interval(report) if name == "E2E" else ""))
         for name, value, meaning in times
         if value is not None
     ]
     if report.output_tokens_per_s is not None and report.total_tokens_per_s is not None:
-        output, total = text.figures(report.output_tokens_per_s), text.figures(report.total_tokens_per_s)
+        output = format_rate(report.output_tokens_per_s, "output tokens/s")
         count = report.scenario.get("accelerators")
-        each = f", {text.figures(report.output_tokens_per_s / count)} output tokens/s per accelerator" if count else ""
-        lines.append(_row("throughput", f"{output} output tokens/s, {total} with the prompt{each}"))
+        each = f"{format_rate(report.output_tokens_per_s / count)} per accelerator, " if count else ""
+        total = format_rate(report.total_tokens_per_s)
+        lines.append(_row("throughput", f"{output}, {each}{total} with the prompt"))
     return lines
 
 
@@ -128,7 +129,7 @@ def _interval(report: Report) -> str:
     if report.interval is None:
         return ""
     low, high = report.interval
-    return f"   (90 % of validated cases: {text.seconds(low)} to {text.seconds(high)})"
+    return f"   (90 % of validated cases: {format_seconds(low)} to {format_seconds(high)})"
 
 
 def _bound(report: Report) -> list[str]:
@@ -146,11 +147,11 @@ def _memory(report: Report) -> list[str]:
         filled += size
         bar += glyph * (round(filled / whole * BAR_COLUMNS) - len(bar))
     free = memory.capacity_bytes - memory.peak_bytes
-    legend = [f"{glyph} {name} {size / text.GIB:.1f}" for glyph, (name, size) in marked]
-    legend.append(f"{'free' if free >= 0 else 'MISSING'} {abs(free) / text.GIB:.1f} GiB")
+    legend = [f"{glyph} {name} {size / GIB:.1f}" for glyph, (name, size) in marked]
+    legend.append(f"{'free' if free >= 0 else 'MISSING'} {abs(free) / GIB:.1f} GiB")
     end = round(memory.capacity_bytes / whole * BAR_COLUMNS)
     bar = bar.ljust(BAR_COLUMNS)
-    title = _row("memory", f"[{bar[:end]}]{bar[end:]}  [ ] = {text.gib(memory.capacity_bytes)}")
+    title = _row("memory", f"[{bar[:end]}]{bar[end:]}  [ ] = {format_bytes(memory.capacity_bytes)}")
     return [title, *text.flowed("", legend, separator="  ")]
 
 
@@ -161,9 +162,9 @@ def _costs(report: Report) -> list[str]:
     leaves = sorted(_named_leaves(report.breakdown), key=lambda pair: -pair[1].seconds)
     shown = [(name, cost) for name, cost in leaves[:SHOWN_COSTS] if cost.seconds > 0]
     rest = total - sum(cost.seconds for _, cost in shown)
-    lines = [_row("costs", f"{text.seconds(total)} on the critical rank; the largest of {len(leaves)} parts:")]
+    lines = [_row("costs", f"{format_seconds(total)} on the critical rank; the largest of {len(leaves)} parts:")]
     for name, cost in shown:
-        hidden = f", {text.seconds(cost.hidden_seconds)} more hidden" if cost.hidden_seconds > 0 else ""
+        hidden = f", {format_seconds(cost.hidden_seconds)} more hidden" if cost.hidden_seconds > 0 else ""
         bound = f"   bound by {cost.bound}" if cost.bound else ""
         lines.append(_cost_line(name, cost.seconds, total, bound + hidden))
     if rest > total * 5e-4:
@@ -172,7 +173,7 @@ def _costs(report: Report) -> list[str]:
 
 
 def _cost_line(name: str, value: float, total: float, note: str) -> str:
-    return f"  {name[:30]:<30} {text.seconds(value):>9} {text.percent(value / total):>7}{note}"[: text.WIDTH]
+    return f"  {name[:30]:<30} {format_seconds(value):>9} {format_percent(value / total):>7}{note}"[: text.WIDTH]
 
 
 def _named_leaves(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Cost]]:
@@ -185,7 +186,7 @@ def _named_leaves(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[tuple[str,
 
 def _what_ifs(report: Report) -> list[str]:
     best = sorted(report.what_if, key=lambda what_if: what_if.time_ratio)[:SHOWN_WHAT_IFS]
-    changes = [f"--set {one.change}   time {text.percent(one.time_ratio - 1, sign=True)}" for one in best]
+    changes = [f"--set {one.change}   time {100 * (one.time_ratio - 1):+.1f} %" for one in best]
     return [_row("" if i else "what if", change) for i, change in enumerate(changes)]
 
 
@@ -204,7 +205,7 @@ def _trust(report: Report) -> list[str]:
 def _confidence(confidence: Confidence) -> str:
     nearest = (
         f"nearest measurements: {confidence.suite}, {confidence.group} ({confidence.rows} rows), error median "
-        f"{text.percent(confidence.median)}, 90 % of rows within {text.percent(confidence.p90)}"
+        f"{format_percent(confidence.median)}, 90 % of rows within {format_percent(confidence.p90)}"
         if confidence.rows
         else "no measurement is near this scenario: the answer rests on datasheets"
     )

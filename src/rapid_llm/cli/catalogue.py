@@ -9,21 +9,18 @@ from typing import Any
 from rapid_llm.cli import text
 from rapid_llm.cli.result import plain
 from rapid_llm.cli.style import show
+from rapid_llm.documents import Document
 from rapid_llm.errors import InputError, nearest
-from rapid_llm.provenance import Catalogue, Source, is_path
+from rapid_llm.provenance import Source, Sources
+from rapid_llm.units import format_bandwidth, format_bytes, format_count, format_flops
 
-_CATALOGUES = {
-    "model": Catalogue("rapid_llm.model", "data", "model"),
-    "system": Catalogue("rapid_llm.hardware", "data/systems", "system"),
-    "accelerator": Catalogue("rapid_llm.hardware", "data/accelerators", "accelerator"),
-    "runtime": Catalogue("rapid_llm.runtime", "data", "runtime"),
-}
+_KINDS = ("model", "system", "accelerator", "runtime")
 
 
 def list_names(what: str, *, as_json: bool) -> int:
     """Print one table: every entry of a kind with the facts that tell it from its neighbours."""
     kind = _kind(what)
-    header, rows, right = _TABLES[kind]()
+    header, rows, right = TABLES[kind]()
     if as_json:
         print(json.dumps({f"{kind}s": [row[0] for row in rows]}))
     else:
@@ -35,28 +32,39 @@ def show_entry(what: str, name: str, *, as_json: bool) -> int:
     """Print one entry with the source of every number."""
     kind = _kind(what)
     facts = _model_facts(name) if kind == "model" else {}
-    data, sources = ({}, {}) if kind == "model" and is_path(name) else _CATALOGUES[kind].load(_bare(kind, name))
+    document, sources = _entry(kind, name)
+    data = document.data
     if as_json:
         print(json.dumps({kind: name, **facts, "fields": plain(data), "sources": plain(sources)}, indent=2))
         return 0
-    lines = [f"{kind} {name}", *(f"  {key:<42} {_value(value)}" for key, value in facts.items())]
+    lines = [f"{kind} {name}", *(f"  {key}".ljust(45) + _value(value) for key, value in facts.items())]
     show([*lines, *_fields(data, sources)])
     return 0
 
 
 def _kind(what: str) -> str:
     kind = what.removesuffix("s")
-    if kind in _CATALOGUES:
+    if kind in _KINDS:
         return kind
-    kinds = [f"{name}s" for name in _CATALOGUES]
+    kinds = [f"{name}s" for name in _KINDS]
     guess = nearest(what, kinds)
     hint = f" Did you mean '{guess[0]}'?" if guess else ""
     raise InputError(f"'{what}' is not a part of the catalogue.{hint} Known: {', '.join(kinds)}.", suggestions=guess)
 
 
-def _bare(kind: str, name: str) -> str:
-    """The file of a runtime's name, without its version."""
-    return name.partition("@")[0] if kind == "runtime" else name
+def _entry(kind: str, name: str) -> tuple[Document, Sources]:
+    """What the file of an entry says, and the source of each number by its path."""
+    if kind == "model":
+        from rapid_llm import model
+
+        return model.document(name)
+    if kind == "runtime":
+        from rapid_llm import runtime
+
+        return runtime.document(name)
+    from rapid_llm import hardware
+
+    return hardware.entry("system" if kind == "system" else "accelerator", name)
 
 
 def _model_facts(name: str) -> dict[str, Any]:
@@ -66,23 +74,20 @@ def _model_facts(name: str) -> dict[str, Any]:
     return {
         "parameters": model.parameters(loaded),
         "active_parameters": model.active_parameters(loaded),
-        "num_hidden_layers": loaded.num_hidden_layers,
-        "hidden_size": loaded.hidden_size,
-        "vocab_size": loaded.vocab_size,
     }
 
 
-def _fields(data: Mapping[str, Any], sources: Mapping[str, Source]) -> Iterator[str]:
+def _fields(data: Mapping[str, Any], sources: Sources) -> Iterator[str]:
     """Yield one line per field with the number of its source, then the sources."""
     numbered: dict[Source, int] = {}
     for path, value in _leaves(data, ""):
         source = sources.get(path)
         mark = f"[{numbered.setdefault(source, len(numbered) + 1)}]" if source is not None else ""
-        yield f"  {path:<42} {_value(value):<24} {mark}".rstrip()
+        yield from text.wrapped(f"  {path}", f"{_value(value):<24} {mark}".rstrip(), indent=45)
     if numbered:
         yield "sources"
     for source, number in numbered.items():
-        yield from text.wrapped(f"  [{number}]", f"{source.kind}: {source.text}", indent=7, lines=4)
+        yield from text.wrapped(f"  [{number}]", f"{source.kind}: {source.text}", indent=7, lines=9)
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -112,7 +117,7 @@ def _models() -> _Table:
     for name in model.names():
         loaded = model.load(name)
         layers = str(loaded.num_hidden_layers)
-        rows.append([name, *(text.parameters(f(loaded)) for f in (model.parameters, model.active_parameters)), layers])
+        rows.append([name, *(format_count(f(loaded)) for f in (model.parameters, model.active_parameters)), layers])
     return ("model", "parameters", "active", "layers"), rows, (1, 2, 3)
 
 
@@ -122,10 +127,9 @@ def _accelerators() -> _Table:
     rows = []
     for name in hardware.accelerator_names():
         chip = hardware.accelerator(name)
-        peak = max((chip.peak[dtype], dtype) for dtype in ("bf16", "fp16") if dtype in chip.peak)
-        memory = chip.memory.hbm
-        capacity, bandwidth = f"{memory.capacity / text.GIB:.0f} GiB", f"{memory.bandwidth / 1e12:.2f} TB/s"
-        rows.append([name, chip.vendor, capacity, bandwidth, f"{peak[0] / 1e12:,.0f} TFLOP/s {peak[1]}"])
+        dtype = next((one for one in ("bf16", "fp16") if one in chip.peak), next(iter(chip.peak)))
+        memory, peak = chip.memory.hbm, f"{format_flops(chip.peak[dtype])} {dtype}"
+        rows.append([name, chip.vendor, format_bytes(memory.capacity), format_bandwidth(memory.bandwidth), peak])
     return ("accelerator", "vendor", "memory", "bandwidth", "dense peak"), rows, (2, 3, 4)
 
 
@@ -149,7 +153,7 @@ def _runtimes() -> _Table:
     return ("runtime", "version", "workload", "default precision"), rows, ()
 
 
-_TABLES: Mapping[str, Callable[[], _Table]] = {
+TABLES: Mapping[str, Callable[[], _Table]] = {
     "model": _models,
     "accelerator": _accelerators,
     "system": _systems,

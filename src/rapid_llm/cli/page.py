@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 from string import Template
 
-from rapid_llm.cli import text
 from rapid_llm.cli.answer import answer
 from rapid_llm.predict.report import Cost, Report
+from rapid_llm.units import format_percent, format_seconds
 
 _PAGE = Template("""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>rapid-llm $title</title>
@@ -38,10 +38,10 @@ def page(report: Report) -> str:
 
 def _rows(cost: Cost, total: float, depth: int) -> list[str]:
     share = cost.seconds / total
-    hidden = f"{text.seconds(cost.hidden_seconds)} hidden" if cost.hidden_seconds else ""
+    hidden = f"{format_seconds(cost.hidden_seconds)} hidden" if cost.hidden_seconds else ""
     row = (
         f'<tr><td style="padding-left:{1.4 * depth:.1f}rem">{escape(cost.name)}</td>'
-        f'<td class="n">{text.seconds(cost.seconds)}</td><td class="n">{text.percent(share)}</td>'
+        f'<td class="n">{format_seconds(cost.seconds)}</td><td class="n">{format_percent(share)}</td>'
         f'<td style="width:14rem"><div class="bar" style="width:{100 * share:.1f}%"></div></td>'
         f'<td class="note">{escape(cost.bound)} {hidden}</td></tr>'
     )
