@@ -39,7 +39,10 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Clocks:
-    """Core clock in Hz: guaranteed and the highest that the datasheet's peak rates assume."""
+    """Core clock in Hz: guaranteed, and the one that the datasheet's matrix rates assume.
+
+    ``boost`` times compute units times operations per unit and clock is the matrix peak; a driver may allow more.
+    """
 
     base: Hertz
     boost: Hertz

@@ -44,7 +44,7 @@ class Node:
 
     accelerator: Accelerator
     accelerators: Count
-    scale_up: ScaleUpFabric
+    scale_up: ScaleUpFabric = ScaleUpFabric(topology="none")
     host_link: LinkUse
     nics: LinkUse | None = None
 
@@ -64,6 +64,17 @@ class ScaleOutFabric:
     topology: Literal["rail-optimized", "leaf-spine", "fat-tree", "torus", "single-switch"]
     oversubscription: Positive = 1.0
     hops: Count = 3
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class SystemDescription:
+    """A system as its file writes it: up to ``nodes`` equal nodes and the network between them."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    node: Node
+    nodes: Count = 1
+    fabric: ScaleOutFabric | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

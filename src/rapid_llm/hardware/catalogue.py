@@ -1,0 +1,164 @@
+"""From names, files and mappings to accelerators and systems.
+
+An accelerator's file holds what its datasheet says. What it leaves out (vendor, shared memory and registers of a unit,
+what long kernels sustain) comes from ``data/architectures.yaml`` by the name of its architecture.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from rapid_llm.documents import Document, build, join
+from rapid_llm.errors import InputError, nearest
+from rapid_llm.hardware.accelerator import Accelerator
+from rapid_llm.hardware.system import LinkUse, Node, NodeGroup, System, SystemDescription
+from rapid_llm.provenance import Catalogue, Sources, is_path
+
+ACCELERATORS: Final = Catalogue("rapid_llm.hardware", "data/accelerators", "accelerator")
+SYSTEMS: Final = Catalogue("rapid_llm.hardware", "data/systems", "system")
+_ARCHITECTURES: Final = Catalogue("rapid_llm.hardware", "data", "architecture file")
+
+Kind = Literal["accelerator", "system"]
+
+
+def accelerator_names() -> list[str]:
+    """The names of all accelerators, sorted."""
+    return ACCELERATORS.names()
+
+
+def system_names() -> list[str]:
+    """The names of all systems, sorted; the name of an accelerator is also a system, of one."""
+    return SYSTEMS.names()
+
+
+def accelerator(name: str) -> Accelerator:
+    """The accelerator of a name, an alias (``A100-SXM4-80GB``) or the path of a YAML file.
+
+    InputError with the nearest name where there is none, and with file and line where the file is wrong.
+    """
+    return build_accelerator(_file(ACCELERATORS, name)) if is_path(name) else _accelerator(ACCELERATORS.resolve(name))
+
+
+def system(name: str) -> System:
+    """The system of a name, an alias or the path of a YAML file; an accelerator's name is one of it, alone.
+
+    InputError with the nearest name where there is none, and with file and line where the file is wrong.
+    """
+    return build_system(_file(SYSTEMS, name)) if is_path(name) else _system(*_find(name))
+
+
+def entry(kind: Kind, name: str) -> tuple[Document, Sources]:
+    """What a catalogue entry says, defaults of the architecture filled in, and the source of every number by path."""
+    if kind == "accelerator":
+        return _with_architecture(*ACCELERATORS.entry(name))
+    where, found = ("system", name) if is_path(name) else _find(name)
+    return entry("accelerator", found) if where == "accelerator" else SYSTEMS.entry(found)
+
+
+def sources(kind: Kind, name: str) -> Sources:
+    """Dotted path of every number of an entry to its source."""
+    return entry(kind, name)[1]
+
+
+def build_accelerator(document: Document, prefix: str = "") -> Accelerator:
+    """The accelerator that a document describes (``base`` and sources allowed); ``prefix`` is its path in the file."""
+    merged, _ = _with_architecture(*ACCELERATORS.inherit(document))
+    return build(Accelerator, {"name": "accelerator", **merged.data}, merged, prefix)
+
+
+def build_system(document: Document, prefix: str = "") -> System:
+    """The system that a document describes (``base`` and sources allowed); ``prefix`` is its path in the file.
+
+    ``accelerator`` at the top replaces the one of the node, as in ``{base: dgx-h100, accelerator: h200-sxm}``.
+    """
+    merged, _ = SYSTEMS.inherit(document)
+    data: dict[str, Any] = {"name": "system", **merged.data}
+    node = data.get("node")
+    if isinstance(node, Mapping):
+        path = "accelerator" if "accelerator" in data else "node.accelerator"
+        given = data.pop("accelerator", None) or node.get("accelerator")
+        data["node"] = _filled(node, given, merged, path, prefix)
+    described = build(SystemDescription, data, merged, prefix)
+    group = NodeGroup(node=described.node, count=described.nodes)
+    return System(name=described.name, groups=(group,), fabric=described.fabric)
+
+
+def _filled(node: Mapping[str, Any], given: Any, document: Document, path: str, prefix: str) -> dict[str, Any]:
+    """A node's fields with its accelerator built and the host link that the accelerator has by default."""
+    if isinstance(given, str):
+        given = _named(given, document, path)
+    elif isinstance(given, Mapping):
+        given = build_accelerator(_below(document, given, path), join(prefix, path))
+    if not isinstance(given, Accelerator):
+        return {**node}
+    return {"host_link": {"link": given.host_link}, **node, "accelerator": given}
+
+
+def _named(name: str, document: Document, path: str) -> Accelerator:
+    try:
+        return accelerator(name)
+    except InputError as error:
+        if error.file is not None:
+            raise
+        raise document.error(error.message, path, error.suggestions) from None
+
+
+def _below(document: Document, data: Mapping[str, Any], path: str) -> Document:
+    """A mapping inside a document as a document of its own."""
+    start = f"{path}."
+    lines = {key.removeprefix(start): line for key, line in document.lines.items() if key.startswith(start)}
+    return replace(document, data={**data}, lines=lines, files={})
+
+
+def _with_architecture(document: Document, given: Sources) -> tuple[Document, Sources]:
+    known, known_sources = _ARCHITECTURES.load("architectures")
+    name = document.data.get("architecture")
+    if not isinstance(name, str):
+        return document, given
+    if name not in known:
+        if "sustained" in document.data:
+            return document, given
+        close = nearest(name, known)
+        meant = f" Did you mean '{close[0]}'?" if close else f" Known: {', '.join(known)}."
+        message = f"architecture '{name}' is not known, so the accelerator must give 'sustained'.{meant}"
+        raise document.error(message, "architecture", tuple(close))
+    start = f"{name}."
+    defaults = {path.removeprefix(start): s for path, s in known_sources.items() if path.startswith(start)}
+    return document.over(Document(data=known[name])), MappingProxyType({**defaults, **given})
+
+
+def _file(catalogue: Catalogue, path: str) -> Document:
+    return catalogue.entry(path)[0]
+
+
+def _find(name: str) -> tuple[Kind, str]:
+    """Which catalogue knows a name or alias as a system; InputError with the nearest otherwise."""
+    if name in SYSTEMS.names():
+        return "system", name
+    if name in ACCELERATORS.names():
+        return "accelerator", name
+    kinds: tuple[tuple[Kind, Catalogue], ...] = (("system", SYSTEMS), ("accelerator", ACCELERATORS))
+    for kind, catalogue in kinds:
+        try:
+            return kind, catalogue.resolve(name)
+        except InputError:
+            continue
+    raise SYSTEMS.unknown(name, [*SYSTEMS.names(), *ACCELERATORS.names()])
+
+
+@lru_cache(maxsize=256)
+def _accelerator(name: str) -> Accelerator:
+    return build_accelerator(ACCELERATORS.document(name))
+
+
+@lru_cache(maxsize=256)
+def _system(kind: Kind, name: str) -> System:
+    return alone(_accelerator(name)) if kind == "accelerator" else build_system(SYSTEMS.document(name))
+
+
+def alone(one: Accelerator) -> System:
+    """A system of one accelerator, named as it is."""
+    node = Node(accelerator=one, accelerators=1, host_link=LinkUse(link=one.host_link))
+    return System(name=one.name, groups=(NodeGroup(node=node, count=1),))
