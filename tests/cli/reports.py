@@ -8,7 +8,7 @@ SCENARIO = {
     "model": "llama-3.1-70b",
     "system": "dgx-h100",
     "accelerators": 64,
-    "runtime": {"name": "megatron-core", "version": "0.13"},
+    "runtime": {"name": "megatron-core@2021", "version": "2021"},
     "parallelism": {"tp": 8, "pp": 2, "vpp": 1, "cp": 1, "ep": 1, "dp": 4, "sp": True, "zero_stage": 1},
     "precision": "bf16-mixed",
     "workload": {"kind": "training", "global_batch_size": 512, "micro_batch_size": 1, "sequence_length": 8192},

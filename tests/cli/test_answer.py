@@ -41,7 +41,7 @@ def test_stays_short_when_everything_is_long():
 def test_training_says_all_that_a_first_look_needs():
     text = "\n".join(answer(reports.training()))
     for part in (
-        "llama-3.1-70b training · 64 accelerators of dgx-h100 · megatron-core@0.13 · tp 8 pp 2 dp 4",
+        "llama-3.1-70b training · 64 accelerators of dgx-h100 · megatron-core@2021 · tp 8 pp 2 dp 4",
         "fits         yes: 62.0 GiB of 79.0 GiB on the fullest rank (rank 0, stage 0), 17.0 GiB free",
         "step time    11.0 s   (90 % of validated cases: 10.1 s to 11.9 s)",
         "throughput   381,300 tokens/s, 5,958 tokens/s per accelerator",

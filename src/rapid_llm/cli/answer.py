@@ -53,10 +53,7 @@ def _shown(degrees: Mapping[str, Any], axis: str) -> bool:
 
 def _name(noun: Any) -> str:
     """Name a noun that stands in a resolved scenario as text or as a mapping."""
-    if isinstance(noun, Mapping):
-        version = f"@{noun['version']}" if noun.get("version") else ""
-        return f"{noun.get('name') or noun.get('base', '')}{version}"
-    return "" if noun is None else str(noun)
+    return str(noun.get("name", "")) if isinstance(noun, Mapping) else str(noun or "")
 
 
 def _verdict(report: Report) -> list[str]:

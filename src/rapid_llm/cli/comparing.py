@@ -15,6 +15,7 @@ from rapid_llm.errors import InputError
 from rapid_llm.predict import predict
 from rapid_llm.scenario import load
 
+_SHOWN = 20
 _RESULTS = (
     "feasible",
     "step_time_s",
@@ -34,22 +35,34 @@ _RESULTS = (
 def compare(a: str, b: str, *, as_json: bool) -> int:
     """Print the fields that differ in the input, then the results with B / A."""
     first, second = _flat(_result(a)), _flat(_result(b))
-    asked = [
-        {"field": key, "a": first.get(key), "b": second.get(key)}
-        for key in dict.fromkeys([*first, *second])
-        if key.startswith("scenario.") and first.get(key) != second.get(key)
-    ]
+    asked = _asked(first, second)
     costs = [key for key in dict.fromkeys([*first, *second]) if key.startswith("breakdown.")]
     came_out = [_pair(key, first.get(key), second.get(key)) for key in (*_RESULTS, *costs)]
     came_out = [pair for pair in came_out if pair["a"] is not None or pair["b"] is not None]
     if as_json:
         print(json.dumps({"scenario": asked, "results": came_out}, indent=2))
         return 0
-    inputs = [[row["field"].removeprefix("scenario."), _cell(row["a"]), _cell(row["b"])] for row in asked]
+    inputs = [[row["field"].removeprefix("scenario."), _cell(row["a"]), _cell(row["b"])] for row in asked[:_SHOWN]]
     results = [[row["field"], *map(_cell, (row["a"], row["b"], row["ratio"]))] for row in came_out]
     show(text.columns(inputs, ("asked", "A", "B")) if inputs else ["asked  the same"])
-    show(["", *text.columns(results, ("came out", "A", "B", "B / A"), right=(1, 2, 3))])
+    more = [f"and {len(asked) - _SHOWN} more fields; --json prints them all"] if len(asked) > _SHOWN else []
+    show([*more, "", *text.columns(results, ("came out", "A", "B", "B / A"), right=(1, 2, 3))])
     return 0
+
+
+def _asked(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The input fields that differ; of another model or runtime only the name."""
+    renamed = [f"scenario.{noun}." for noun in ("model", "runtime") if _differs(f"scenario.{noun}.name", first, second)]
+    keys = [key for key in dict.fromkeys([*first, *second]) if key.startswith("scenario.")]
+    return [
+        {"field": key, "a": first.get(key), "b": second.get(key)}
+        for key in keys
+        if _differs(key, first, second) and not any(key.startswith(noun) and key != f"{noun}name" for noun in renamed)
+    ]
+
+
+def _differs(key: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    return first.get(key) != second.get(key)
 
 
 def _result(file: str) -> Mapping[str, Any]:

@@ -1,0 +1,90 @@
+"""How fast: import, help, first answer from a shell, a warm prediction, a thousand plans. ``make bench``.
+
+Processes are timed in CPU seconds of a fresh interpreter, best of five after one to fill the page cache. A warm
+prediction has its catalogue loaded and a scenario that was never predicted before. Each figure stands beside its target.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+GPT = ROOT / "examples" / "gpt-175b-training.yaml"
+COMMAND = str(Path(sys.executable).parent / "rapid-llm")
+ONE_LINE = "train llama-3.1-70b --system dgx-h100 --accelerators 64 --tp 8 --pp 2 --global-batch-size 512 --sequence-length 8192"
+TARGETS = {
+    "import rapid_llm": (0.15, "s CPU"),
+    "rapid-llm --help": (0.4, "s CPU"),
+    "first answer from one line": (1.0, "s wall"),
+    "warm predict, GPT-175B on 64": (3e-3, "s wall"),
+    "1,000 plans as one table": (0.5, "s wall"),
+}
+
+
+def process(*argv: str) -> tuple[float, float]:
+    """CPU and wall seconds of one process."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(argv, check=True, capture_output=True, env=dict(os.environ))
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall
+
+
+def best(run: Callable[[], float], times: int = 5) -> float:
+    run()
+    return min(run() for _ in range(times))
+
+
+def warm_predict() -> float:
+    """Seconds of one prediction, best of many scenarios that differ in their batch and were never predicted."""
+    from rapid_llm import load, predict
+
+    scenarios = [load(GPT, overrides=[f"workload.global_batch_size={64 * n}"]) for n in range(1, 41)]
+    seconds = []
+    for scenario in scenarios:
+        start = time.perf_counter()
+        predict(scenario)
+        seconds.append(time.perf_counter() - start)
+    return sorted(seconds)[len(seconds) // 2]
+
+
+def plans() -> float:
+    """Seconds for a table of 1,000 plans of one job."""
+    from rapid_llm import load
+    from rapid_llm.predict import predict_many
+
+    scenario = load(GPT)
+    degrees = [(tp, pp, 1) for tp in (1, 2, 4, 8) for pp in (1, 2, 4, 8)] * 63
+    columns = {"tp": [d[0] for d in degrees[:1000]], "pp": [d[1] for d in degrees[:1000]]}
+    start = time.perf_counter()
+    predict_many(scenario, columns)
+    return time.perf_counter() - start
+
+
+def measured() -> dict[str, float]:
+    return {
+        "import rapid_llm": best(lambda: process(sys.executable, "-c", "import rapid_llm")[0]),
+        "rapid-llm --help": best(lambda: process(COMMAND, "--help")[0]),
+        "first answer from one line": best(lambda: process(COMMAND, *ONE_LINE.split())[1]),
+        "warm predict, GPT-175B on 64": warm_predict(),
+        "1,000 plans as one table": plans(),
+    }
+
+
+def main() -> None:
+    found = measured()
+    if "--json" in sys.argv:
+        print(json.dumps(found))
+        return
+    print(f"{'what':<30} {'measured':>10} {'target':>8}  {'of target':>9}")
+    for name, value in found.items():
+        target, unit = TARGETS[name]
+        print(f"{name:<30} {value:>10.4f} {target:>8.3f}  {value / target:>8.0%}  {unit}")
+
+
+if __name__ == "__main__":
+    main()
