@@ -1,11 +1,14 @@
 """The nouns of a runtime: which kernels it runs, what it fuses, what the host costs, what it keeps in memory."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT, Map
 from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Seconds
+
+Whole = Annotated[int, Field(ge=0, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -64,10 +67,14 @@ class Overlap:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Communication:
-    """Which collective library (a name in ``network/data/libraries``) carries messages, and small all-reduces."""
+    """Which collective library (a name in ``network/data/libraries``) carries messages, and small all-reduces.
+
+    ``compute_units`` of the accelerator are busy while a collective kernel runs.
+    """
 
     library: str
     small_all_reduce: str | None = None
+    compute_units: Whole = 0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -105,7 +112,8 @@ class Training:
     ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``dropout`` adds its masks
     and passes; ``reduce_dtype`` carries gradients; ``gradient_buffers`` extra bytes per parameter beside the
     precision's gradient (nanotron keeps bf16 and fp32); ``loss_copies`` fp32 copies of the logits alive at the loss;
-    ``sharded_gather_layers`` unsharded layers alive under ZeRO-3.
+    ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective
+    recompute runs again; ``bucket`` bytes of one gradient message.
     """
 
     fused_attention: bool = True
@@ -115,6 +123,8 @@ class Training:
     vocab_multiple: Count = 1
     loss_copies: NonNegative = 2.0
     sharded_gather_layers: Count = 2
+    selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
+    bucket: Bytes = 0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -128,13 +138,17 @@ class Serving:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Runtime:
-    """How software executes. ``fusions`` are runs of canonical operators that become one launch (DESIGN 2.7)."""
+    """How software executes. ``fusions`` are runs of canonical operators that become one launch (DESIGN 2.7).
+
+    ``fused_experts``: one kernel family runs permute, both expert GEMMs, activation and unpermute.
+    """
 
     name: str
     version: str
     workload: Literal["training", "inference"]
     kernels: Kernels
     fusions: tuple[tuple[str, ...], ...] = ()
+    fused_experts: bool = False
     host: Host
     overlap: Overlap = Overlap()
     communication: Communication

@@ -1,0 +1,111 @@
+"""The time of one pass of a unit: kernels and messages on their streams, and the host that feeds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.execution.pricing import Machine, Priced
+from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE
+
+Matrix = NDArray[np.float64]
+
+_HIDDEN_BY = {
+    "tp": "tensor_parallel",
+    "ep": "expert_all_to_all",
+    "etp": "expert_all_to_all",
+    "cp": "context_parallel",
+    "shard": "parameter_gather",
+    "edp": "parameter_gather",
+}
+"""Which flag of ``runtime.Overlap`` puts the messages of an axis on a stream of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Seconds of one pass per phase, unit and plan [phases, U, P].
+
+    kernels: sum of kernels; blocking: messages on the compute stream; side: messages beside it; exposed: what of the
+    side stream is not hidden; host: idle time of the accelerator while the host prepares launches; total: their sum
+    without ``side``.
+    """
+
+    kernels: Matrix
+    blocking: Matrix
+    side: Matrix
+    exposed: Matrix
+    host: Matrix
+
+    @property
+    def total(self) -> Matrix:
+        """Seconds of one pass [phases, U, P]."""
+        return self.kernels + self.blocking + self.exposed + self.host
+
+    @property
+    def forward(self) -> Matrix:
+        """Seconds of a forward pass of each unit [U, P]."""
+        return self.total[FORWARD]
+
+    @property
+    def backward(self) -> Matrix:
+        """Seconds of a backward pass with what it recomputes [U, P]."""
+        total = self.total
+        return total[RECOMPUTE] + total[BACKWARD]
+
+
+def on_side_stream(machine: Machine, axis: str) -> bool:
+    """Whether the runtime runs the messages of an axis beside computation."""
+    flag = _HIDDEN_BY.get(axis)
+    return bool(flag and getattr(machine.runtime.overlap, flag))
+
+
+def time_passes(priced: Priced) -> Passes:
+    """Form the time of each pass from its priced rows.
+
+    On the side stream a message of duration M slows the kernels beside it by the share sigma of compute units that the
+    collective library occupies: a pass with C seconds of its own takes max(M, C + sigma M). The host launches
+    ``per_kernel`` per row; its queue runs ahead within a pass, so a pass takes at least launches x per_kernel.
+    """
+    lowered, machine = priced.lowered, priced.machine
+    shape = (len(PHASES), len(lowered.units), len(lowered.shapes.plans))
+    kernels, blocking, side, launches = (np.zeros(shape) for _ in range(4))
+    for table in priced.kernels:
+        cell = (table.rows.phase, table.rows.unit)
+        np.add.at(kernels, cell, table.prices.seconds * table.rows.count)
+        np.add.at(launches, cell, table.rows.count)
+    for message in priced.messages:
+        step = message.rows.phase != OPTIMIZER
+        cell = (message.rows.phase[step], message.rows.unit[step])
+        target = side if on_side_stream(machine, message.rows.axis) else blocking
+        moving = message.rows.count[step] * (message.rows.ranks[step] > 1)
+        np.add.at(target, cell, message.prices.seconds[step] * moving)
+        np.add.at(launches, cell, moving)
+    own = kernels + blocking
+    exposed = np.maximum(side, own + occupied_share(machine) * side) - own
+    return Passes(kernels, blocking, side, exposed, _host(machine, own + exposed, launches, priced))
+
+
+def occupied_share(machine: Machine) -> float:
+    """Share of the compute units that a running collective kernel takes from the kernels beside it."""
+    return min(1.0, machine.runtime.communication.compute_units / machine.accelerator.compute_units)
+
+
+def _host(machine: Machine, busy: Matrix, launches: Matrix, priced: Priced) -> Matrix:
+    host = machine.runtime.host
+    floor = launches * host.per_kernel
+    gap = np.zeros_like(busy)
+    shapes = priced.lowered.shapes
+    layers = slice(0, len(priced.lowered.units) - 2)
+    if shapes.training:
+        gap[FORWARD, layers] = host.per_layer.forward
+        gap[BACKWARD, layers] = host.per_layer.backward
+        captured = [[[phase in host.captured]] for phase in PHASES]
+    else:
+        gap[FORWARD, layers] = np.where(shapes.decode > 0, host.per_layer.decode, host.per_layer.prefill)
+        eager = np.where(shapes.decode > 0, "decode" not in host.captured, "prefill" not in host.captured)
+        captured = ~eager.astype(bool)[None, None, :]
+    floor = np.where(captured, 0.0, floor)
+    floor[OPTIMIZER] = 0.0
+    return np.maximum(floor - busy, 0.0) + np.where(busy > 0, gap, 0.0)

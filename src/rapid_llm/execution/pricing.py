@@ -1,0 +1,156 @@
+"""Lowered rows to seconds: shapes are deduplicated, each family is priced once, prices are gathered back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.dtypes import dtype as number_format
+from rapid_llm.errors import InputError
+from rapid_llm.hardware import Accelerator, System
+from rapid_llm.lowering import Kernels, Lowered, Messages
+from rapid_llm.network import OPS, CollectivePrices, Fabric
+from rapid_llm.network import price as price_messages
+from rapid_llm.operators import Prices
+from rapid_llm.operators import price as price_kernels
+from rapid_llm.runtime import Runtime
+
+Matrix = NDArray[np.float64]
+DEDUPLICATE_ABOVE = 256
+"""Rows from which sorting out repeated shapes costs less than pricing them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What prices a step: one accelerator, its fabric, the runtime, and whether long compute-bound work throttles it."""
+
+    accelerator: Accelerator
+    fabric: Fabric
+    runtime: Runtime
+    clock: float
+
+    @classmethod
+    def of(cls, system: System, runtime: Runtime) -> Machine:
+        """The machine of a system with one node group. Training keeps the matrix units busy for hours, so it runs at
+        the clock that the power limit sustains; inference alternates with memory-bound decode and runs at boost."""
+        if len(system.groups) > 1:
+            raise InputError(f"system '{system.name}' has {len(system.groups)} node groups; one is priced so far.")
+        accelerator = system.groups[0].node.accelerator
+        clock = accelerator.sustained.clock if runtime.workload == "training" else 1.0
+        return cls(accelerator, Fabric.of(system), runtime, clock)
+
+
+@dataclass(frozen=True, slots=True)
+class PricedKernels:
+    """A table of kernels with its prices [R, P] per launch."""
+
+    rows: Kernels
+    kernel: str
+    prices: Prices
+
+
+@dataclass(frozen=True, slots=True)
+class PricedMessages:
+    """A table of messages with its prices [R, P] per message."""
+
+    rows: Messages
+    prices: CollectivePrices
+
+
+@lru_cache(maxsize=1024)
+def implementation(runtime: Runtime, family: str, dtype: str, architecture: str) -> str:
+    """The kernel implementation that ``runtime`` runs for a family: the most specific of dtype@architecture, dtype,
+    @architecture, default."""
+    table: dict[str, str] = getattr(runtime.kernels, family)
+    for key in (f"{dtype}@{architecture}", dtype, f"@{architecture}", "default"):
+        if key in table:
+            return table[key]
+    raise InputError(
+        f"runtime '{runtime.name}' has no {family} kernel for {dtype} on {architecture}: it has {', '.join(sorted(table))}."
+    )
+
+
+def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
+    """Price one table of kernels on a machine."""
+    name = implementation(machine.runtime, rows.family, rows.dtype, machine.accelerator.architecture)
+    shape = rows.count.shape
+    cells = np.stack([column.ravel() for column in rows.columns.values()])
+    unique, inverse = (cells, None) if cells.shape[1] < DEDUPLICATE_ABOVE else _distinct(cells)
+    prices = price_kernels(
+        rows.family,
+        dict(zip(rows.columns, unique, strict=True)),
+        kind=rows.kind,
+        dtype=number_format(rows.dtype).rate,
+        kernel=name,
+        accelerator=machine.accelerator,
+        clock=machine.clock,
+    )
+    if inverse is None:
+        return PricedKernels(rows, name, _map(prices, lambda column: column.reshape(shape)))
+    return PricedKernels(rows, name, _map(prices, lambda column: column[inverse].reshape(shape)))
+
+
+def _map(prices: Prices, change) -> Prices:  # type: ignore[no-untyped-def]
+    return Prices(**{name: change(getattr(prices, name)) for name in Prices.__slots__})
+
+
+def _distinct(cells: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
+    """Distinct columns of a [C, N] table and where each of the N came from."""
+    packed = np.ascontiguousarray(cells.T).view(np.dtype((np.void, cells.shape[0] * cells.itemsize))).ravel()
+    _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
+    return cells[:, first], inverse
+
+
+def price_all_messages(tables: tuple[Messages, ...], machine: Machine) -> tuple[PricedMessages, ...]:
+    """Price every table of messages in one call."""
+    if not tables:
+        return ()
+    codes = np.concatenate([np.full(t.size.size, OPS.index(t.op)) for t in tables])
+    size = np.concatenate([t.size.ravel() for t in tables])
+    ranks = np.concatenate([t.ranks.ravel() for t in tables])
+    stride = np.concatenate([t.stride.ravel() for t in tables])
+    prices = price_group(codes, size, ranks, stride, machine)
+    out, start = [], 0
+    for table in tables:
+        stop = start + table.size.size
+        part = {name: getattr(prices, name)[start:stop].reshape(table.size.shape) for name in CollectivePrices.__slots__}
+        out.append(PricedMessages(table, CollectivePrices(**part)))
+        start = stop
+    return tuple(out)
+
+
+def price_group(codes: NDArray[np.int64], size: Matrix, ranks: Matrix, stride: Matrix, machine: Machine) -> CollectivePrices:
+    """Price messages by op code with the libraries of the machine's runtime."""
+    communication = machine.runtime.communication
+    return price_messages(
+        codes,
+        size,
+        ranks.astype(np.int64),
+        stride.astype(np.int64),
+        fabric=machine.fabric,
+        library=communication.library,
+        small=communication.small_all_reduce,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A lowered step with a price on every row."""
+
+    lowered: Lowered
+    machine: Machine
+    kernels: tuple[PricedKernels, ...]
+    messages: tuple[PricedMessages, ...]
+
+
+def price_step(lowered: Lowered, machine: Machine) -> Priced:
+    """Price all rows of a lowered step."""
+    return Priced(
+        lowered,
+        machine,
+        tuple(price_table(rows, machine) for rows in lowered.kernels),
+        price_all_messages(lowered.messages, machine),
+    )

@@ -1,0 +1,133 @@
+"""Pipeline schedules: a list of tasks per stage, the recurrence that times it, and the closed forms it is held to.
+
+A schedule is data: for each stage the order of its tasks. A task is (direction, micro-batch, chunk). The time of a
+schedule is a max-plus recurrence: a task starts when its stage is free and its input has arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+FORWARD, BACKWARD = "forward", "backward"
+Task = tuple[str, int, int]
+
+
+def gpipe(stage: int, stages: int, micro_batches: int, chunks: int = 1) -> list[Task]:
+    """All forwards, then all backwards in reverse (Huang et al. 2019, arXiv 1811.06965)."""
+    forward = [(FORWARD, m, c) for c in range(chunks) for m in range(micro_batches)]
+    return forward + [(BACKWARD, m, c) for _, m, c in reversed(forward)]
+
+
+def one_f_one_b(stage: int, stages: int, micro_batches: int, chunks: int = 1) -> list[Task]:
+    """Warm-up of (stages - 1 - stage) forwards, then one forward, one backward (PipeDream-Flush, arXiv 2006.09503)."""
+    warm = min(stages - 1 - stage, micro_batches)
+    tasks: list[Task] = [(FORWARD, m, 0) for m in range(warm)]
+    for m in range(micro_batches - warm):
+        tasks += [(FORWARD, warm + m, 0), (BACKWARD, m, 0)]
+    return tasks + [(BACKWARD, m, 0) for m in range(micro_batches - warm, micro_batches)]
+
+
+def interleaved(stage: int, stages: int, micro_batches: int, chunks: int) -> list[Task]:
+    """1F1B over ``chunks`` model chunks per stage (Narayanan et al. 2021, arXiv 2104.04473, section 2.2)."""
+    total = micro_batches * chunks
+    warm = min((stages - stage - 1) * 2 + (chunks - 1) * stages, total)
+
+    def at(index: int, *, forward: bool) -> Task:
+        group, inside = divmod(index, stages * chunks)
+        chunk, lane = divmod(inside, stages)
+        micro = group * stages + lane
+        return (FORWARD, micro, chunk) if forward else (BACKWARD, micro, chunks - 1 - chunk)
+
+    tasks = [at(i, forward=True) for i in range(warm)]
+    for i in range(total - warm):
+        tasks += [at(warm + i, forward=True), at(i, forward=False)]
+    return tasks + [at(i, forward=False) for i in range(total - warm, total)]
+
+
+SCHEDULES: dict[str, Callable[[int, int, int, int], list[Task]]] = {
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "interleaved": interleaved,
+}
+
+
+def run(name: str, forward: Sequence[float], backward: Sequence[float], micro_batches: int, chunks: int = 1) -> float:
+    """Seconds of a schedule by the recurrence; forward and backward are seconds per stage over all its chunks."""
+    stages = len(forward)
+    orders = [SCHEDULES[name](s, stages, micro_batches, chunks) for s in range(stages)]
+    done: dict[tuple[str, int, int, int], float] = {}
+    free, at = [0.0] * stages, [0] * stages
+    remaining = sum(len(order) for order in orders)
+    while remaining:
+        progressed = False
+        for s in range(stages):
+            while at[s] < len(orders[s]):
+                direction, m, c = orders[s][at[s]]
+                ready = _ready(done, direction, m, c, s, stages, chunks)
+                if ready is None:
+                    break
+                duration = (forward if direction == FORWARD else backward)[s] / chunks
+                free[s] = max(free[s], ready) + duration
+                done[direction, m, c, s] = free[s]
+                at[s] += 1
+                remaining -= 1
+                progressed = True
+        assert progressed, "a schedule must not deadlock"
+    return max(free)
+
+
+def _ready(
+    done: dict[tuple[str, int, int, int], float], direction: str, m: int, c: int, s: int, stages: int, chunks: int
+) -> float | None:
+    """When the input of a task has arrived; None while its producer has not run."""
+    if direction == FORWARD:
+        if s:
+            return done.get((FORWARD, m, c, s - 1))
+        return 0.0 if c == 0 else done.get((FORWARD, m, c - 1, stages - 1))
+    if s < stages - 1:
+        return done.get((BACKWARD, m, c, s + 1))
+    return done.get((FORWARD, m, c, s)) if c == chunks - 1 else done.get((BACKWARD, m, c + 1, 0))
+
+
+def pipeline_time(forward: Matrix, backward: Matrix, micro_batches: Column, chunks: Column, all_forward_first: NDArray[np.bool_]) -> Column:
+    """Closed form of GPipe, 1F1B and interleaved 1F1B with unequal stages; forward, backward [P, S] (s), result [P].
+
+    1F1B: the pacing stage s fills (F before it, D behind it), works m (f + b), and drains; its idle time in fill and
+    drain is what the stages behind it take beyond its own warm-up passes. T = max_s [ sum_{r<s} (f_r + b_r) / v +
+    m (f_s + b_s) + max(0, D_s - k_s f_s) + max(0, D_s - k_s b_s) ], D_s = sum_{r>s} (f_r + b_r) / v, k_s = stages after
+    s over v. Equal stages give (m + (pp - 1) / v)(f + b): Narayanan et al. 2021, section 2.2. GPipe:
+    sum f + (m - 1) max f + the same backward.
+    """
+    v = chunks[:, None]
+    both = forward + backward
+    work = np.where(both > 0, 1.0, 0.0)
+    before = (np.cumsum(both, axis=1) - both) / v
+    after = (both.sum(axis=1, keepdims=True) - np.cumsum(both, axis=1)) / v
+    behind = (work.sum(axis=1, keepdims=True) - np.cumsum(work, axis=1)) / v
+    idle = np.maximum(0.0, after - behind * forward) + np.maximum(0.0, after - behind * backward)
+    m = micro_batches[:, None]
+    steady = (before + m * both + idle).max(axis=1)
+    if not all_forward_first.any():
+        return steady
+    flush = sum(x.sum(axis=1) + (micro_batches - 1.0) * x.max(axis=1) for x in (forward, backward))
+    return np.where(all_forward_first, flush, steady)
+
+
+def micro_batches_in_flight(stages: Column, chunks: Column, micro_batches: Column, all_forward_first: NDArray[np.bool_], width: int) -> Matrix:
+    """Micro-batches whose activations a stage holds at its peak, in units of the whole stage [P, S].
+
+    1F1B stage i: min(m, pp - i); interleaved: (warm-up + 1) chunks of v (Korthikanti et al. 2022, section 4.2.3, gives
+    1 + (pp - 1) / (pp v) of pp for the first stage); GPipe: m.
+    """
+    i = np.arange(width)[None, :]
+    pp, v, m = stages[:, None], chunks[:, None], micro_batches[:, None]
+    plain = np.minimum(m, pp - i)
+    warm = np.minimum((pp - i - 1) * 2 + (v - 1) * pp + 1, m * v) / v
+    held = np.where(v > 1, warm, plain)
+    held = np.where(all_forward_first[:, None], m, held)
+    return np.where(i < pp, np.maximum(held, 0.0), 0.0)

@@ -1,0 +1,133 @@
+"""The time of a whole step: stages in their schedule, then gradients, optimizer and the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.execution.passes import Passes, occupied_share, time_passes
+from rapid_llm.execution.pricing import Machine, Priced, price_group, price_step
+from rapid_llm.execution.schedules import pipeline_time
+from rapid_llm.lowering import Lowered
+from rapid_llm.lowering.table import OPTIMIZER
+from rapid_llm.network import OPS
+from rapid_llm.parallelism import SCHEDULES
+
+Column = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+GPIPE = SCHEDULES.index("gpipe")
+
+
+@dataclass(frozen=True, slots=True)
+class StepMessages:
+    """Messages once a step on the data-parallel groups, by axis and use [P, S] (s): all, and what is not hidden."""
+
+    axis: str
+    gather: bool
+    seconds: Matrix
+    exposed: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStep:
+    """One optimizer step under P plans.
+
+    stage: pacing stage [P]; forward, backward: seconds of a micro-batch on each stage [P, S]; send: pipeline messages
+    of one micro-batch [P]; pipeline: seconds until the last backward [P]; messages; optimizer [P, S]; host [P];
+    total [P].
+    """
+
+    priced: Priced
+    passes: Passes
+    stage: NDArray[np.int64]
+    forward: Matrix
+    backward: Matrix
+    send: Column
+    pipeline: Column
+    messages: tuple[StepMessages, ...]
+    optimizer: Matrix
+    total: Column
+
+    @property
+    def end(self) -> NDArray[np.int64]:
+        """The stage whose gradients and optimizer take longest [P]."""
+        return (self.optimizer + sum((m.exposed for m in self.messages), np.zeros_like(self.optimizer))).argmax(axis=1)
+
+
+def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
+    """Time one optimizer step of every plan of a lowered training step."""
+    priced = price_step(lowered, machine)
+    passes = time_passes(priced)
+    plans = lowered.shapes.plans
+    forward = np.einsum("ups,up->ps", lowered.layers, passes.forward)
+    backward = np.einsum("ups,up->ps", lowered.layers, passes.backward)
+    send = _send_time(priced)
+    share = np.where(plans.pp > 1, send, 0.0)[:, None] * (np.arange(forward.shape[1]) < plans.pp[:, None])
+    pipeline = pipeline_time(
+        forward + share, backward + share, plans.micro_batches, plans.vpp, plans.schedule == GPIPE
+    )
+    messages = _step_messages(priced, forward, backward)
+    optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
+    tail = optimizer + sum((m.exposed for m in messages), np.zeros_like(optimizer))
+    total = pipeline + tail.max(axis=1) + machine.runtime.host.per_step
+    return TrainingStep(
+        priced=priced,
+        passes=passes,
+        stage=(forward + backward).argmax(axis=1),
+        forward=forward,
+        backward=backward,
+        send=send,
+        pipeline=pipeline,
+        messages=messages,
+        optimizer=optimizer,
+        total=total,
+    )
+
+
+def _send_time(priced: Priced) -> Column:
+    """Seconds that one micro-batch adds to one direction of one stage: its activations to the neighbour, per chunk."""
+    lowered = priced.lowered
+    s = lowered.shapes
+    plans = s.plans
+    if not np.any(plans.pp > 1):
+        return np.zeros(len(plans))
+    hidden = lowered.hidden_size
+    size = s.shard * hidden * s.act
+    code = np.full(len(plans), OPS.index("send_recv"))
+    price = price_group(code, size, np.where(plans.pp > 1, 2, 1), plans.stride("pp"), priced.machine)
+    return price.seconds * plans.vpp
+
+
+def _step_messages(priced: Priced, forward: Matrix, backward: Matrix) -> tuple[StepMessages, ...]:
+    """Gradient and weight messages of whole stages, in buckets, hidden behind the last backward or first forward pass.
+
+    All but the last bucket can hide (the last gradient is ready when the backward pass ends); a hidden message slows
+    the kernels beside it by the compute units that it occupies.
+    """
+    lowered, machine = priced.lowered, priced.machine
+    plans, overlap = lowered.shapes.plans, machine.runtime.overlap
+    facts = machine.runtime.training
+    bucket = float(facts.bucket) if facts else 0.0
+    found = []
+    for message in lowered.messages:
+        chosen = message.phase == OPTIMIZER
+        if not chosen.any():
+            continue
+        sizes = message.size[chosen] * message.count[chosen]
+        stage_bytes = np.einsum("rps,rp->ps", lowered.layers[message.unit[chosen]], sizes)
+        ranks = getattr(plans, message.axis)
+        buckets = np.maximum(1.0, np.ceil(stage_bytes / bucket)) if bucket else np.ones_like(stage_bytes)
+        code = np.full(stage_bytes.size, OPS.index(message.op))
+        width = stage_bytes.shape[1]
+        groups = np.repeat(ranks, width), np.repeat(plans.stride(message.axis), width)
+        price = price_group(code, (stage_bytes / buckets).ravel(), *groups, machine)
+        seconds = np.where(stage_bytes > 0, price.seconds.reshape(stage_bytes.shape) * buckets, 0.0)
+        gather = message.op == "all_gather"
+        hides = overlap.parameter_gather if gather else overlap.gradient_reduce
+        cover = (forward if gather else backward) if hides else np.zeros_like(seconds)
+        late = np.minimum(seconds, np.maximum(seconds / buckets, seconds - cover))
+        exposed = np.where(hides, late + occupied_share(machine) * (seconds - late), seconds)
+        found.append(StepMessages(message.axis, gather, seconds, exposed))
+    return tuple(found)

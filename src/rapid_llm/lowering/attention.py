@@ -1,0 +1,204 @@
+"""Softmax attention and latent attention as canonical operators on one rank."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rapid_llm.lowering.operators import Canonical, Column, Operator, pointwise
+from rapid_llm.lowering.projection import gather, matmul, reduce
+from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.model.architecture import Attention, LatentAttention
+
+FP32_BYTES = 4.0
+MASK_BYTES = 1.0
+FP8_BYTES = 1.0
+
+
+def local_heads(heads: int, tp: Column) -> Column:
+    """Heads of one rank: divided by tp, replicated once there are fewer heads than ranks."""
+    return np.maximum(1.0, np.ceil(heads / tp))
+
+
+def attention(mixer: Attention, hidden: int, s: Shapes, *, fused: bool, dropout: bool) -> list[Canonical]:
+    """QKV projection, norms and rotary on queries and keys, attention core, output projection.
+
+    Reads tensor 'n1' [tokens, hidden], writes 'o' [tokens, hidden].
+    """
+    heads = local_heads(mixer.num_attention_heads, s.plans.tp)
+    kv_heads = local_heads(mixer.num_key_value_heads, s.plans.tp)
+    d, dv = mixer.head_dim, mixer.v_head_dim or mixer.head_dim
+    q = heads * d * (2.0 if mixer.output_gate else 1.0)
+    kv = np.zeros_like(heads) if mixer.kv_shared else kv_heads * (d if mixer.k_eq_v else d + dv)
+    t, act = s.tokens, s.act
+    qkv = {"qkv": t * (q + kv) * act}
+    out: list[Canonical] = [
+        *gather("attention", "n1", hidden, s),
+        matmul("qkv", s, n=q + kv, k=hidden, reads="n1", writes=qkv),
+    ]
+    qk = {"qkv": t * (heads + (0 if mixer.kv_shared else kv_heads)) * d * act}
+    if mixer.qk_norm != "none":
+        out.append(pointwise("qk_norm", "reduce", qk, qk, saves=("qkv",)))
+    if mixer.rotary:
+        out.append(pointwise("rotary", "gather", qk, qk))
+    a = {"a": t * heads * dv * act}
+    if fused or not s.training:
+        out.append(_core(mixer, heads, kv_heads, qkv, a, s))
+    else:
+        out.extend(_unfused(heads, kv_heads, d, dv, qkv, a, s, dropout=dropout))
+    if mixer.output_gate:
+        out.append(pointwise("gate", "stream", {**a, "gate": t * heads * d * act}, a, saves=("a",)))
+    out.append(matmul("out", s, n=hidden, k=heads * dv, reads="a", writes={"o": t * hidden * act}))
+    out.extend(reduce("attention", "o", hidden, s))
+    return out
+
+
+def _context(s: Shapes) -> tuple[Column, Column]:
+    """Query tokens of this rank and the past that gives its mean share of causal pairs under a balanced split.
+
+    new' = new / cp; past' so that new' past' + new'^2 / 2 = (new past + new^2 / 2) / cp (zig-zag context parallelism).
+    """
+    new = s.new / s.plans.cp
+    return new, s.past + (s.new - new) / 2.0
+
+
+def _core(mixer: Attention, heads: Column, kv_heads: Column, qkv: dict[str, Column], a: dict[str, Column], s: Shapes) -> Operator:
+    new, past = _context(s)
+    lse = {"lse": s.tokens * heads * FP32_BYTES}
+    return Operator(
+        "attention",
+        "attention",
+        reads=qkv,
+        writes={**a, **lse},
+        columns={
+            "batch": s.batch,
+            "new": new,
+            "past": past,
+            "heads": heads,
+            "kv_heads": kv_heads,
+            "head_dim": mixer.head_dim,
+            "v_head_dim": mixer.v_head_dim or mixer.head_dim,
+            "window": mixer.sliding_window or 0,
+            "causal": 1,
+            "backward": 0,
+            "kv_bytes": s.kv,
+            "shared_kv": float(mixer.k_eq_v),
+        },
+        dtype=s.activation_dtype,
+        saves=("qkv", "a", "lse"),
+    )
+
+
+def _unfused(
+    heads: Column,
+    kv_heads: Column,
+    d: int,
+    dv: int,
+    qkv: dict[str, Column],
+    a: dict[str, Column],
+    s: Shapes,
+    *,
+    dropout: bool,
+) -> list[Canonical]:
+    """Attention that stores its scores: 5 H s^2 b bytes with dropout (Korthikanti et al. 2022, section 4.1)."""
+    queries, keys = s.new / s.plans.cp, s.past + s.new
+    elements = s.batch * heads * queries * keys
+    scores, probs = {"scores": elements * s.act}, {"probs": elements * s.act}
+    groups = s.batch * heads
+    out: list[Canonical] = [
+        matmul("scores", s, m=queries, n=keys, k=d, groups=groups, reads="qkv", writes=scores, weight=False, x=qkv),
+        pointwise("softmax", "reduce", scores, probs, saves=("probs",)),
+    ]
+    last = "probs"
+    if dropout:
+        dropped = {"dropped": elements * s.act, "mask": elements * MASK_BYTES}
+        out.append(pointwise("attention_dropout", "stream", probs, dropped, saves=("mask",)))
+        last = "dropped"
+    inputs = {last: elements * s.act, **qkv}
+    out.append(matmul("context", s, m=queries, n=dv, k=keys, groups=groups, reads=last, writes=a, weight=False, x=inputs))
+    return out
+
+
+def latent_attention(mixer: LatentAttention, hidden: int, s: Shapes) -> list[Canonical]:
+    """Multi-head latent attention: un-absorbed where many queries run, absorbed in decode (DeepSeek-V2, section 2.1).
+
+    The latent is replicated over tp; heads are divided.
+    """
+    heads = local_heads(mixer.num_attention_heads, s.plans.tp)
+    nope, rope, dv, rank = mixer.qk_nope_head_dim, mixer.qk_rope_head_dim, mixer.v_head_dim, mixer.kv_lora_rank
+    t, act = s.tokens, s.act
+    out: list[Canonical] = [*gather("attention", "n1", hidden, s)]
+    q_width = heads * (nope + rope)
+    q_bytes = {"q": t * q_width * act}
+    if mixer.q_lora_rank:
+        low = {"q_low": t * mixer.q_lora_rank * act}
+        out.append(matmul("q_down", s, n=mixer.q_lora_rank, k=hidden, reads="n1", writes=low))
+        out.append(pointwise("q_norm", "reduce", low, {"q_lown": low["q_low"]}, saves=("q_low",)))
+        out.append(matmul("q_up", s, n=q_width, k=mixer.q_lora_rank, reads="q_lown", writes=q_bytes))
+    else:
+        out.append(matmul("q", s, n=q_width, k=hidden, reads="n1", writes=q_bytes))
+    latent = {"latent": t * (rank + rope) * act}
+    out.append(matmul("kv_down", s, n=rank + rope, k=hidden, reads="n1", writes=latent))
+    out.append(pointwise("kv_norm", "reduce", latent, {"latentn": t * rank * act}, saves=("latent",)))
+    out.append(pointwise("rotary", "gather", {"q": t * heads * rope * act}, {"q": t * heads * rope * act}))
+    if mixer.index_n_heads and mixer.index_head_dim:
+        out.extend(_indexer(mixer, hidden, s))
+    out.extend(_latent_core(mixer, heads, q_bytes, s))
+    out.append(matmul("out", s, n=hidden, k=heads * dv, reads="a", writes={"o": t * hidden * act}))
+    out.extend(reduce("attention", "o", hidden, s))
+    return out
+
+
+def _latent_core(mixer: LatentAttention, heads: Column, q: dict[str, Column], s: Shapes) -> list[Canonical]:
+    nope, rope, dv, rank = mixer.qk_nope_head_dim, mixer.qk_rope_head_dim, mixer.v_head_dim, mixer.kv_lora_rank
+    t, act = s.tokens, s.act
+    new, past = _context(s)
+    kv = {"kv": t * heads * (nope + dv) * act}
+    a = {"a": t * heads * dv * act, "lse": t * heads * FP32_BYTES}
+    common = {
+        "batch": s.batch,
+        "new": new,
+        "past": past,
+        "heads": heads,
+        "window": mixer.index_topk or 0,
+        "causal": 1,
+        "backward": 0,
+        "kv_bytes": s.kv,
+    }
+    dense = {**common, "kv_heads": heads, "head_dim": nope + rope, "v_head_dim": dv, "shared_kv": 0}
+    absorbed = {**common, "kv_heads": 1, "head_dim": rank + rope, "v_head_dim": rank, "shared_kv": 1}
+    result: list[Canonical] = [
+        matmul("kv_up", s, n=heads * (nope + dv), k=rank, reads="latentn", writes=kv, when=s.prefill),
+        Operator(
+            "attention", "attention", {**q, **kv}, a, dense,
+            dtype=s.activation_dtype, saves=("q", "kv", "a", "lse"), when=s.prefill,
+        ),
+    ]  # fmt: skip
+    if not s.training:
+        absorbed_q = {"q_abs": t * heads * rank * act}
+        core = {"a_latent": t * heads * rank * act}
+        result += [
+            matmul("absorb_q", s, m=t, n=rank, k=nope, groups=heads, reads="q", writes=absorbed_q, plain=True, when=s.decode),
+            Operator(
+                "attention", "attention", absorbed_q, core, absorbed, dtype=s.activation_dtype, when=s.decode,
+            ),
+            matmul("absorb_v", s, m=t, n=dv, k=rank, groups=heads, reads="a_latent", writes={"a": a["a"]}, plain=True, when=s.decode),
+        ]  # fmt: skip
+    return result
+
+
+def _indexer(mixer: LatentAttention, hidden: int, s: Shapes) -> list[Canonical]:
+    """The lightning indexer that picks which tokens to attend (DeepSeek-V3.2-Exp): fp8 scores of all causal pairs."""
+    heads, d = float(mixer.index_n_heads or 1), float(mixer.index_head_dim or 1)
+    t, act = s.tokens, s.act
+    new, past = _context(s)
+    pairs = s.batch * new
+    keys = past + (new + 1.0) / 2.0
+    return [
+        matmul("index_q", s, n=heads * d, k=mixer.q_lora_rank or hidden, reads="q_lown", writes={"iq": t * heads * d * act}),
+        matmul("index_k", s, n=d + heads, k=hidden, reads="n1", writes={"ik": t * (d + heads) * act}),
+        matmul(
+            "index_scores", s, m=pairs, n=keys, k=heads * d, reads="iq",
+            writes={"index": pairs * keys * FP8_BYTES}, weight=False,
+        ),
+        pointwise("index_topk", "reduce", {"index": pairs * keys * FP8_BYTES}, {"topk": t * FP32_BYTES}),
+    ]  # fmt: skip

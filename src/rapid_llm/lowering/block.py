@@ -1,0 +1,57 @@
+"""One residual layer as a run of canonical operators: norm, mixer, residual, norm, feed-forward, residual."""
+
+from __future__ import annotations
+
+from rapid_llm.lowering.attention import attention, latent_attention
+from rapid_llm.lowering.feedforward import mixture, mlp, state_space
+from rapid_llm.lowering.operators import Canonical, Column, pointwise
+from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.model.architecture import MLP, Attention, Block, LatentAttention
+from rapid_llm.runtime import Runtime
+
+MASK_BYTES = 1.0
+SANDWICH_NORMS = 4
+
+
+def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canonical]:
+    """Forward pass of one layer on one rank, unfused. Tensor 'x' comes in, the last residual's output leaves."""
+    facts = runtime.training
+    dropout = bool(s.training and facts and facts.dropout)
+    fused_attention = not (s.training and facts) or facts.fused_attention
+    size = s.shard * hidden * s.act
+    out: list[Canonical] = []
+    x = "x"
+    if layer.mixer is not None:
+        out.append(pointwise("norm", "reduce", {x: size}, {"n1": size}, saves=(x,)))
+        if isinstance(layer.mixer, Attention):
+            out.extend(attention(layer.mixer, hidden, s, fused=fused_attention, dropout=dropout))
+        elif isinstance(layer.mixer, LatentAttention):
+            out.extend(latent_attention(layer.mixer, hidden, s))
+        else:
+            out.extend(state_space(layer.mixer, hidden, s))
+        if not (layer.parallel and layer.ffn):
+            out.extend(_residual(x, "o", "x1", size, s, dropout=dropout, sandwich=layer.norms >= SANDWICH_NORMS))
+            x = "x1"
+    if layer.ffn is not None:
+        out.append(pointwise("norm", "reduce", {x: size}, {"n2": size}, saves=(x,)))
+        if isinstance(layer.ffn, MLP):
+            out.extend(mlp(layer.ffn, hidden, s))
+        else:
+            out.extend(mixture(layer.ffn, hidden, s, fused=runtime.fused_experts))
+        out.extend(_residual(x, "d", "x2", size, s, dropout=dropout, sandwich=layer.norms >= SANDWICH_NORMS))
+    return out
+
+
+def _residual(x: str, branch: str, out: str, size: Column, s: Shapes, *, dropout: bool, sandwich: bool) -> list[Canonical]:
+    """Post-norm of a sandwich, dropout with its mask, and the add."""
+    result: list[Canonical] = []
+    last = branch
+    if sandwich:
+        result.append(pointwise("norm", "reduce", {last: size}, {branch + "n": size}, saves=(last,)))
+        last = branch + "n"
+    if dropout:
+        mask = size / s.act * MASK_BYTES
+        result.append(pointwise("dropout", "stream", {last: size}, {branch + "x": size, branch + "m": mask}, saves=(branch + "m",)))
+        last = branch + "x"
+    result.append(pointwise("residual", "stream", {x: size, last: size}, {out: size}))
+    return result

@@ -1,0 +1,147 @@
+"""Feed-forward parts: gated and plain MLP, mixture of experts; and recurrent mixers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, pointwise
+from rapid_llm.lowering.projection import gather, matmul, reduce
+from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.model.architecture import MLP, MoE, StateSpace
+
+FP32_BYTES = 4.0
+
+
+def mlp(ffn: MLP, hidden: int, s: Shapes, *, inter: Column | None = None, part: str = "mlp") -> list[Canonical]:
+    """Up (and gate), activation, down. Reads 'n2', writes 'd'; width divided by tp unless given."""
+    width = ffn.intermediate_size / s.plans.tp if inter is None else inter
+    t, act = s.tokens, s.act
+    p = {"p": t * width * act}
+    out: list[Canonical] = [*gather(part, "n2", hidden, s)] if inter is None else []
+    if ffn.gated:
+        out += [
+            matmul("up", s, n=width * 2.0, k=hidden, reads="n2", writes={"g": p["p"], "u": p["p"]}),
+            pointwise("activation", "stream", {"g": p["p"]}, {"t": p["p"]}, saves=("g",)),
+            pointwise("mul", "stream", {"u": p["p"], "t": p["p"]}, p, saves=("u", "t")),
+        ]
+    else:
+        out += [
+            matmul("up", s, n=width, k=hidden, reads="n2", writes={"u": p["p"]}),
+            pointwise("activation", "stream", {"u": p["p"]}, p, saves=("u",)),
+        ]
+    out.append(matmul("down", s, n=hidden, k=width, reads="p", writes={"d": t * hidden * act}))
+    if inter is None:
+        out.extend(reduce(part, "d", hidden, s))
+    return out
+
+
+def distinct_experts(experts: Column | float, tokens: Column, top_k: int) -> Column:
+    """Experts that get any of ``tokens`` under uniform routing: E (1 - (1 - k/E)^T) (balls into bins)."""
+    share = np.minimum(1.0, top_k / experts)
+    return experts * -np.expm1(tokens * np.log1p(-np.minimum(share, 1.0 - 1e-12)))
+
+
+def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]:
+    """Router, dispatch, experts, combine, and the shared expert. Reads 'n2', writes 'd'.
+
+    Tokens of an expert group are those of all its ranks: t k etp / tp rows land on each rank on average. With sequence
+    parallelism or ep beyond tp they travel by all-to-all; within a tp group without it every rank already has them.
+    """
+    p = s.plans
+    t, act = s.tokens, s.act
+    width = ffn.expert_hidden_size or hidden
+    rows = t * ffn.num_experts_per_tok * p.etp / p.tp
+    local = ffn.num_experts / p.ep
+    group_tokens = t * p.ep * p.etp / p.tp
+    hit = np.minimum(local, distinct_experts(float(ffn.num_experts), group_tokens, ffn.num_experts_per_tok) / p.ep)
+    inter = ffn.moe_intermediate_size / p.etp
+    out: list[Canonical] = [*gather("moe", "n2", hidden, s)]
+    out.append(
+        matmul("router", s, m=s.shard, n=ffn.num_experts, k=hidden, reads="n2", writes={"r": s.shard * ffn.num_experts * FP32_BYTES}, plain=True)
+    )
+    out.append(pointwise("topk", "reduce", {"r": s.shard * ffn.num_experts * FP32_BYTES}, {"w": s.shard * 8.0}, saves=("r",)))
+    travels = (p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1))
+    buffer = s.shard * ffn.num_experts_per_tok * width * act
+    buffer = np.where(p.sp > 0, buffer, buffer / p.tp)
+    if np.any(travels):
+        out.append(Collective("dispatch", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
+    out.extend(_experts(ffn, width, rows, hit, inter, s, fused=fused))
+    if np.any(travels):
+        out.append(Collective("combine", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
+    if ffn.shared_intermediate_size:
+        shared = MLP(intermediate_size=ffn.shared_intermediate_size, gated=ffn.gated)
+        out.extend(_renamed(mlp(shared, hidden, s, inter=ffn.shared_intermediate_size / p.tp), "shared_"))
+    out.extend(reduce("moe", "d", hidden, s))
+    return out
+
+
+def _experts(ffn: MoE, hidden: int, rows: Column, hit: Column, inter: Column, s: Shapes, *, fused: bool) -> list[Canonical]:
+    act = s.act
+    matrices = 3.0 if ffn.gated else 2.0
+    up_width = inter * (2.0 if ffn.gated else 1.0)
+    r_in = {"xr": rows * hidden * act}
+    up, act_out, r_out = {"gur": rows * up_width * act}, {"pr": rows * inter * act}, {"dr": rows * hidden * act}
+    d = {"d": s.tokens * hidden * act}
+    if fused:
+        columns: dict[str, Column | float] = {
+            "rows": rows,
+            "hit": hit,
+            "tokens": s.tokens,
+            "hidden": hidden,
+            "inter": inter,
+            "matrices": matrices,
+            "x_bytes": s.input,
+            "w_bytes": s.weight,
+        }
+        return [Operator("experts", "moe", {"n2": s.tokens * hidden * act}, d, columns, dtype=s.compute, saves=("n2",))]
+    per_expert = rows / hit
+    return [
+        pointwise("permute", "gather", {"n2": s.tokens * hidden * act}, r_in),
+        matmul("expert_up", s, m=per_expert, n=up_width, k=hidden, groups=hit, reads="xr", writes=up),
+        pointwise("expert_activation", "stream", up, act_out, saves=("gur",)),
+        matmul("expert_down", s, m=per_expert, n=hidden, k=inter, groups=hit, reads="pr", writes=r_out),
+        pointwise("unpermute", "gather", r_out, d, saves=("dr",)),
+    ]
+
+
+def _renamed(sequence: list[Canonical], prefix: str) -> list[Canonical]:
+    """The same operators under prefixed names and tensors (n2 and d stay shared with the routed path)."""
+    keep = {"n2"}
+
+    def name(tensor: str) -> str:
+        return tensor if tensor in keep else prefix + tensor
+
+    for op in sequence:
+        op.name = prefix + op.name
+        if isinstance(op, Operator):
+            op.reads = {name(n): b for n, b in op.reads.items()}
+            op.writes = {name(n): b for n, b in op.writes.items()}
+            op.saves = tuple(name(n) for n in op.saves)
+    return sequence
+
+
+def state_space(mixer: StateSpace, hidden: int, s: Shapes) -> list[Canonical]:
+    """Input projections, causal convolution, recurrence, gated norm, output projection (Mamba-2, gated delta net)."""
+    heads = np.maximum(1.0, mixer.num_value_heads / s.plans.tp)
+    key_heads = np.maximum(1.0, mixer.num_key_heads / s.plans.tp)
+    value = heads * mixer.value_dim
+    keys = 2.0 * key_heads * mixer.key_dim
+    t, act = s.tokens, s.act
+    mixed = {"qkv": t * (keys + value) * act}
+    a = {"a": t * value * act}
+    return [
+        *gather("attention", "n1", hidden, s),
+        matmul("in", s, n=keys + 2.0 * value + 2.0 * heads, k=hidden, reads="n1", writes={**mixed, "gate": a["a"]}),
+        pointwise("convolution", "stream", mixed, mixed, saves=("qkv",)),
+        Operator(
+            "recurrence", "scan", mixed, a,
+            {
+                "batch": s.batch, "new": s.new / s.plans.cp, "heads": heads, "key_dim": mixer.key_dim,
+                "value_dim": mixer.value_dim, "state_bytes": FP32_BYTES, "backward": 0,
+            },
+            kind=mixer.kind, dtype=s.activation_dtype, saves=("qkv", "a"),
+        ),
+        pointwise("gated_norm", "reduce", {**a, "gate": a["a"]}, a, saves=("a", "gate")),
+        matmul("out", s, n=hidden, k=value, reads="a", writes={"o": t * hidden * act}),
+        *reduce("attention", "o", hidden, s),
+    ]  # fmt: skip

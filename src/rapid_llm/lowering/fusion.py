@@ -1,0 +1,50 @@
+"""Fusion is data: a runtime names runs of canonical operators that its kernels execute as one launch (DESIGN 2.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rapid_llm.lowering.operators import Canonical, Operator
+
+
+def fuse(sequence: Sequence[Canonical], fusions: Sequence[Sequence[str]]) -> list[Canonical]:
+    """Replace every run of operators whose names a fusion lists, longest fusion first.
+
+    A fused operator keeps the reads and writes that other operators or the backward pass can see; its inner tensors
+    vanish from traffic and from memory. A pointwise run after a GEMM or attention kernel becomes its epilogue: the
+    larger kernel keeps its columns.
+    """
+    result = list(sequence)
+    for names in sorted(fusions, key=len, reverse=True):
+        at = 0
+        while at + len(names) <= len(result):
+            run = result[at : at + len(names)]
+            if all(isinstance(op, Operator) and op.name == name for op, name in zip(run, names, strict=True)):
+                rest = result[:at] + result[at + len(names) :]
+                result[at : at + len(names)] = [_merge([op for op in run if isinstance(op, Operator)], rest)]
+            at += 1
+    return result
+
+
+def _merge(run: list[Operator], rest: Sequence[Canonical]) -> Operator:
+    read_outside = {name for op in rest if isinstance(op, Operator) for name in op.reads}
+    written = {name for op in run for name in op.writes}
+    read_inside = {name for op in run for name in op.reads}
+    inner = {name for name in written & read_inside if name not in read_outside}
+    reads = {n: b for op in run for n, b in op.reads.items() if n not in written}
+    writes = {n: b for op in run for n, b in op.writes.items() if n not in inner}
+    saves = tuple(dict.fromkeys(n for op in run for n in op.saves if n not in inner))
+    main = next((op for op in run if op.family != "pointwise"), run[-1])
+    kind = "reduce" if any(op.kind == "reduce" for op in run) else main.kind
+    return Operator(
+        name="+".join(op.name for op in run),
+        family=main.family,
+        reads=reads,
+        writes=writes,
+        columns=main.columns,
+        kind=kind if main.family == "pointwise" else main.kind,
+        dtype=main.dtype,
+        saves=saves,
+        weight=main.weight,
+        when=main.when,
+    )

@@ -1,0 +1,179 @@
+"""Lower a model under P plans: the one place that knows how a layer is sharded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.lowering import outer
+from rapid_llm.lowering.block import block
+from rapid_llm.lowering.fusion import fuse
+from rapid_llm.lowering.layout import layers_per_stage
+from rapid_llm.lowering.operators import Canonical, Column, Operator, total
+from rapid_llm.lowering.passes import backward_rows, forward_rows, kept_bytes, recompute_rows
+from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.lowering.sharding import shard_rows
+from rapid_llm.lowering.table import OPTIMIZER, Builder, Kernels, Messages
+from rapid_llm.lowering.weights import block_parameters, outer_parameters
+from rapid_llm.model.architecture import Attention, LatentAttention, Model, StateSpace
+from rapid_llm.runtime import Runtime
+
+Matrix = NDArray[np.float64]
+FP32_BYTES = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A step as tables. Units are the block kinds, then 'embedding' and 'head'; U units, P plans, S stages.
+
+    kernels, messages: what one pass of a unit runs. layers: passes of each unit on each stage [U, P, S].
+    dense, expert: parameters of one rank per unit pass [U, P]. saved: activation bytes kept per pass and micro-batch;
+    working: bytes alive beside them while one pass runs [U, P]. cache: KV and state bytes per pass [U, P].
+    """
+
+    units: tuple[str, ...]
+    hidden_size: int
+    shapes: Shapes
+    kernels: tuple[Kernels, ...]
+    messages: tuple[Messages, ...]
+    layers: NDArray[np.float64]
+    dense: Matrix
+    expert: Matrix
+    saved: Matrix
+    working: Matrix
+    cache: Matrix
+    logits: Column
+
+
+def unit_names(model: Model) -> tuple[str, ...]:
+    """Names of the units: block kinds by what they are, then embedding and head."""
+    names = []
+    for index, layer in enumerate(model.blocks):
+        mixer = layer.mixer.kind if layer.mixer else ""
+        if isinstance(layer.mixer, Attention) and layer.mixer.sliding_window:
+            mixer = "window-" + mixer
+        ffn = layer.ffn.kind if layer.ffn else ""
+        names.append(f"layer {index + 1} ({' + '.join(part for part in (mixer, ffn) if part)})")
+    if len(names) == 1:
+        names = ["layer"]
+    return (*names, "embedding", "head")
+
+
+def lower(model: Model, s: Shapes, runtime: Runtime) -> Lowered:
+    """Lower every unit of ``model`` for the passes that ``s`` describes, under each plan of ``s.plans``."""
+    plans = s.plans
+    facts = runtime.training
+    builder = Builder(plans)
+    vocab = outer.padded_vocabulary(model.vocab_size, facts.vocab_multiple if facts else 1, plans.tp)
+    dropout = bool(s.training and facts and facts.dropout)
+    sequences: list[list[Canonical]] = [block(layer, model.hidden_size, s, runtime) for layer in model.blocks]
+    sequences.append(outer.embedding(model, s, dropout=dropout))
+    sequences.append(outer.head(model, s, vocab) + ([] if s.training else outer.sampling(s, model.vocab_size)))
+    sequences = [fuse(sequence, runtime.fusions) for sequence in sequences]
+
+    kinds, width = len(model.blocks), len(plans)
+    saved, working = np.zeros((kinds + 2, width)), np.zeros((kinds + 2, width))
+    selective = facts.selective if facts else ()
+    for unit, sequence in enumerate(sequences):
+        forward_rows(builder, unit, sequence)
+        if s.training:
+            if unit < kinds:
+                recompute_rows(builder, unit, sequence, plans, selective)
+                saved[unit], working[unit] = kept_bytes(sequence, plans, selective)
+            else:
+                saved[unit] = _outer_saved(sequence)
+            backward_rows(builder, unit, sequence, s)
+        else:
+            working[unit] = _widest(sequence)
+    dense, expert = _parameters(model, s, facts.vocab_multiple if facts else 1)
+    if s.training:
+        for unit in range(kinds + 2):
+            shard_rows(builder, unit, dense[unit], expert[unit], s)
+            _optimizer_row(builder, unit, dense[unit], expert[unit], s)
+    kernels, messages = builder.freeze()
+    return Lowered(
+        units=unit_names(model),
+        hidden_size=model.hidden_size,
+        shapes=s,
+        kernels=kernels,
+        messages=messages,
+        layers=_layers(model, s),
+        dense=dense,
+        expert=expert,
+        saved=saved,
+        working=working,
+        cache=_cache(model, s),
+        logits=s.rows * vocab,
+    )
+
+
+def _outer_saved(sequence: list[Canonical]) -> Column | float:
+    """Saved bytes of embedding or head; logits are counted apart by the runtime's loss copies."""
+    from rapid_llm.lowering.table import saved_bytes
+
+    return sum((b for n, b in saved_bytes(sequence).items() if n not in ("logits", "logits32", "probs")), 0.0)
+
+
+def _widest(sequence: list[Canonical]) -> Column | float:
+    """Bytes of the largest pair of tensors alive at once in a forward pass."""
+    sizes = [total(op.reads) + total(op.writes) for op in sequence if isinstance(op, Operator)]
+    return np.max(np.stack([np.asarray(size) for size in sizes]), axis=0) if sizes else 0.0
+
+
+def _parameters(model: Model, s: Shapes, vocab_multiple: int) -> tuple[Matrix, Matrix]:
+    pairs = [block_parameters(layer, model.hidden_size, s.plans) for layer in model.blocks]
+    first, last = outer_parameters(model, s.plans, vocab_multiple)
+    zero = np.zeros(len(s.plans))
+    dense = np.stack([*(zero + d for d, _ in pairs), zero + first, zero + last])
+    expert = np.stack([*(zero + e for _, e in pairs), zero, zero])
+    return dense, expert
+
+
+def _layers(model: Model, s: Shapes) -> NDArray[np.float64]:
+    layers = layers_per_stage(model, s.plans)
+    kinds, width, stages = layers.shape
+    ends = np.zeros((2, width, stages))
+    ends[0, :, 0] = 1.0
+    ends[1, np.arange(width), s.plans.pp.astype(np.int64) - 1] = 1.0
+    return np.concatenate([layers, ends])
+
+
+def _optimizer_row(builder: Builder, unit: int, dense: Column, expert: Column, s: Shapes) -> None:
+    """Fused Adam over the parameters that this rank updates: gradient, master and two moments in, weight out."""
+    plans = s.plans
+    sharded = plans.zero_stage >= 1
+    owned = dense / np.where(sharded, plans.shard, 1.0) + expert / np.where(sharded, plans.edp, 1.0)
+    states = 3.0 * FP32_BYTES
+    columns: dict[str, Column | float] = {
+        "read_bytes": owned * (s.gradient + states),
+        "write_bytes": owned * (states + s.act),
+        "flops": 0.0,
+    }
+    op = Operator("optimizer", "pointwise", {}, {}, kind="optimizer", dtype=s.activation_dtype)
+    builder.kernel(op, unit, OPTIMIZER, 1.0, columns)
+
+
+def _cache(model: Model, s: Shapes) -> Matrix:
+    """KV-cache and state bytes that one layer pass keeps for its sequences on one rank [U, P]."""
+    width = len(s.plans)
+    cache = np.zeros((len(model.blocks) + 2, width))
+    if s.training:
+        return cache
+    length = s.past + s.new
+    for unit, layer in enumerate(model.blocks):
+        mixer = layer.mixer
+        if isinstance(mixer, Attention) and not mixer.kv_shared:
+            kv_heads = np.maximum(1.0, np.ceil(mixer.num_key_value_heads / s.plans.tp))
+            dims = mixer.head_dim if mixer.k_eq_v else mixer.head_dim + (mixer.v_head_dim or mixer.head_dim)
+            held = np.minimum(length, mixer.sliding_window) if mixer.sliding_window else length
+            cache[unit] = s.batch * held * kv_heads * dims * s.kv
+        elif isinstance(mixer, LatentAttention):
+            index = mixer.index_head_dim or 0
+            cache[unit] = s.batch * length * (mixer.kv_lora_rank + mixer.qk_rope_head_dim) * s.kv
+            cache[unit] += s.batch * length * index
+        elif isinstance(mixer, StateSpace):
+            heads = np.maximum(1.0, mixer.num_value_heads / s.plans.tp)
+            cache[unit] = s.batch * heads * mixer.key_dim * mixer.value_dim * FP32_BYTES
+    return cache / s.plans.cp

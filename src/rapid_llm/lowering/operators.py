@@ -1,0 +1,74 @@
+"""Canonical operators: what a block computes, before any runtime fuses it, with the tensors each reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Column = NDArray[np.float64]
+Tensors = dict[str, Column]
+
+
+@dataclass(slots=True)
+class Operator:
+    """One kernel of a forward pass.
+
+    name: canonical name, what fusions and recompute sets speak of; family and columns: as ``operators.families``;
+    kind: access pattern of a pointwise kernel or kind of a recurrent one; reads, writes: tensor name -> bytes [P];
+    saves: tensors kept for the backward pass; weight: a GEMM against a weight (has a weight gradient);
+    when: share of passes in which it runs [P] (prefill-only or decode-only rows).
+    """
+
+    name: str
+    family: str
+    reads: Tensors
+    writes: Tensors
+    columns: Mapping[str, Column | float] = field(default_factory=dict)
+    kind: str = ""
+    dtype: str = "bf16"
+    saves: tuple[str, ...] = ()
+    weight: bool = False
+    when: Column | float = 1.0
+
+
+@dataclass(slots=True)
+class Collective:
+    """One message of a forward pass and its counterpart in the backward pass.
+
+    op and backward name the collectives ("" for none); axis is whose process group carries it; size is the message in
+    bytes [P] as ``network`` counts it. ``again``: the backward pass repeats the forward message (gathered inputs that
+    were not kept, Korthikanti et al. 2022, section 4.2.2).
+    """
+
+    name: str
+    op: str
+    backward: str
+    axis: str
+    size: Column
+    again: bool = False
+    when: Column | float = 1.0
+
+
+Canonical = Operator | Collective
+
+
+def pointwise(
+    name: str,
+    kind: str,
+    reads: Tensors,
+    writes: Tensors,
+    *,
+    saves: tuple[str, ...] = (),
+    when: Column | float = 1.0,
+) -> Operator:
+    """A memory-bound kernel: its columns are its tensors."""
+    return Operator(name, "pointwise", reads, writes, kind=kind, saves=saves, when=when)
+
+
+def total(tensors: Tensors, names: tuple[str, ...] | None = None) -> Column | float:
+    """Bytes of the named tensors (all by default) [P]."""
+    chosen = tensors.values() if names is None else [tensors[n] for n in names if n in tensors]
+    return sum(chosen, 0.0)

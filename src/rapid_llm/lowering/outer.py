@@ -1,0 +1,72 @@
+"""What stands around the layers: embedding, LM head, loss, sampling, optimizer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rapid_llm.lowering.operators import Canonical, Collective, Column, pointwise
+from rapid_llm.lowering.projection import matmul
+from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.model.architecture import Model
+
+FP32_BYTES = 4.0
+LOSS_SCALARS = 3.0
+"""Vocabulary-parallel cross entropy exchanges the maximum, the sum and the target logit of each token."""
+
+
+def padded_vocabulary(vocab: int, multiple: int, tp: Column) -> Column:
+    """Rows of the embedding on one rank: the vocabulary padded to ``multiple`` x tp, divided by tp."""
+    unit = multiple * tp
+    return np.ceil(vocab / unit) * unit / tp
+
+
+def embedding(model: Model, s: Shapes, *, dropout: bool) -> list[Canonical]:
+    """Gather of the token rows (not the table), position add, and the vocabulary-parallel reduction."""
+    size = s.tokens * model.hidden_size * s.act
+    shard = s.shard * model.hidden_size * s.act
+    out: list[Canonical] = [pointwise("embedding", "gather", {"rows": size}, {"e": size})]
+    if np.any(s.plans.tp > 1):
+        out += [
+            Collective("embedding scatter", "reduce_scatter", "all_gather", "tp", size, when=s.plans.sp),
+            Collective("embedding reduce", "all_reduce", "", "tp", size, when=1.0 - s.plans.sp),
+        ]
+    if model.position_embeddings == "learned":
+        out.append(pointwise("position", "stream", {"e": shard, "table": shard}, {"ep": shard}))
+    if dropout:
+        mask = shard / s.act
+        out.append(pointwise("dropout", "stream", {"ep": shard}, {"x": shard, "em": mask}, saves=("em",)))
+    return out
+
+
+def head(model: Model, s: Shapes, vocab: Column) -> list[Canonical]:
+    """Final norm, logits, and in training the cross entropy; in inference the last token of each sequence only."""
+    hidden = model.hidden_size
+    rows = s.rows
+    norm_rows = s.shard if s.training else rows
+    size = norm_rows * hidden * s.act
+    logits = {"logits": rows * vocab * s.act}
+    out: list[Canonical] = [pointwise("norm", "reduce", {"xf": size}, {"nf": size}, saves=("xf",))]
+    if s.training and np.any(s.plans.tp > 1):
+        full = s.tokens * hidden * s.act
+        out += [
+            Collective("head gather", "all_gather", "reduce_scatter", "tp", full, again=True, when=s.plans.sp),
+            Collective("head", "", "all_reduce", "tp", full, when=1.0 - s.plans.sp),
+        ]
+    out.append(matmul("lm_head", s, m=rows, n=vocab, k=hidden, reads="nf", writes=logits, plain=True))
+    if s.training:
+        fp32 = {"logits32": rows * vocab * FP32_BYTES}
+        out += [
+            pointwise("logits_cast", "stream", logits, fp32),
+            pointwise("loss", "reduce", {"logits32": fp32["logits32"]}, {"probs": fp32["logits32"]}, saves=("probs",)),
+        ]
+        if np.any(s.plans.tp > 1):
+            out.append(Collective("loss", "all_reduce", "", "tp", rows * FP32_BYTES * LOSS_SCALARS))
+    elif np.any(s.plans.tp > 1):
+        out.append(Collective("logits gather", "all_gather", "", "tp", rows * vocab * s.plans.tp * s.act))
+    return out
+
+
+def sampling(s: Shapes, vocab: int) -> list[Canonical]:
+    """Softmax and top-k over the whole vocabulary in fp32: two reads and one write a logit (notes of measured samplers)."""
+    logits = s.rows * vocab * FP32_BYTES
+    return [pointwise("sampling", "reduce", {"l": 2.0 * logits}, {"p": logits})]

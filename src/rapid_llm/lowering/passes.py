@@ -1,0 +1,100 @@
+"""From the canonical forward pass of a unit to its forward, recompute and backward rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
+from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.lowering.table import BACKWARD, FORWARD, RECOMPUTE, Builder, forward_columns, saved_bytes
+from rapid_llm.parallelism import RECOMPUTE_MODES, Plans
+
+NONE, SELECTIVE, FULL = range(len(RECOMPUTE_MODES))
+
+
+def forward_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], *, phase: int = FORWARD, again: Column | float = 1.0) -> None:
+    """Rows of the forward pass; ``again`` scales how often they run (recomputation)."""
+    for op in sequence:
+        if isinstance(op, Operator):
+            builder.kernel(op, unit, phase, op.when * again, forward_columns(op))
+        elif op.op:
+            builder.message(op.name, op.op, op.axis, unit, phase, op.size, op.when * again)
+
+
+def recompute_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], plans: Plans, selective: Sequence[str]) -> None:
+    """What the backward pass runs again: every row under full recomputation, the named ones under selective."""
+    share = 1.0 / plans.recompute_every
+    full = np.where(plans.recompute == FULL, share, 0.0)
+    some = np.where(plans.recompute > NONE, share, 0.0)
+    if not some.any():
+        return
+    for op in sequence:
+        chosen = isinstance(op, Operator) and _in(op, selective)
+        again = some if chosen else full
+        if again.any():
+            forward_rows(builder, unit, [op], phase=RECOMPUTE, again=again)
+
+
+def backward_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], s: Shapes) -> None:
+    """Rows of the backward pass, in reverse order."""
+    for op in reversed(sequence):
+        if isinstance(op, Collective):
+            if op.again:
+                builder.message(op.name + " again", op.op, op.axis, unit, BACKWARD, op.size, op.when)
+            if op.backward:
+                builder.message(op.name + " grad", op.backward, op.axis, unit, BACKWARD, op.size, op.when)
+        elif op.family == "gemm":
+            _gemm_backward(builder, unit, op, s)
+        elif op.family == "pointwise":
+            _pointwise_backward(builder, unit, op)
+        else:
+            builder.kernel(op, unit, BACKWARD, op.when, {**op.columns, "backward": 1.0}, op.name + " grad")
+
+
+def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None:
+    """dX[m, k] = dY W^T and dW[k, n] = X^T dY, the latter accumulated in place into the gradient."""
+    c = op.columns
+    y = 2.0 * s.gradient if op.weight else s.act
+    data = {**c, "n": c["k"], "k": c["n"], "y_bytes": s.act}
+    weight = {**c, "m": c["k"], "k": c["m"], "w_bytes": c["x_bytes"], "y_bytes": y}
+    builder.kernel(op, unit, BACKWARD, op.when, data, op.name + " dgrad")
+    builder.kernel(op, unit, BACKWARD, op.when, weight, op.name + " wgrad")
+
+
+def _pointwise_backward(builder: Builder, unit: int, op: Operator) -> None:
+    """Reads the gradients of what it wrote and what it saved, writes the gradients of what it read."""
+    read = total(op.writes) + total(op.reads, op.saves)
+    columns = {"read_bytes": read, "write_bytes": total(op.reads), "flops": 0.0}
+    builder.kernel(op, unit, BACKWARD, op.when, columns, op.name + " grad")
+
+
+def kept_bytes(sequence: Sequence[Canonical], plans: Plans, selective: Sequence[str]) -> tuple[Column, Column]:
+    """Activation bytes of one layer and micro-batch kept until its backward pass, and those alive while it runs again.
+
+    Returns ([P], [P]): kept under the plan's recompute mode; extra working set of the layer being recomputed.
+    """
+    width = len(plans)
+    everything = np.zeros(width) + sum(saved_bytes(list(sequence)).values(), 0.0)
+    if not np.any(plans.recompute > NONE):
+        return everything, np.zeros(width)
+    first = next((op for op in sequence if isinstance(op, Operator)), None)
+    entry = np.zeros(width) + (next(iter(first.reads.values())) if first else 0.0)
+    some = np.zeros(width) + _selective_bytes(sequence, selective)
+    mode = np.select([plans.recompute == FULL, plans.recompute == SELECTIVE], [entry, some], everything)
+    share = 1.0 / plans.recompute_every
+    return share * mode + (1.0 - share) * everything, np.where(plans.recompute > NONE, everything - mode, 0.0)
+
+
+def _selective_bytes(sequence: Sequence[Canonical], selective: Sequence[str]) -> Column | float:
+    inside = [op for op in sequence if isinstance(op, Operator) and _in(op, selective)]
+    written = {n for op in inside for n in op.writes}
+    sizes = saved_bytes(list(sequence))
+    kept = {n for op in sequence if isinstance(op, Operator) and not _in(op, selective) for n in op.saves}
+    kept |= {n for op in inside for n in op.reads if n not in written}
+    return sum((b for n, b in sizes.items() if n in kept), 0.0)
+
+
+def _in(op: Operator, names: Sequence[str]) -> bool:
+    return any(part in names for part in op.name.split("+"))

@@ -1,0 +1,77 @@
+"""GEMMs against weights, and the tensor-parallel messages around a pair of them (Megatron-LM, Korthikanti 2022)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Tensors
+from rapid_llm.lowering.shapes import Shapes
+
+
+def matmul(
+    name: str,
+    s: Shapes,
+    *,
+    n: Column | float,
+    k: Column | float,
+    reads: str,
+    writes: Tensors,
+    m: Column | None = None,
+    groups: Column | float = 1.0,
+    weight: bool = True,
+    when: Column | float = 1.0,
+    x: Tensors | None = None,
+    plain: bool = False,
+) -> Operator:
+    """Y[m, n] = X[m, k] W[k, n] at the compute dtype; m defaults to this rank's tokens. The input is saved.
+
+    ``weight`` False multiplies two activations (attention scores), which keeps both; ``plain`` runs at the activation
+    dtype although the rest is quantised (router, absorbed projections). ``groups`` equal GEMMs are one launch.
+    """
+    rows = s.tokens if m is None else m
+    plain = plain or not weight
+    columns: dict[str, Column | float] = {
+        "m": rows,
+        "n": n,
+        "k": k,
+        "groups": groups,
+        "x_bytes": s.act if plain else s.input,
+        "w_bytes": s.act if plain else s.weight,
+        "y_bytes": s.act,
+    }
+    source = x if x is not None else {reads: rows * k * s.act * groups}
+    return Operator(
+        name,
+        "gemm",
+        reads=source,
+        writes=writes,
+        columns=columns,
+        dtype=s.activation_dtype if plain else s.compute,
+        saves=tuple(source),
+        weight=weight,
+        when=when,
+    )
+
+
+def gather(part: str, tensor: str, hidden: int, s: Shapes) -> list[Canonical]:
+    """Into a column-parallel GEMM: all-gather of the sequence shards, or nothing forward and an all-reduce backward."""
+    if not np.any(s.plans.tp > 1):
+        return []
+    size = s.tokens * hidden * s.act
+    sp = s.plans.sp
+    return [
+        Collective(f"{part} {tensor} gather", "all_gather", "reduce_scatter", "tp", size, again=True, when=sp),
+        Collective(f"{part} {tensor}", "", "all_reduce", "tp", size, when=1.0 - sp),
+    ]
+
+
+def reduce(part: str, tensor: str, hidden: int, s: Shapes) -> list[Canonical]:
+    """Out of a row-parallel GEMM: reduce-scatter to sequence shards, or all-reduce forward and nothing backward."""
+    if not np.any(s.plans.tp > 1):
+        return []
+    size = s.tokens * hidden * s.act
+    sp = s.plans.sp
+    return [
+        Collective(f"{part} {tensor} scatter", "reduce_scatter", "all_gather", "tp", size, when=sp),
+        Collective(f"{part} {tensor} reduce", "all_reduce", "", "tp", size, when=1.0 - sp),
+    ]

@@ -1,0 +1,80 @@
+"""What one pass works on: sequences, new tokens and cached tokens, cut by a plan to one rank's share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.dtypes import Precision, dtype
+from rapid_llm.parallelism import Plans
+from rapid_llm.runtime import Runtime
+
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """One rank's share of a pass, arrays [P] over plans (or points of one plan).
+
+    batch: sequences of a micro-batch; new: query tokens of each; past: cached tokens of each; training: keeps tensors
+    for a backward pass. tokens: query tokens on this rank (context parallelism divides them); shard: of those, what
+    norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head.
+    """
+
+    plans: Plans
+    batch: Column
+    new: Column
+    past: Column
+    tokens: Column
+    shard: Column
+    rows: Column
+    decode: Column
+    prefill: Column
+    training: bool
+    act: float
+    input: float
+    weight: float
+    kv: float
+    gradient: float
+    reduce: float
+    compute: str
+    activation_dtype: str
+
+    @classmethod
+    def of(
+        cls,
+        plans: Plans,
+        *,
+        new: Column,
+        past: Column,
+        training: bool,
+        precision: Precision,
+        runtime: Runtime,
+    ) -> Shapes:
+        """Shapes of a pass of ``plans.micro_batch`` sequences of ``new`` tokens after ``past``."""
+        batch = plans.micro_batch
+        tokens = batch * new / plans.cp
+        decode = ((new <= 1) & (past > 0)).astype(float)
+        compute = dtype(precision.compute)
+        return cls(
+            plans=plans,
+            batch=batch,
+            new=new,
+            past=past,
+            tokens=tokens,
+            shard=np.where(plans.sp > 0, tokens / plans.tp, tokens),
+            rows=tokens if training else batch,
+            decode=decode,
+            prefill=1.0 - decode,
+            training=training,
+            act=dtype(precision.activations).bytes,
+            input=min(compute.bytes, dtype(precision.activations).bytes),
+            weight=dtype(precision.weights).bytes if not training else compute.bytes,
+            kv=dtype(precision.kv_cache).bytes,
+            gradient=dtype(precision.gradients).bytes,
+            reduce=dtype(runtime.training.reduce_dtype).bytes if runtime.training else 0.0,
+            compute=precision.compute,
+            activation_dtype=precision.activations,
+        )

@@ -1,0 +1,138 @@
+"""Plans as columns: one array per degree over a leading plan axis [P], and where each process group sits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.parallelism.plan import AXES, Parallelism
+
+Column = NDArray[np.float64]
+
+RECOMPUTE_MODES = ("none", "selective", "full")
+SCHEDULES = ("gpipe", "1f1b", "interleaved")
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """P plans as float64 columns [P]; modes are indices into RECOMPUTE_MODES and SCHEDULES.
+
+    ``micro_batch`` is sequences per micro-batch (training) or requests per replica (inference), ``micro_batches`` how
+    many of them one step runs. ``order`` is the placement, innermost axis first, the same for all plans.
+    """
+
+    tp: Column
+    pp: Column
+    vpp: Column
+    cp: Column
+    dp: Column
+    ep: Column
+    etp: Column
+    sp: Column
+    zero_stage: Column
+    dp_shard: Column
+    micro_batch: Column
+    micro_batches: Column
+    recompute: Column
+    recompute_every: Column
+    schedule: Column
+    order: tuple[str, ...] = AXES
+
+    @classmethod
+    def of(
+        cls,
+        plan: Parallelism,
+        *,
+        micro_batch: float,
+        micro_batches: float,
+        recompute: str = "none",
+        recompute_every: int = 1,
+        order: tuple[str, ...] = AXES,
+    ) -> Plans:
+        """One resolved plan as columns of length one."""
+        values: dict[str, float] = {
+            "tp": plan.tp,
+            "pp": plan.pp,
+            "vpp": plan.vpp,
+            "cp": plan.cp,
+            "dp": plan.dp or 1,
+            "ep": plan.ep,
+            "etp": plan.etp or 1,
+            "sp": float(bool(plan.sp)),
+            "zero_stage": plan.zero_stage or 0,
+            "dp_shard": plan.dp_shard or plan.dp or 1,
+            "micro_batch": micro_batch,
+            "micro_batches": micro_batches,
+            "recompute": RECOMPUTE_MODES.index(recompute),
+            "recompute_every": recompute_every,
+            "schedule": SCHEDULES.index(plan.schedule or "1f1b"),
+        }
+        return cls(**{name: np.array([float(value)]) for name, value in values.items()}, order=order)
+
+    @classmethod
+    def stack(cls, plans: Sequence[Plans]) -> Plans:
+        """Several tables of plans with one placement order as one table."""
+        columns = {f.name: np.concatenate([getattr(p, f.name) for p in plans]) for f in fields(cls) if f.name != "order"}
+        return cls(**columns, order=plans[0].order)
+
+    def repeat(self, times: int) -> Plans:
+        """Each plan ``times`` times, the plan axis outermost."""
+        if times == 1:
+            return self
+        return replace(self, **{f.name: np.repeat(getattr(self, f.name), times) for f in fields(self) if f.name != "order"})
+
+    def __len__(self) -> int:
+        return len(self.tp)
+
+    @property
+    def edp(self) -> Column:
+        """Replicas of one expert: what is left of tp x cp x dp after the expert axes."""
+        return self.tp * self.cp * self.dp / (self.etp * self.ep)
+
+    @property
+    def data(self) -> Column:
+        """Ranks that hold the same dense weights: dp x cp."""
+        return self.dp * self.cp
+
+    @property
+    def shard(self) -> Column:
+        """Ranks over which ZeRO shards dense states: dp_shard x cp."""
+        return self.dp_shard * self.cp
+
+    @property
+    def replicas(self) -> Column:
+        """Copies of the sharded states (HSDP): dp / dp_shard."""
+        return self.dp / self.dp_shard
+
+    @property
+    def ranks(self) -> Column:
+        """Accelerators of the job."""
+        return self.tp * self.cp * self.dp * self.pp
+
+    def stride(self, axis: str) -> Column:
+        """Accelerators between neighbours of a process group of ``axis`` in placement order [P].
+
+        Dense axes are tp, cp, dp, pp; the expert grid etp, ep, edp, pp re-divides the same ranks (Megatron-Core
+        "parallel folding"), so ep never moves a dense group. data and shard start at the inner of cp and dp.
+        """
+        if axis in ("data", "shard"):
+            return np.minimum(self.stride("cp"), self.stride("dp"))
+        if axis == "replicas":
+            return self.stride("dp") * self.dp_shard
+        expert = axis in ("etp", "ep", "edp")
+        sizes = (
+            {"tp": self.etp, "ep": self.ep, "dp": self.edp, "pp": self.pp}
+            if expert
+            else {"tp": self.tp, "cp": self.cp, "dp": self.dp, "pp": self.pp}
+        )
+        position = {"etp": "tp", "edp": "dp"}.get(axis, axis)
+        stride = np.ones(len(self))
+        for inner in self.order:
+            if inner == position:
+                return stride
+            if inner in sizes:
+                stride = stride * sizes[inner]
+        return stride

@@ -1,0 +1,58 @@
+"""Runtimes by name: one framework a file in ``data/``; ``name@version`` applies one of its ``versions:``."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from rapid_llm.documents import Document, build
+from rapid_llm.errors import InputError, did_you_mean, nearest
+from rapid_llm.provenance import Catalogue, Sources
+from rapid_llm.runtime.software import Runtime
+
+CATALOGUE = Catalogue("rapid_llm.runtime", "data", "runtime")
+
+
+def names() -> list[str]:
+    """All runtimes, each with its named versions."""
+    found = []
+    for name in CATALOGUE.names():
+        versions = CATALOGUE.document(name).data.get("versions") or {}
+        found += [name, *(f"{name}@{version}" for version in versions)]
+    return found
+
+
+@lru_cache(maxsize=128)
+def load(name: str) -> Runtime:
+    """The runtime of a name, an alias, or ``name@version``; InputError with the nearest otherwise."""
+    return build_runtime(CATALOGUE.document(name.partition("@")[0]), name)
+
+
+def build_runtime(document: Document, name: str) -> Runtime:
+    """A runtime from a document whose ``versions:`` may hold the version that ``name`` asks for."""
+    data = dict(document.data)
+    base, _, version = name.partition("@")
+    versions = data.pop("versions", None) or {}
+    data.pop("aliases", None)
+    if version:
+        if version not in versions:
+            raise InputError(
+                f"runtime '{base}' has no version '{version}'.{did_you_mean(version, versions)} It has: "
+                f"{', '.join([str(data['version']), *versions])}.",
+                field="runtime",
+                suggestions=nearest(version, versions),
+            )
+        data = _merge(data, {**versions[version], "version": version})
+    return build(Runtime, {"name": name, **{k: v for k, v in data.items() if k != "name"}}, document)
+
+
+def sources(name: str) -> Sources:
+    """Where each number of a runtime comes from, by dotted path."""
+    return CATALOGUE.load(name.partition("@")[0])[1]
+
+
+def _merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(lower)
+    for key, value in upper.items():
+        below = merged.get(key)
+        merged[key] = _merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
