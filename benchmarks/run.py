@@ -1,7 +1,7 @@
 """How fast: import, help, first answer from a shell, a warm prediction, a thousand plans. ``make bench``.
 
-Processes are timed in CPU seconds of a fresh interpreter, best of five after one to fill the page cache. A warm
-prediction has its catalogue loaded and a scenario that was never predicted before. Each figure stands beside its target.
+Processes are timed in CPU seconds of a fresh interpreter, best of five after one that fills the page cache. A warm
+prediction has its catalogue loaded and a scenario that was never predicted before. Targets stand beside the figures.
 """
 
 import json
