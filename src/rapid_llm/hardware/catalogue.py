@@ -38,7 +38,12 @@ def accelerator(name: str) -> Accelerator:
 
     InputError with the nearest name where there is none, and with file and line where the file is wrong.
     """
-    return build_accelerator(_file(ACCELERATORS, name)) if is_path(name) else _accelerator(ACCELERATORS.resolve(name))
+    try:
+        return _accelerator(ACCELERATORS.resolve(name))  # before paths: names in published tables may hold a slash
+    except InputError:
+        if not is_path(name):
+            raise
+    return build_accelerator(ACCELERATORS.document(name))
 
 
 def system(name: str) -> System:
@@ -46,7 +51,7 @@ def system(name: str) -> System:
 
     InputError with the nearest name where there is none, and with file and line where the file is wrong.
     """
-    return build_system(_file(SYSTEMS, name)) if is_path(name) else _system(*_find(name))
+    return build_system(SYSTEMS.document(name)) if is_path(name) else _system(*_find(name))
 
 
 def entry(kind: Kind, name: str) -> tuple[Document, Sources]:
@@ -127,10 +132,6 @@ def _with_architecture(document: Document, given: Sources) -> tuple[Document, So
     start = f"{name}."
     defaults = {path.removeprefix(start): s for path, s in known_sources.items() if path.startswith(start)}
     return document.over(Document(data=known[name])), MappingProxyType({**defaults, **given})
-
-
-def _file(catalogue: Catalogue, path: str) -> Document:
-    return catalogue.entry(path)[0]
 
 
 def _find(name: str) -> tuple[Kind, str]:
