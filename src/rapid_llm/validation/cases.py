@@ -29,7 +29,8 @@ class Case:
     """One figure of one suite.
 
     ``key`` is what the split rule hashes and what ranks are taken inside; ``quantity`` names the reading of a report
-    that ``measured`` (SI) is compared with; ``reason`` says why there is no scenario.
+    that ``measured`` (SI) is compared with; ``reason`` says why there is no scenario. A group whose cases are not
+    ``headline`` stands beside the mean over groups, not in it.
     """
 
     suite: str
@@ -41,6 +42,7 @@ class Case:
     measured: float
     scenario: Mapping[str, Any] | None
     reason: str = ""
+    headline: bool = True
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
 
     @property

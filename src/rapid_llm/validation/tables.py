@@ -11,6 +11,7 @@ from rapid_llm.errors import InputError
 
 Row = Mapping[str, str]
 
+
 def _columns(names: str) -> frozenset[str]:
     return frozenset(names.split())
 

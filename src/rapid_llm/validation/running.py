@@ -1,0 +1,55 @@
+"""From tables to a scorecard."""
+
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from pathlib import Path
+
+from rapid_llm.errors import InputError, nearest, unknown_name
+from rapid_llm.validation import tables
+from rapid_llm.validation.cases import Case
+from rapid_llm.validation.runner import Predictor, Progress, evaluate, predictor
+from rapid_llm.validation.scorecard import Scorecard, score
+from rapid_llm.validation.suites import SUITES
+
+
+def published() -> Path:
+    """The folder of the package's own tables of published figures."""
+    with resources.as_file(resources.files(__package__).joinpath("data")) as folder:
+        return folder
+
+
+def suite_names() -> tuple[str, ...]:
+    """The names of all suites."""
+    return tuple(SUITES)
+
+
+def cases_of(suites: Iterable[str], found: Sequence[tables.Table]) -> tuple[Case, ...]:
+    """The cases of the named suites in some tables; InputError for a suite that does not exist."""
+    chosen = tuple(suites) or suite_names()
+    for name in chosen:
+        if name not in SUITES:
+            raise InputError(unknown_name("suite", name, SUITES), field="suites", suggestions=nearest(name, SUITES))
+    return tuple(case for name in dict.fromkeys(chosen) for table in found for case in SUITES[name](table))
+
+
+def run(
+    suites: Iterable[str] = (),
+    data_dir: Path | str | None = None,
+    *,
+    predict: Predictor | None = None,
+    progress: Progress | None = None,
+) -> Scorecard:
+    """Score suites (all of them by default) on the tables of a folder, or on the package's own published figures.
+
+    ``predict`` turns a scenario mapping into a report (the product's own by default). InputError for an unknown suite,
+    and for a folder that does not exist or holds no table of their schemas.
+    """
+    folder = Path(data_dir) if data_dir is not None else published()
+    found = tables.find(folder)
+    cases = cases_of(suites, found)
+    if not cases:
+        raise InputError(
+            f"{folder} has no row for these suites: tables are known by their columns. See: rapid-llm validate --help",
+            field="data",
+        )
+    return score(evaluate(cases, predict or predictor(), progress))

@@ -1,0 +1,81 @@
+"""The memory suite: peak and persistent bytes of training runs, and whether they run out of memory."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rapid_llm.validation import translate
+from rapid_llm.validation.cases import Case, Skip
+from rapid_llm.validation.suites import training
+from rapid_llm.validation.tables import Row, Table, number
+
+SUITE = "memory"
+UNITS = {"GiB": 2.0**30, "GB": 1e9, "MiB": 2.0**20}
+OUTCOMES = {"OOM": 1.0, "ok": 0.0}
+"""What the verdict compares: 1 for running out of memory."""
+
+
+def cases(table: Table) -> Iterator[Case]:
+    """Cases of a memory table (peak, verdict) and of the nanotron sweep (peak, persistent, verdict)."""
+    if table.schema == "memory":
+        for row in map(translate.completed, table.rows):
+            yield from _table_cases(row)
+    if table.schema == "nanotron":
+        for row in map(training.nanotron_row, table.rows):
+            yield from _nanotron_cases(row)
+
+
+def _table_cases(row: Row) -> Iterator[Case]:
+    yield _case(row, "verdict", "out_of_memory", OUTCOMES.get(row["outcome"]))
+    if row["outcome"] == "ok":
+        value, unit = number(row, "mem_gb"), UNITS.get(row["mem_unit"])
+        size = value * unit if value and unit else None
+        yield _case(row, "peak", _peak_quantity(row["mem_kind"]), size)
+
+
+def _nanotron_cases(row: Row) -> Iterator[Case]:
+    yield _case(row, "verdict", "out_of_memory", OUTCOMES.get(row["outcome"]))
+    if row["outcome"] == "ok":
+        for metric, quantity, column in (
+            ("peak", "reserved", "mem_reserved_gb"),
+            ("persistent", "persistent", "mem_alloc_gb"),
+        ):
+            value = number(row, column)
+            yield _case(row, metric, quantity, value * UNITS["GiB"] if value else None)
+
+
+def _peak_quantity(kind: str) -> str:
+    """Which of our figures a source's peak is: of tensors, of the allocator, or of the whole process."""
+    if "allocated" in kind:
+        return "allocated"
+    return "process" if "nvidia-smi" in kind else "reserved"
+
+
+def _case(row: Row, metric: str, quantity: str, measured: float | None) -> Case:
+    scenario: Mapping[str, Any] | None = None
+    reason = ""
+    try:
+        _check(row, measured)
+        scenario = training.scenario_of(row)
+    except Skip as skip:
+        reason = str(skip)
+    return Case(
+        suite=SUITE,
+        group=row["source"],
+        metric=metric,
+        id=row["id"],
+        key=training.split_key(row),
+        quantity=quantity,
+        measured=measured or 0.0,
+        scenario=scenario,
+        reason=reason,
+    )
+
+
+def _check(row: Row, measured: float | None) -> None:
+    if row["outcome"] not in OUTCOMES:
+        raise Skip("failed for another reason than memory")
+    if measured is None:
+        raise Skip("no figure, or one of an unknown unit")
+    if "oom_error" in row.get("qa_flags", ""):
+        raise Skip("flagged: its log has both a result and an out-of-memory error")
+    translate.check(row)

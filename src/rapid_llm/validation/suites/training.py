@@ -1,0 +1,167 @@
+"""The training suite: the time of one optimizer step, or the rate that a source printed in its place."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rapid_llm import hardware
+from rapid_llm.validation import conventions, translate
+from rapid_llm.validation.cases import Baseline, Case, Skip
+from rapid_llm.validation.tables import Row, Table, count, integer, number
+
+SUITE = "training"
+METRIC = "step_time"
+NANOTRON = "nanotron"
+MEASURED_BANDWIDTH = "nanotron, own bandwidth"
+
+
+def cases(table: Table) -> Iterator[Case]:
+    """Cases of a training table, and of the nanotron sweep: a second group knows the bandwidth of its own nodes."""
+    if table.schema == "training":
+        for row in table.rows:
+            yield _case(translate.completed(row), row["source"])
+    if table.schema == "nanotron":
+        for row in table.rows:
+            same = nanotron_row(row)
+            yield _case(same, NANOTRON)
+            yield _case(same, MEASURED_BANDWIDTH)
+
+
+def nanotron_row(row: Row) -> Row:
+    """A row of the nanotron sweep in the columns of the training tables."""
+    return {
+        **row,
+        "source": NANOTRON,
+        "model": row.get("model_label", ""),
+        "global_batch": row["global_batch_seqs"],
+        "metric": "tokens_per_s_per_gpu",
+        "value": row["tokens_per_s_per_gpu"],
+        "recompute": "none",
+        "flop_convention": "full attention",
+        "case_group": f"nanotron/{row.get('model_label', '')}-{row['n_gpus']}",
+    }
+
+
+def split_key(row: Row) -> str:
+    """What the split rule hashes: the case group; vTrain's single-node rows by hidden size and layers."""
+    if row["source"] == "vtrain-single":
+        return f"vtrain-single/h{row['hidden']}-l{row['layers']}"
+    return row.get("case_group") or f"{row['source']}/{row.get('model', '')}"
+
+
+def _case(row: Row, group: str) -> Case:
+    headline = group != MEASURED_BANDWIDTH
+    measured, reason = 0.0, ""
+    scenario: Mapping[str, Any] | None = None
+    baselines: Mapping[str, Baseline] = {}
+    try:
+        _check(row)
+        measured = _measured(row)
+        scenario = scenario_of(row)
+        if not headline:
+            scenario = {**scenario, "system": _own_bandwidth(row, scenario["system"])}
+        baselines = _baselines(row)
+    except Skip as skip:
+        scenario, reason = None, str(skip)
+    return Case(
+        suite=SUITE,
+        group=group,
+        metric=METRIC,
+        id=row["id"],
+        key=split_key(row),
+        quantity=METRIC,
+        measured=measured,
+        scenario=scenario,
+        reason=reason,
+        headline=headline,
+        baselines=baselines,
+    )
+
+
+def _check(row: Row) -> None:
+    outcome = row.get("outcome", "ok")
+    if outcome != "ok":
+        raise Skip("ran out of memory" if outcome == "OOM" else "failed for another reason")
+    if flags := row.get("qa_flags"):
+        raise Skip(f"flagged: {flags.split(';')[0].split('(')[0].strip()}")
+    translate.check(row)
+
+
+def _measured(row: Row) -> float:
+    peak = translate.accelerator_of(row).peak if row["metric"] == "mfu" else {}
+    try:
+        return conventions.step_time(row, peak.get("bf16", 0.0))
+    except (ValueError, ZeroDivisionError) as error:
+        raise Skip(str(error)) from None
+
+
+def scenario_of(row: Row) -> Mapping[str, Any]:
+    """The scenario of a training row; Skip says why there is none."""
+    if not number(row, "micro_batch"):
+        raise Skip("the micro-batch size is not stated")
+    scenario: dict[str, Any] = {
+        "model": translate.catalogue_model(row) if row.get("moe_experts") else translate.inline_model(row),
+        "system": translate.system_of(row),
+        "accelerators": count(row, "n_gpus"),
+        "runtime": translate.runtime_of(row),
+        "parallelism": parallelism_of(row),
+        "workload": {
+            "kind": "training",
+            "global_batch_size": count(row, "global_batch"),
+            "micro_batch_size": count(row, "micro_batch"),
+            "sequence_length": count(row, "seq_len"),
+            "recompute": recompute_of(row),
+        },
+    }
+    if scenario["model"] is None:
+        raise Skip(f"no rule for the model '{row.get('model', '')}'")
+    if preset := translate.precision_of(row):
+        scenario["precision"] = preset
+    return scenario
+
+
+def parallelism_of(row: Row) -> Mapping[str, Any]:
+    """Degrees above one, and what the row states of sequence parallelism, sharding and chunks."""
+    plan: dict[str, Any] = {axis: count(row, axis) for axis in ("tp", "pp", "cp", "ep", "vpp") if count(row, axis) > 1}
+    if plan.get("ep") and (etp := integer(row, "etp")):
+        plan["etp"] = etp
+    if plan.get("vpp"):
+        plan["schedule"] = "interleaved"
+    if plan.get("tp") and row.get("sp"):
+        plan["sp"] = bool(number(row, "sp"))
+    if row.get("zero_stage"):
+        rule = translate.first("zero_stages", row)
+        if rule is None or "skip" in rule:
+            raise Skip(rule["skip"] if rule else f"no sharding '{row['zero_stage']}'")
+        plan |= {field: rule[field] for field in ("zero_stage", "dp_shard") if field in rule}
+    return plan
+
+
+def recompute_of(row: Row) -> str:
+    """Recompute mode of a row; none where it does not say."""
+    rule = translate.first("recomputes", row)
+    return str(rule["recompute"]) if rule else "none"
+
+
+def _own_bandwidth(row: Row, system: str) -> Mapping[str, Any]:
+    """The system with the rate per network card that its nodes' own all-reduce reached.
+
+    The bus bandwidth of a ring over whole nodes is the rate through one node's cards (nccl-tests, PERFORMANCE.md).
+    """
+    busbw, nodes = number(row, "ar_busbw_gbs"), count(row, "n_gpus") / count(row, "gpus_per_node")
+    nics = hardware.system(system).groups[0].node.nics
+    if nodes <= 1:
+        raise Skip("one node: no bandwidth between nodes to know")
+    if not busbw or nics is None:
+        raise Skip("the bandwidth of the nodes was not measured")
+    return {"base": system, "node": {"nics": {"bandwidth": f"{busbw / nics.count:.6g} GB/s"}}}
+
+
+def _baselines(row: Row) -> Mapping[str, Baseline]:
+    """One constant TFLOP/s per (source, accelerator, precision), without and with the pipeline bubble."""
+    accelerators, pp = count(row, "n_gpus"), count(row, "pp")
+    seconds = conventions.work_flops(row) / accelerators
+    replicas = accelerators / (count(row, "tp") * pp * count(row, "cp"))
+    micro_batches = max(count(row, "global_batch") / (replicas * count(row, "micro_batch")), 1.0)
+    bubble = 1.0 + (pp - 1) / (count(row, "vpp") * micro_batches)
+    constant = f"{row['source']}/{row['gpu']}/{row.get('precision', '')}"
+    return {"constant": Baseline(seconds, constant), "constant and bubble": Baseline(seconds * bubble, constant)}

@@ -1,0 +1,154 @@
+"""The words of published tables as parts of a scenario; the rules are data (``data/translation.yaml``)."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+from rapid_llm import hardware, model, runtime
+from rapid_llm.documents import parse_yaml
+from rapid_llm.errors import InputError
+from rapid_llm.validation.cases import Skip
+from rapid_llm.validation.tables import Row, count, integer, matches
+
+Rule = Mapping[str, Any]
+
+
+@lru_cache(maxsize=1)
+def _rules() -> Mapping[str, Any]:
+    file = resources.files(__package__).joinpath("data", "translation.yaml")
+    return parse_yaml(file.read_text("utf-8"), "translation.yaml").data
+
+
+def first(section: str, row: Row) -> Rule | None:
+    """The first rule of a section whose cells match the row."""
+    return next((rule for rule in _rules()[section] if matches(row, rule["where"])), None)
+
+
+def completed(row: Row) -> Row:
+    """The row with the cells filled in that its source leaves blank and that only one value makes sense of."""
+    filled = dict(row)
+    for rule in _rules()["assumptions"]:
+        if matches(filled, rule["where"]):
+            filled.update(rule["set"])
+    return filled
+
+
+def check(row: Row) -> None:
+    """Skip rows that the rules set aside."""
+    if rule := first("skips", row):
+        raise Skip(rule["reason"])
+
+
+@lru_cache(maxsize=256)
+def _accelerator(words: tuple[str, ...]) -> hardware.Accelerator | None:
+    for text in words:
+        try:
+            return hardware.accelerator(text)
+        except InputError:
+            continue
+    return None
+
+
+def accelerator_of(row: Row) -> hardware.Accelerator:
+    """The accelerator that the ``gpu`` or ``gpu_key`` cell names, by its aliases; Skip where none does."""
+    words = tuple(text for text in (row.get("gpu", ""), row.get("gpu_key", "")) if text)
+    found = _accelerator(words)
+    if found is None:
+        raise Skip(f"no accelerator '{words[0] if words else ''}' in the catalogue")
+    return found
+
+
+def gpu_name(row: Row) -> str:
+    """Catalogue name of the row's accelerator; the row's own words where the catalogue has none."""
+    try:
+        return accelerator_of(row).name
+    except Skip:
+        return row.get("gpu_key") or row.get("gpu", "")
+
+
+@lru_cache(maxsize=64)
+def _systems_with(accelerator: str) -> tuple[str, ...]:
+    def of(name: str) -> bool:
+        return hardware.system(name).groups[0].node.accelerator.name == accelerator
+
+    names = hardware.system_names()
+    preferred = [name for name in _rules()["prefer"] if name in names]
+    return tuple(name for name in dict.fromkeys([*preferred, *names]) if of(name))
+
+
+def system_of(row: Row) -> str:
+    """Catalogue system of a row: the source's own, else the first of its accelerator; Skip where none fits."""
+    accelerator: str = accelerator_of(row).name
+    ranks = count(row, "n_gpus")
+    known = set(hardware.system_names())
+    rule = first("systems", row)
+    own: list[str] = [name for name in (rule["system"] if rule else ()) if name in known]
+    for name in dict.fromkeys([*own, *_systems_with(accelerator)]):
+        system = hardware.system(name)
+        if system.groups[0].node.accelerator.name == accelerator and system.accelerators >= ranks:
+            return name
+    if ranks == 1:
+        return accelerator
+    raise Skip(f"no system of {ranks} x {accelerator} in the catalogue")
+
+
+@lru_cache(maxsize=64)
+def _has_runtime(name: str) -> bool:
+    try:
+        runtime.load(name)
+    except InputError:
+        return False
+    return True
+
+
+def runtime_of(row: Row) -> str:
+    """Runtime that the ``framework`` or ``engine`` cell names; Skip where no rule or no runtime does."""
+    rule = first("runtimes", row)
+    words = row.get("framework") or row.get("engine", "")
+    if rule is None:
+        raise Skip(f"no rule for the software '{words}'")
+    if not _has_runtime(rule["runtime"]):
+        raise Skip(f"no runtime '{rule['runtime']}' in the catalogue")
+    return str(rule["runtime"])
+
+
+def catalogue_model(row: Row) -> Any | None:
+    """The catalogue model that the ``model`` cell names, or a change of one; None where no rule does."""
+    rule = first("models", row)
+    if rule is None:
+        return None
+    name = rule["model"] if isinstance(rule["model"], str) else rule["model"]["base"]
+    if name not in model.names():
+        raise Skip(f"no model '{name}' in the catalogue")
+    return rule["model"]
+
+
+def inline_model(row: Row) -> Mapping[str, Any]:
+    """A dense model from a row's shape columns, as a Hugging Face config; Skip where the shape is not stated."""
+    if not row.get("hidden") or not row.get("layers") or not row.get("heads") or not row.get("vocab"):
+        raise Skip("the shape of the model is not stated")
+    hidden, heads = count(row, "hidden"), count(row, "heads")
+    ffn, length = integer(row, "ffn_hidden") or 4 * hidden, count(row, "seq_len")
+    if row.get("gated_mlp") != "1":
+        size = {"n_embd": hidden, "n_layer": count(row, "layers"), "n_head": heads, "n_inner": ffn}
+        return {"model_type": "gpt2", **size, "n_positions": length, "vocab_size": count(row, "vocab")}
+    return {
+        "model_type": "llama",
+        "hidden_size": hidden,
+        "num_hidden_layers": count(row, "layers"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": integer(row, "kv_heads") or heads,
+        "intermediate_size": ffn,
+        "vocab_size": count(row, "vocab"),
+        "max_position_embeddings": length,
+        "tie_word_embeddings": row.get("tie_word_embeddings") == "True",
+    }
+
+
+def precision_of(row: Row) -> str | None:
+    """Precision preset of a row; None takes the runtime's own. Skip where no rule knows the words."""
+    rule = first("precisions", row)
+    if rule is None:
+        raise Skip(f"no precision '{row.get('precision') or row.get('dtype_weights', '')}'")
+    return None if rule["precision"] == "runtime" else str(rule["precision"])

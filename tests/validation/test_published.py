@@ -1,0 +1,41 @@
+"""The package's own table, and the larger tables kept beside the checkout."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rapid_llm.validation import published, tables
+from rapid_llm.validation.running import cases_of
+
+SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
+
+
+def test_the_published_table_has_a_source_for_every_row():
+    found = tables.find(published())
+    assert sorted(table.schema for table in found) == ["inference", "memory", "training"]
+    rows = [row for table in found for row in table.rows]
+    assert len(rows) >= 90
+    assert all(row["source"] and row["source_ref"] for row in rows)
+    ids = Counter(row["id"] for row in rows)
+    assert max(ids.values()) == 1
+
+
+def test_published_values_are_those_of_the_papers():
+    rows = {row["id"]: row for table in tables.find(published()) for row in table.rows}
+    assert float(rows["korthikanti2022-0003"]["value"]) == 18.13  # arXiv:2205.05198 table 5, 175B, full recompute
+    assert float(rows["korthikanti2022-0008"]["value"]) == 71.49  # 1T, selective recompute and sequence parallelism
+    assert float(rows["narayanan2021-0010"]["value"]) == 163  # arXiv:2104.04473 table 1, 1T on 3072
+
+
+@pytest.mark.shared
+def test_the_shared_tables_become_cases():
+    if not SHARED.is_dir():
+        pytest.skip("no measured tables beside the checkout")
+    cases = cases_of((), tables.find(SHARED))
+    by_suite = Counter(case.suite for case in cases)
+    assert by_suite["training"] == 1075 + 2 * 1820
+    assert by_suite["inference"] >= 4240
+    assert by_suite["memory"] > 3000
+    assert all(case.reason or case.measured or case.metric == "verdict" for case in cases)
+    assert not any("no rule for the software" in case.reason for case in cases)

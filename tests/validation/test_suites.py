@@ -1,0 +1,151 @@
+from rapid_llm.validation.suites import inference, memory, training
+from rapid_llm.validation.tables import Table
+
+
+def table(schema, path, *rows):
+    return Table(schema, path, rows)
+
+
+GPT_175B = {
+    "id": "k3",
+    "source": "korthikanti2022",
+    "gpu": "A100-SXM4-80GB",
+    "n_gpus": "64",
+    "gpus_per_node": "8",
+    "interconnect": "NVLink3+NVSwitch; 8x200Gb/s HDR IB per node (Selene)",
+    "framework": "Megatron-LM",
+    "model": "GPT-175B",
+    "hidden": "12288",
+    "layers": "96",
+    "heads": "96",
+    "kv_heads": "96",
+    "ffn_hidden": "49152.0",
+    "vocab": "51200",
+    "seq_len": "2048",
+    "gated_mlp": "0",
+    "global_batch": "64",
+    "micro_batch": "1.0",
+    "tp": "8",
+    "sp": "1.0",
+    "pp": "8",
+    "vpp": "3.0",
+    "cp": "1",
+    "zero_stage": "0",
+    "recompute": "selective",
+    "precision": "fp16",
+    "metric": "step_time_s",
+    "value": "13.75",
+    "case_group": "korthikanti-175B",
+}
+LLAMA_70B = {
+    "id": "i1",
+    "source": "rapid_llm_nim",
+    "gpu": "NVIDIA A100 SXM4 80GB",
+    "gpu_key": "A100_80GB",
+    "n_gpus": "8",
+    "engine": "vLLM",
+    "model": "Llama-2-70B",
+    "dtype_weights": "bf16",
+    "tp": "8.0",
+    "pp": "1",
+    "dp": "1.0",
+    "batch_or_concurrency": "1",
+    "arrival": "concurrency 1",
+    "input_len": "1000.0",
+    "output_len": "1000.0",
+    "metric": "output_tok_s",
+    "value": "50.0",
+    "completeness": "A",
+    "case_key": "x",
+}
+
+
+def test_a_training_row_becomes_a_scenario(tmp_path):
+    (case,) = training.cases(table("training", tmp_path, GPT_175B))
+    assert (case.group, case.key, case.split, case.measured) == ("korthikanti2022", "korthikanti-175B", "unseen", 13.75)
+    assert case.scenario is not None, case.reason
+    assert case.scenario["model"] == {
+        "model_type": "gpt2",
+        "n_embd": 12288,
+        "n_layer": 96,
+        "n_head": 96,
+        "n_inner": 49152,
+        "n_positions": 2048,
+        "vocab_size": 51200,
+    }
+    assert case.scenario["runtime"] == "megatron-core@2021"
+    assert case.scenario["accelerators"] == 64
+    assert case.scenario["precision"] == "fp16-mixed"
+    assert case.scenario["parallelism"] == {
+        "tp": 8,
+        "pp": 8,
+        "vpp": 3,
+        "schedule": "interleaved",
+        "sp": True,
+        "zero_stage": 0,
+    }
+    assert case.scenario["workload"] == {
+        "kind": "training",
+        "global_batch_size": 64,
+        "micro_batch_size": 1,
+        "sequence_length": 2048,
+        "recompute": "selective",
+    }
+
+
+def reason(row, tmp_path):
+    (case,) = training.cases(table("training", tmp_path, row))
+    assert case.scenario is None
+    return case.reason
+
+
+def test_what_cannot_be_a_case_says_why(tmp_path):
+    assert reason(GPT_175B | {"gpu": "Abacus 3000"}, tmp_path) == "no accelerator 'Abacus 3000' in the catalogue"
+    assert reason(GPT_175B | {"micro_batch": ""}, tmp_path) == "the micro-batch size is not stated"
+    assert reason(GPT_175B | {"zero_stage": "sharded somehow"}, tmp_path) == "no sharding 'sharded somehow'"
+    assert reason(GPT_175B | {"metric": "joy"}, tmp_path) == "metric joy is not of a step"
+    assert reason(GPT_175B | {"precision": "int3"}, tmp_path) == "no precision 'int3'"
+    assert reason(GPT_175B | {"hidden": ""}, tmp_path) == "the shape of the model is not stated"
+    unknown = GPT_175B | {"source": "someone2031", "framework": "Abacist"}
+    assert reason(unknown, tmp_path) == "no rule for the software 'Abacist'"
+
+
+def test_vtrain_is_split_by_model():
+    row = GPT_175B | {"source": "vtrain-single", "hidden": "1024", "layers": "24", "case_group": "vtrain-single"}
+    assert training.split_key(row) == "vtrain-single/h1024-l24"
+
+
+def test_one_closed_loop_user_also_gives_its_end_to_end_time(tmp_path):
+    rate, whole = inference.cases(table("inference", tmp_path, LLAMA_70B))
+    assert (rate.metric, rate.measured) == ("throughput", 50.0)
+    assert (whole.metric, whole.measured, whole.id) == ("e2e", 20.0, "i1-e2e")
+    assert rate.group == "rapid_llm_nim/a100-sxm"
+
+
+def test_several_users_are_a_question_of_serving(tmp_path):
+    row = LLAMA_70B | {"arrival": "concurrency 25", "batch_or_concurrency": "25", "metric": "ttft_ms"}
+    (case,) = inference.cases(table("inference", tmp_path, row))
+    assert case.scenario is None
+    assert case.reason == "several closed-loop users: a question of serving"
+
+
+def test_milliseconds_and_rates_per_accelerator(tmp_path):
+    per_gpu = LLAMA_70B | {"metric": "tok_s_gpu", "value": "100", "arrival": "offline static batch"}
+    first = LLAMA_70B | {"metric": "ttft_ms", "value": "131.21", "id": "i2"}
+    prefill = LLAMA_70B | {"metric": "prefill_tok_s", "value": "2000", "id": "i3"}
+    found = list(inference.cases(table("inference", tmp_path, per_gpu, first, prefill)))
+    if all(case.scenario for case in found):
+        assert [(c.metric, c.quantity, c.measured) for c in found] == [
+            ("throughput", "output_rate", 800.0),
+            ("ttft", "ttft", 0.13121),
+            ("ttft", "ttft", 0.5),
+        ]
+
+
+def test_memory_rows_give_a_verdict_and_a_peak(tmp_path):
+    row = GPT_175B | {"outcome": "ok", "mem_gb": "40", "mem_unit": "GiB", "mem_kind": "max_memory_allocated"}
+    verdict, peak = memory.cases(table("memory", tmp_path, row))
+    assert (verdict.metric, verdict.quantity, verdict.measured) == ("verdict", "out_of_memory", 0.0)
+    assert (peak.metric, peak.quantity, peak.measured) == ("peak", "allocated", 40 * 2.0**30)
+    (out,) = memory.cases(table("memory", tmp_path, row | {"outcome": "OOM"}))
+    assert (out.metric, out.measured) == ("verdict", 1.0)
