@@ -111,7 +111,11 @@ def test_aliases_reach_both_catalogues() -> None:
 
 
 def test_names_do_not_collide() -> None:
-    assert not set(NAMES) & set(hardware.accelerator_names())
+    taken = {*NAMES, *hardware.accelerator_names()}
+    assert len(taken) == len(NAMES) + len(hardware.accelerator_names())
+    taken |= {alias.casefold() for name in hardware.accelerator_names() for alias in hardware.accelerator(name).aliases}
+    aliases = [alias for name in NAMES for alias in hardware.entry("system", name)[0].data.get("aliases", ())]
+    assert len(aliases) == len({alias.casefold() for alias in aliases} - taken)
 
 
 @pytest.mark.parametrize(
