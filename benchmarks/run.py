@@ -16,7 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 GPT = ROOT / "examples" / "gpt-175b-training.yaml"
 COMMAND = str(Path(sys.executable).parent / "rapid-llm")
-ONE_LINE = "train llama-3.1-70b --system dgx-h100 --accelerators 64 --tp 8 --pp 2 --global-batch-size 512 --sequence-length 8192"
+ONE_LINE = (
+    "train llama-3.1-70b --system dgx-h100 --accelerators 64 --tp 8 --pp 2 "
+    "--global-batch-size 512 --sequence-length 8192"
+)
 TARGETS = {
     "import rapid_llm": (0.15, "s CPU"),
     "rapid-llm --help": (0.4, "s CPU"),

@@ -1,0 +1,88 @@
+"""``validate``: the scorecard as a table, JSON, a page, or one row per case."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from rapid_llm.cli import text
+from rapid_llm.cli.style import show
+from rapid_llm.validation import Scorecard, ScoreRow, run
+
+_HEADER = ("suite", "metric", "group", "rows", "scored", "MAPE", "unseen", "median", "p90", "bias", "rank", "baseline")
+_NOTE = (
+    "MAPE: mean of |predicted / measured - 1|. unseen: the same over rows that took no part in any fit. "
+    "rank: Spearman's correlation inside a group. baseline: MAPE of the naive model with its constant chosen on these "
+    "very rows. The group 'all' is the unweighted mean over groups. "
+    "A verdict shows accuracy, and precision and recall of running out of memory."
+)
+_STYLE = "body { font: 15px system-ui, sans-serif; margin: 2rem } td, th { padding: .2rem .7rem; text-align: left }"
+
+
+def score(suites: Sequence[str], *, data: str | None, as_json: bool, html: str | None, rows: str | None) -> int:
+    """Run the suites and print the scorecard."""
+    card = run(suites, data, progress=_progress if sys.stderr.isatty() else None)
+    if rows is not None:
+        card.write_rows(Path(rows))
+    if html is not None:
+        Path(html).write_text(_page(card), encoding="utf-8")
+    if as_json:
+        print(json.dumps(card.to_json(), indent=2))
+    else:
+        show(_lines(card))
+    return 0
+
+
+def _progress(done: int, total: int) -> None:
+    end = "\n" if done == total else ""
+    print(f"\r{done} of {total} scenarios", end=end, file=sys.stderr, flush=True)
+
+
+def _lines(card: Scorecard) -> list[str]:
+    table = text.columns(_table(card), _HEADER, right=range(3, len(_HEADER)))
+    return [*table, *_skipped(card.rows), *text.wrapped("", _NOTE, indent=0, lines=5)]
+
+
+def _table(card: Scorecard) -> list[list[str]]:
+    """One line per suite, metric and group; the column ``unseen`` takes the error of that split."""
+    unseen = {(row.suite, row.metric, row.group): row.mape for row in card.rows if row.split == "unseen"}
+    return [_cells(row, unseen.get((row.suite, row.metric, row.group))) for row in card.rows if row.split == "all"]
+
+
+def _cells(row: ScoreRow, unseen: float | None) -> list[str]:
+    figures = (row.mape, unseen, row.median, row.p90, row.bias, row.rank, row.baseline_mape)
+    cells = [_percent(value) for value in figures]
+    cells[5] = "-" if row.rank is None else f"{row.rank:.2f}"
+    if row.accuracy is not None:
+        named = zip(("acc", "prec", "rec"), (row.accuracy, row.precision, row.recall), strict=True)
+        cells[:3] = [f"{name} {_percent(value)}" for name, value in named]
+    return [row.suite, row.metric, row.group, str(row.n), str(row.evaluated), *cells]
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _skipped(rows: Iterable[ScoreRow]) -> list[str]:
+    """What was not scored and why, over all groups of a suite."""
+    return [
+        line
+        for row in rows
+        if row.group == "all" and row.split == "all"
+        for reason, count in row.skipped.items()
+        for line in text.wrapped("skipped", f"{count} rows of {row.suite} {row.metric}: {reason}", lines=2)
+    ]
+
+
+def _page(card: Scorecard) -> str:
+    def cells(values: Iterable[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(value)}</{tag}>" for value in values) + "</tr>"
+
+    body = "\n".join([cells(_HEADER, "th"), *(cells(row, "td") for row in _table(card))])
+    return (
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>RAPID-LLM scorecard</title>\n'
+        f"<style>{_STYLE}</style>\n<h1>Scorecard</h1>\n<table>{body}</table>\n<p>{escape(_NOTE)}</p></html>\n"
+    )

@@ -1,0 +1,60 @@
+"""The scorecard as a table: one line per group, splits side by side."""
+
+from rapid_llm.cli.scoring import _lines, _page
+from rapid_llm.validation import Scorecard, ScoreRow
+
+
+def row(split, **fields):
+    given = {"suite": "training", "group": "korthikanti", "metric": "step_time", "n": 9, "evaluated": 8, **fields}
+    return ScoreRow(split=split, **given)
+
+
+CARD = Scorecard(
+    rows=(
+        row("fit", mape=0.02),
+        row("unseen", mape=0.06, median=0.05, p90=0.1),
+        row("all", mape=0.04, median=0.03, p90=0.09, bias=-0.01, rank=0.98, baseline_mape=0.2),
+        row("all", group="all", mape=0.04, skipped={"the model is not described": 1}),
+        row("all", suite="memory", metric="verdict", accuracy=0.9, precision=1.0, recall=0.75),
+    ),
+    results=(),
+)
+
+
+def test_one_line_per_group_with_both_splits():
+    lines = _lines(CARD)
+    line = next(line for line in lines if "korthikanti" in line and "step_time" in line)
+    assert line.split() == (
+        [
+            "training",
+            "step_time",
+            "korthikanti",
+            "9",
+            "8",
+            "4.0",
+            "%",
+            "6.0",
+            "%",
+            "3.0",
+            "%",
+            "9.0",
+            "%",
+            "-1.0",
+            "%",
+            "0.98",
+            "20.0",
+            "%",
+        ]
+    )
+    assert "skipped      1 rows of training step_time: the model is not described" in lines
+
+
+def test_verdicts_show_accuracy_precision_recall():
+    line = next(line for line in _lines(CARD) if "verdict" in line)
+    assert "acc 90.0 %" in line
+    assert "prec 100.0 %" in line
+    assert "rec 75.0 %" in line
+
+
+def test_page_has_every_line():
+    assert _page(CARD).count("<tr>") == 4
