@@ -131,7 +131,9 @@ def _with_architecture(document: Document, given: Sources) -> tuple[Document, So
         raise document.error(message, "architecture", tuple(close))
     start = f"{name}."
     defaults = {path.removeprefix(start): s for path, s in known_sources.items() if path.startswith(start)}
-    return document.over(Document(data=known[name])), MappingProxyType({**defaults, **given})
+    merged = document.over(Document(data=known[name]))
+    ordered = replace(merged, data={**document.data, **merged.data})  # as the file writes it, defaults last
+    return ordered, MappingProxyType({**defaults, **given})
 
 
 def _find(name: str) -> tuple[Kind, str]:
