@@ -25,7 +25,11 @@ def _sizes(name: str) -> tuple[float, float, float, float]:
 
 
 def inference(
-    name: str, accelerator: hardware.Accelerator, ranks: int, preset: str, workload: Mapping[str, int]
+    name: str,
+    accelerator: hardware.Accelerator,
+    ranks: int,
+    formats: str | Mapping[str, str],
+    workload: Mapping[str, int],
 ) -> Mapping[str, float]:
     """Seconds and tokens per second of a static batch on ``ranks`` accelerators that share all work evenly.
 
@@ -33,15 +37,16 @@ def inference(
     readings of a report: ttft, tpot, e2e (s), output_rate, total_rate (tokens/s).
     """
     total, active, kv, pairs = _sizes(name)
-    formats = precision(preset)
-    rate = accelerator.peak.get(dtype(formats.compute).rate) or accelerator.peak["fp16"]
-    weights = total * dtype(formats.weights).bytes
+    preset, cache = (formats, None) if isinstance(formats, str) else (formats["base"], formats["kv_cache"])
+    chosen = precision(preset)
+    rate = accelerator.peak.get(dtype(chosen.compute).rate) or accelerator.peak["fp16"]
+    weights = total * dtype(chosen.weights).bytes
     batch, prompt, output = workload["batch_size"], workload["prompt_tokens"], workload["output_tokens"]
 
     def seconds(flops: float, moved: float) -> float:
         return max(flops / (ranks * rate), moved / (ranks * accelerator.memory.hbm.bandwidth))
 
-    cached = batch * kv * dtype(formats.kv_cache).bytes
+    cached = batch * kv * dtype(cache or chosen.kv_cache).bytes
     context = prompt + output / 2.0
     ttft = seconds(batch * prompt * (2.0 * active + pairs * prompt / 2.0), weights + cached * prompt)
     tpot = seconds(batch * (2.0 * active + pairs * context), weights + cached * context)

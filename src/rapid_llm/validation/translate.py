@@ -5,13 +5,18 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any
 
-from rapid_llm import hardware, model, runtime
+from rapid_llm import hardware, runtime
 from rapid_llm.documents import parse_yaml
+from rapid_llm.dtypes import PRESETS, dtype
 from rapid_llm.errors import InputError
+from rapid_llm.model.catalogue import CATALOGUE as MODELS
 from rapid_llm.validation.cases import Skip
 from rapid_llm.validation.tables import Row, count, integer, matches
 
 Rule = Mapping[str, Any]
+
+SERVER = 8
+"""Accelerators that one server holds where a row does not say."""
 
 
 @lru_cache(maxsize=1)
@@ -77,9 +82,13 @@ def _systems_with(accelerator: str) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys([*preferred, *names]) if of(name))
 
 
-def system_of(row: Row) -> str:
-    """Catalogue system of a row: the source's own, else the first of its accelerator; Skip where none fits."""
-    accelerator: str = accelerator_of(row).name
+def system_of(row: Row) -> str | Mapping[str, Any]:
+    """System of a row: the source's own, else the catalogue's first with its accelerator, else one plain server.
+
+    Skip where the accelerators are more than one server of the row holds.
+    """
+    chip = accelerator_of(row)
+    accelerator: str = chip.name
     ranks = count(row, "n_gpus")
     known = set(hardware.system_names())
     rule = first("systems", row)
@@ -90,6 +99,9 @@ def system_of(row: Row) -> str:
             return name
     if ranks == 1:
         return accelerator
+    if ranks <= (integer(row, "gpus_per_node") or SERVER):
+        scale_up = {"topology": "switch", "link": chip.scale_up.link} if chip.scale_up else {"topology": "none"}
+        return {"node": {"accelerator": accelerator, "accelerators": ranks, "scale_up": scale_up}, "nodes": 1}
     raise Skip(f"no system of {ranks} x {accelerator} in the catalogue")
 
 
@@ -113,15 +125,32 @@ def runtime_of(row: Row) -> str:
     return str(rule["runtime"])
 
 
-def catalogue_model(row: Row) -> Any | None:
-    """The catalogue model that the ``model`` cell names, or a change of one; None where no rule does."""
-    rule = first("models", row)
-    if rule is None:
-        return None
-    name = rule["model"] if isinstance(rule["model"], str) else rule["model"]["base"]
-    if name not in model.names():
+@lru_cache(maxsize=256)
+def _catalogue_name(words: str) -> str | None:
+    """The catalogue's name for a model as papers write it: without its owner, and without endings of no weight."""
+    name = words.rpartition("/")[2].lower().replace("_", "-").replace(" ", "-").removeprefix("meta-")
+    tried: list[str] = []
+    while name not in tried:
+        tried.append(name)
+        for ending in _rules()["drop"]:
+            name = name.removesuffix(ending)
+    for candidate in (words, *tried):
+        try:
+            return MODELS.resolve(candidate)
+        except InputError:
+            continue
+    return None
+
+
+def catalogue_model(row: Row) -> Any:
+    """The catalogue model that the ``model`` cell names, or a change of one; Skip where the catalogue has none."""
+    rule, words = first("models", row), row.get("model", "")
+    change: Any = rule["model"] if rule else words
+    name = change["base"] if isinstance(change, Mapping) else change
+    found = _catalogue_name(str(name))
+    if found is None:
         raise Skip(f"no model '{name}' in the catalogue")
-    return rule["model"]
+    return {**change, "base": found} if isinstance(change, Mapping) else found
 
 
 def inline_model(row: Row) -> Mapping[str, Any]:
@@ -146,9 +175,17 @@ def inline_model(row: Row) -> Mapping[str, Any]:
     }
 
 
-def precision_of(row: Row) -> str | None:
-    """Precision preset of a row; None takes the runtime's own. Skip where no rule knows the words."""
+def precision_of(row: Row) -> str | Mapping[str, str] | None:
+    """Precision of a row: a preset, or one with the stated KV cache; None takes the runtime's own.
+
+    Skip where no rule knows the words.
+    """
     rule = first("precisions", row)
     if rule is None:
         raise Skip(f"no precision '{row.get('precision') or row.get('dtype_weights', '')}'")
-    return None if rule["precision"] == "runtime" else str(rule["precision"])
+    if rule["precision"] == "runtime":
+        return None
+    preset, cache = str(rule["precision"]), row.get("dtype_kv")
+    if not cache or PRESETS[preset]["kv_cache"] == dtype(cache).name:
+        return preset
+    return {"base": preset, "kv_cache": dtype(cache).name}

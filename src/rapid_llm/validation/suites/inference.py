@@ -117,11 +117,8 @@ def scenario_of(row: Row) -> Mapping[str, Any]:
     degrees = {axis: count(row, axis) for axis in ("tp", "pp", "ep")}
     if degrees["tp"] * degrees["pp"] * count(row, "dp") != count(row, "n_gpus"):
         raise Skip("the degrees do not fill the accelerators")
-    name = translate.catalogue_model(row)
-    if name is None:
-        raise Skip(f"no rule for the model '{row['model']}'")
     scenario: dict[str, Any] = {
-        "model": name,
+        "model": translate.catalogue_model(row),
         "system": translate.system_of(row),
         "accelerators": count(row, "n_gpus"),
         "runtime": translate.runtime_of(row),
@@ -144,7 +141,7 @@ def _baselines(row: Row, scenario: Mapping[str, Any], metric: str, quantity: str
         scenario["model"],
         translate.accelerator_of(row),
         scenario["accelerators"],
-        scenario.get("precision", "bf16"),
+        scenario.get("precision", "bf16"),  # the runtimes' own is 16 bit wide
         scenario["workload"],
     )
     cells = (metric, row["source"], row["gpu"], row["engine"], row.get("dtype_weights", ""))

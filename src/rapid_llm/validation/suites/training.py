@@ -112,8 +112,6 @@ def scenario_of(row: Row) -> Mapping[str, Any]:
             "recompute": recompute_of(row),
         },
     }
-    if scenario["model"] is None:
-        raise Skip(f"no rule for the model '{row.get('model', '')}'")
     if preset := translate.precision_of(row):
         scenario["precision"] = preset
     return scenario
@@ -142,11 +140,13 @@ def recompute_of(row: Row) -> str:
     return str(rule["recompute"]) if rule else "none"
 
 
-def _own_bandwidth(row: Row, system: str) -> Mapping[str, Any]:
+def _own_bandwidth(row: Row, system: Any) -> Mapping[str, Any]:
     """The system with the rate per network card that its nodes' own all-reduce reached.
 
     The bus bandwidth of a ring over whole nodes is the rate through one node's cards (nccl-tests, PERFORMANCE.md).
     """
+    if not isinstance(system, str):
+        raise Skip("no catalogue system whose bandwidth could be replaced")
     busbw, nodes = number(row, "ar_busbw_gbs"), count(row, "n_gpus") / count(row, "gpus_per_node")
     nics = hardware.system(system).groups[0].node.nics
     if nodes <= 1:
