@@ -16,6 +16,7 @@ from rapid_llm.validation.cases import split_of
         ("vtrain-single/h1024-l16", "unseen"),
         ("vtrain-single/h2048-l12", "unseen"),
         ("vtrain-single/h2048-l20", "fit"),
+        ("uci-a100", "unseen"),
     ],
 )
 def test_the_split_rule_never_moves(key, side):
