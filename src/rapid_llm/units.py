@@ -67,7 +67,8 @@ def parse(text: str, dimension: str) -> float:
         raise ValueError(f"needs a unit, such as '{known.example}' (got {_short(stripped)}).")
     if unit not in known.units:
         raise ValueError(_unknown_unit(unit, known))
-    value = float(number[0].replace("_", "")) * known.units[unit]
+    factor, value = known.units[unit], float(number[0].replace("_", ""))
+    value = value * factor if factor >= 1 else value / round(1 / factor)  # 9 ms is 0.009 to the last bit
     if not math.isfinite(value):
         raise ValueError(f"must be finite (got '{_short(text)}').")
     return value

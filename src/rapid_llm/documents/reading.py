@@ -45,7 +45,10 @@ def _parents(path: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """Plain data of one file. ``lines`` maps a dotted path to its line; ``files`` to a file other than ``file``."""
+    """Plain data of one file. ``lines`` maps a dotted path to its line; ``files`` to a file other than ``file``.
+
+    A value that stands in no file (an override) has line 0 in the file ''.
+    """
 
     data: dict[str, Any]
     lines: Mapping[str, int] = field(default_factory=dict)
@@ -56,7 +59,7 @@ class Document:
         """File and line of a dotted path, or of what it lies in."""
         for parent in _parents(path):
             if parent in self.lines:
-                return self.files.get(parent, self.file), self.lines[parent]
+                return self.files.get(parent, self.file) or None, self.lines[parent] or None
         return self.file, None
 
     def error(self, message: str, path: str, suggestions: tuple[str, ...] = ()) -> InputError:

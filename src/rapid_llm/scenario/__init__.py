@@ -1,1 +1,22 @@
-""""""
+"""Everything a user typed: loading with line numbers, ``base:``, ``--set``, names, defaults, checks."""
+
+from rapid_llm.scenario.checks import CHECKS, Check, Finding, check, require, violated
+from rapid_llm.scenario.columns import Columns, columns
+from rapid_llm.scenario.loading import from_mapping, load
+from rapid_llm.scenario.scenario import Scenario
+from rapid_llm.scenario.schema import schema
+
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Columns",
+    "Finding",
+    "Scenario",
+    "check",
+    "columns",
+    "from_mapping",
+    "load",
+    "require",
+    "schema",
+    "violated",
+]

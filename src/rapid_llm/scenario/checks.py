@@ -1,0 +1,228 @@
+"""Named checks of what needs more than one noun: degrees that must divide, sizes that must fit together.
+
+A check is a predicate on columns and one sentence for a failing row: loading raises it, a planner masks with it, and
+``rapid-llm check`` lists it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.errors import InputError
+from rapid_llm.scenario import sentences
+from rapid_llm.scenario.columns import Columns, columns
+from rapid_llm.scenario.scenario import Scenario
+from rapid_llm.scenario.sentences import Row
+
+Mask = NDArray[np.bool_]
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``holds`` answers for every plan [P]; ``sentence`` says of a failing row what is wrong and what to try."""
+
+    name: str
+    field: str
+    holds: Callable[[Columns], Any]
+    sentence: Callable[[Row], str]
+    severity: Severity = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check says of one scenario; ``message`` is empty where it passed."""
+
+    name: str
+    severity: Severity
+    field: str
+    message: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the check holds."""
+        return not self.message
+
+
+def check(scenario: Scenario) -> list[Finding]:
+    """Every named check of a scenario, in order."""
+    given = columns(scenario)
+    row = given.row(0)
+    found = []
+    for one in CHECKS:
+        message = "" if bool(np.all(one.holds(given))) else one.sentence(row)
+        found.append(Finding(one.name, one.severity, one.field, message))
+    return found
+
+
+def require(scenario: Scenario) -> Scenario:
+    """The scenario itself; InputError with the sentence of the first check that fails."""
+    for finding in check(scenario):
+        if finding.message and finding.severity == "error":
+            raise InputError(finding.message, field=finding.field)
+    return scenario
+
+
+def violated(given: Columns) -> Mask:
+    """Which plan fails which check: [number of CHECKS with severity error, P]."""
+    plans = len(given)
+    masks = [~np.broadcast_to(np.asarray(one.holds(given), dtype=bool), plans) for one in CHECKS if _is_error(one)]
+    return np.stack(masks)
+
+
+def _is_error(one: Check) -> bool:
+    return one.severity == "error"
+
+
+def _divides(degree: Any, size: Any) -> Any:
+    """Whether ``degree`` divides ``size``; a size of 0 (no such thing) always passes."""
+    return np.mod(size, np.maximum(degree, 1)) == 0
+
+
+def _fills(c: Columns) -> Any:
+    return c.tp * c.pp * c.cp * c.dp == c.accelerators
+
+
+def _rounds(c: Columns) -> Any:
+    micro_batches = c.global_batch_size / np.maximum(c.micro_batch_size * c.dp, 1)
+    return (c.interleaved == 0) | (c.vpp == 1) | _divides(c.pp, micro_batches)
+
+
+def _sequence(c: Columns) -> Any:
+    ring = np.where(c.cp > 1, 2 * c.cp, 1)
+    cut = ring * np.where((c.sp > 0) & (c.tp > 1), c.tp, 1)
+    return (c.training == 0) | _divides(cut, c.sequence_length)
+
+
+CHECKS: tuple[Check, ...] = (
+    Check("runtime runs the workload", "runtime", lambda c: c.training == c.runtime_training, sentences.runtime),
+    Check("accelerator computes the precision", "precision.compute", lambda c: c.has_rate > 0, sentences.rate),
+    Check("tp divides heads", "parallelism.tp", lambda c: _divides(c.tp, c.num_attention_heads), sentences.heads),
+    Check(
+        "tp divides or repeats key-value heads",
+        "parallelism.tp",
+        lambda c: (
+            _divides(c.tp, c.num_key_value_heads)
+            | ((c.num_key_value_heads > 0) & _divides(c.num_key_value_heads, c.tp))
+        ),
+        sentences.kv_heads,
+    ),
+    Check(
+        "tp divides state heads", "parallelism.tp", lambda c: _divides(c.tp, c.num_state_heads), sentences.state_heads
+    ),
+    Check("tp divides the MLP", "parallelism.tp", lambda c: _divides(c.tp, c.intermediate_size), sentences.width),
+    Check(
+        "ep divides experts",
+        "parallelism.ep",
+        lambda c: (c.ep == 1) | ((c.num_experts > 0) & _divides(c.ep, c.num_experts)),
+        sentences.experts,
+    ),
+    Check(
+        "etp divides the experts",
+        "parallelism.etp",
+        lambda c: _divides(c.etp, c.moe_intermediate_size),
+        sentences.expert_width,
+    ),
+    Check(
+        "pp has a layer per stage",
+        "parallelism.pp",
+        lambda c: c.pp <= c.num_hidden_layers,
+        lambda r: (
+            f"parallelism.pp {r['pp']} is more than num_hidden_layers {r['num_hidden_layers']}: a stage needs a layer. "
+            f"Try {sentences.listed(sentences.divisors(r['num_hidden_layers']))}."
+        ),
+    ),
+    Check(
+        "vpp needs pp",
+        "parallelism.vpp",
+        lambda c: (c.vpp == 1) | (c.pp > 1),
+        lambda r: f"parallelism.vpp {r['vpp']} needs pp above 1 (got pp {r['pp']}). Try vpp 1.",
+    ),
+    Check(
+        "vpp goes with the interleaved schedule",
+        "parallelism.schedule",
+        lambda c: (c.interleaved > 0) == (c.vpp > 1),
+        sentences.schedule,
+    ),
+    Check(
+        "pp x vpp divides layers",
+        "parallelism.vpp",
+        lambda c: (c.vpp == 1) | _divides(c.pp * c.vpp, c.num_hidden_layers),
+        sentences.chunks,
+    ),
+    Check(
+        "cp is for training",
+        "parallelism.cp",
+        lambda c: (c.cp == 1) | (c.training > 0),
+        lambda r: f"parallelism.cp {r['cp']} is for training, and workload.kind is inference. Try cp 1 and more tp.",
+    ),
+    Check("degrees fill the accelerators", "parallelism", _fills, sentences.degrees),
+    Check(
+        "system has the accelerators",
+        "accelerators",
+        lambda c: c.accelerators <= c.system_accelerators,
+        sentences.enough,
+    ),
+    Check(
+        "ranks fill nodes",
+        "accelerators",
+        lambda c: (c.accelerators <= c.node_size) | _divides(c.node_size, c.accelerators),
+        sentences.nodes,
+    ),
+    Check(
+        "etp x ep divides tp x cp x dp",
+        "parallelism.ep",
+        lambda c: _divides(c.etp * c.ep, c.tp * c.cp * c.dp),
+        sentences.expert_ranks,
+    ),
+    Check(
+        "dp_shard divides dp",
+        "parallelism.dp_shard",
+        lambda c: _divides(c.dp_shard, c.dp),
+        lambda r: (
+            f"parallelism.dp_shard must divide dp: {r['dp']} / dp_shard {r['dp_shard']} "
+            f"leaves {r['dp'] % r['dp_shard']}. Try {sentences.listed(sentences.divisors(r['dp']))}."
+        ),
+    ),
+    Check(
+        "micro-batch is within the global batch",
+        "workload.micro_batch_size",
+        lambda c: (c.training == 0) | (c.micro_batch_size <= c.global_batch_size),
+        lambda r: (
+            f"workload.micro_batch_size {r['micro_batch_size']} is above global_batch_size {r['global_batch_size']}. "
+            f"Try {sentences.listed(sentences.divisors(r['global_batch_size']))}."
+        ),
+    ),
+    Check(
+        "global batch divides",
+        "workload.global_batch_size",
+        lambda c: (c.training == 0) | _divides(c.micro_batch_size * c.dp, c.global_batch_size),
+        sentences.batch,
+    ),
+    Check("micro-batches come in rounds of pp", "workload.global_batch_size", _rounds, sentences.rounds),
+    Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
+    Check(
+        "every replica has a request",
+        "workload.batch_size",
+        lambda c: (c.training > 0) | (c.batch_size >= c.dp),
+        sentences.replicas,
+    ),
+    Check(
+        "replicas are even",
+        "workload.batch_size",
+        lambda c: (c.training > 0) | (c.batch_size < c.dp) | _divides(c.dp, c.batch_size),
+        sentences.even,
+        "warning",
+    ),
+    Check(
+        "sequence is within the model's context",
+        "workload.sequence_length",
+        lambda c: c.sequence_length <= c.max_position_embeddings,
+        sentences.context,
+        "warning",
+    ),
+)
+"""All checks, in the order in which a user wants to hear of them."""

@@ -1,0 +1,131 @@
+"""What the checks look at: numbers of a scenario as columns with a leading plan axis."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.dtypes import dtype
+from rapid_llm.model import MLP, Model, MoE
+from rapid_llm.scenario.scenario import Scenario
+from rapid_llm.workload import Training
+
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """``values``: arrays [P], or [1] for what all plans share; ``names``: text that sentences quote."""
+
+    values: Mapping[str, Column]
+    names: Mapping[str, str]
+
+    def __getattr__(self, name: str) -> Column:
+        try:
+            return self.values[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __len__(self) -> int:
+        return max(len(column) for column in self.values.values())
+
+    def row(self, index: int) -> dict[str, Any]:
+        """One plan as whole numbers and names."""
+        numbers = {name: int(column[min(index, len(column) - 1)]) for name, column in self.values.items()}
+        return {**numbers, **self.names}
+
+
+def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
+    """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
+
+    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard interleaved (0 or 1), accelerators, node_size,
+    system_accelerators, training (0 or 1), runtime_training, has_rate, micro_batch_size, global_batch_size (training),
+    sequence_length (prompt and output of an inference request), batch_size (inference), and of the model:
+    hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads,
+    num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
+    greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
+    """
+    values = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **(plans or {})}
+    return Columns(
+        values={name: np.atleast_1d(np.asarray(value, dtype=np.float64)) for name, value in values.items()},
+        names=_names(scenario),
+    )
+
+
+def _common(sizes: Iterable[int | None]) -> int:
+    return gcd(*(size for size in sizes if size))
+
+
+def _model(model: Model) -> dict[str, int]:
+    mixers = [block.mixer for block in model.blocks if block.mixer is not None]
+    parts = [block.ffn for block in model.blocks]
+    return {
+        "hidden_size": model.hidden_size,
+        "vocab_size": model.vocab_size,
+        "num_hidden_layers": model.num_hidden_layers,
+        "max_position_embeddings": model.max_position_embeddings,
+        "num_attention_heads": _common(getattr(mixer, "num_attention_heads", 0) for mixer in mixers),
+        "num_key_value_heads": _common(getattr(mixer, "num_key_value_heads", 0) for mixer in mixers),
+        "num_state_heads": _common(getattr(mixer, "num_value_heads", 0) for mixer in mixers),
+        "num_experts": _common(part.num_experts for part in parts if isinstance(part, MoE)),
+        "intermediate_size": _common(part.intermediate_size for part in parts if isinstance(part, MLP)),
+        "moe_intermediate_size": _common(part.moe_intermediate_size for part in parts if isinstance(part, MoE)),
+    }
+
+
+def _system(scenario: Scenario) -> dict[str, int]:
+    node = scenario.system.groups[0].node
+    rate = dtype(scenario.precision.compute).rate
+    known = node.accelerator.peak
+    # fp32 runs on the vector units where there is no matrix rate; bf16 and fp16 share theirs on most devices.
+    has_rate = rate in known or rate == "fp32" or bool({"bf16", "fp16"} >= {rate} and {"bf16", "fp16"} & known.keys())
+    return {
+        "accelerators": scenario.accelerators,
+        "system_accelerators": scenario.system.accelerators,
+        "node_size": node.accelerators,
+        "has_rate": has_rate,
+    }
+
+
+def _plan(scenario: Scenario) -> dict[str, int]:
+    plan = scenario.parallelism
+    names = ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "sp", "zero_stage", "dp_shard")
+    return {**{name: int(getattr(plan, name) or 0) for name in names}, "interleaved": plan.schedule == "interleaved"}
+
+
+def _workload(scenario: Scenario) -> dict[str, int]:
+    work = scenario.workload
+    training = isinstance(work, Training)
+    shared = {"training": training, "runtime_training": scenario.runtime.workload == "training"}
+    if isinstance(work, Training):
+        sizes = {
+            "micro_batch_size": work.micro_batch_size,
+            "global_batch_size": work.global_batch_size,
+            "sequence_length": work.sequence_length,
+            "batch_size": 0,
+        }
+    else:
+        sizes = {
+            "micro_batch_size": 1,
+            "global_batch_size": 0,
+            "sequence_length": work.prompt_tokens + work.output_tokens,
+            "batch_size": work.batch_size,
+        }
+    return {**shared, **sizes}
+
+
+def _names(scenario: Scenario) -> dict[str, str]:
+    chip = scenario.system.groups[0].node.accelerator
+    return {
+        "model": scenario.model.name,
+        "system": scenario.system.name,
+        "accelerator": chip.name,
+        "runtime": scenario.runtime.name,
+        "schedule": scenario.parallelism.schedule or "1f1b",
+        "compute": scenario.precision.compute,
+        "rate": dtype(scenario.precision.compute).rate,
+        "rates": ", ".join(sorted(chip.peak)),
+    }

@@ -1,0 +1,91 @@
+"""From what a user typed to a mapping of fields with lines: files, ``base:`` and ``--set``."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rapid_llm.documents import Document, join, parse_yaml, read_yaml
+from rapid_llm.errors import InputError
+from rapid_llm.scenario.resolving import layer, resolve
+from rapid_llm.scenario.scenario import Scenario
+
+
+def load(path: str | Path, *, overrides: Iterable[str] = ()) -> Scenario:
+    """The scenario of a YAML or JSON file, with ``a.b=value`` overrides; InputError with file and line otherwise."""
+    return from_mapping({}, read_yaml(path), overrides)
+
+
+def from_mapping(
+    mapping: Mapping[str, Any], document: Document | None = None, overrides: Iterable[str] = ()
+) -> Scenario:
+    """The scenario of a mapping as a file writes it (values may be nouns), laid over ``document`` if there is one."""
+    below = document or Document(data={})
+    given = replace(below, data=layer(below.data, mapping))
+    return resolve(_override(_inherit(given), overrides))
+
+
+def _inherit(document: Document, seen: tuple[str, ...] = ()) -> Document:
+    """Lay a scenario over the file that its ``base`` names (relative to its own folder)."""
+    base = document.data.get("base")
+    if base is None:
+        return document
+    if not isinstance(base, str):
+        raise document.error(f"base must be the path of a scenario file (got {base!r}).", "base")
+    path = (Path(document.file).parent if document.file else Path()) / base
+    name = str(path.resolve())
+    if name in seen:
+        raise document.error(f"base '{base}' inherits from itself.", "base")
+    below = _inherit(read_yaml(path), (*seen, name))
+    own = {key: value for key, value in document.data.items() if key != "base"}
+    return replace(document.over(below), data=layer(below.data, own))
+
+
+def _override(document: Document, overrides: Iterable[str]) -> Document:
+    """Apply ``a.b=value`` texts; an overridden path no longer has a line."""
+    for text in overrides:
+        path, equals, written = text.partition("=")
+        path = path.strip()
+        if not equals or not all(path.split(".")):
+            raise InputError(f"'--set {text}' must name a field and a value, such as --set parallelism.tp=4.")
+        top = _nested(path.split("."), _value(written.strip(), text))
+        data = layer(_without(document.data, path), top)
+        lines = {place: line for place, line in document.lines.items() if not f"{place}.".startswith(f"{path}.")}
+        document = replace(document, data=data, lines={**lines, path: 0}, files={**document.files, path: ""})
+    return document
+
+
+def _nested(keys: list[str], value: Any) -> dict[str, Any]:
+    for key in reversed(keys):
+        value = {key: value}
+    nested: dict[str, Any] = value
+    return nested
+
+
+def _without(data: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Data without the value that an override replaces; InputError where it would go below a number."""
+    *parents, last = path.split(".")
+    inner: Any = data
+    for depth, key in enumerate(parents):
+        inner = inner.get(key)
+        if isinstance(inner, (int, float, list)):
+            field = join("", *parents[: depth + 1])
+            raise InputError(f"{field} is a single value and has no field '{last}'.", field=path)
+        if not isinstance(inner, Mapping):
+            return data
+    if last not in inner:
+        return data
+    kept: dict[str, Any] = {key: value for key, value in inner.items() if key != last}
+    if not parents:
+        return kept
+    return layer(_without(data, ".".join(parents)), _nested(parents, kept))
+
+
+def _value(written: str, text: str) -> Any:
+    """An override's value, read as YAML."""
+    if not written:
+        return None
+    try:
+        return parse_yaml(f"value: {written}" if "\n" not in written else "").data["value"]
+    except InputError:
+        raise InputError(f"the value of '--set {text}' is not valid YAML.") from None

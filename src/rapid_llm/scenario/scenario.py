@@ -1,0 +1,91 @@
+"""The noun that a prediction takes: everything that a user typed, resolved."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+from pydantic.dataclasses import dataclass
+
+from rapid_llm.documents import plain
+from rapid_llm.dtypes import Precision
+from rapid_llm.hardware import System
+from rapid_llm.model import Model
+from rapid_llm.nouns import STRICT, FrozenDict, Map
+from rapid_llm.parallelism import Parallelism, Placement
+from rapid_llm.provenance import Source
+from rapid_llm.runtime import Runtime
+from rapid_llm.units import Count
+from rapid_llm.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Scenario:
+    """A resolved scenario: model x system x plan x workload.
+
+    ``parallelism`` and ``workload`` have no field left to a default. ``defaults`` are the choices that the user did not
+    make, as sentences; ``origins`` maps model, system and runtime to the catalogue names that they came from.
+    """
+
+    model: Model
+    system: System
+    accelerators: Count
+    runtime: Runtime
+    parallelism: Parallelism
+    placement: Placement = Placement()
+    precision: Precision
+    workload: Workload
+    network: Literal["closed-form"] = "closed-form"
+    faults: tuple[()] = ()
+    defaults: tuple[str, ...] = ()
+    origins: Map[str] = FrozenDict()
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The resolved input as plain data with every number; ``from_mapping`` reads it back."""
+        return {
+            "model": _noun(self.model),
+            "system": system_mapping(self.system),
+            "accelerators": self.accelerators,
+            "runtime": _noun(self.runtime),
+            "parallelism": plain(self.parallelism),
+            "placement": plain(self.placement),
+            "precision": _noun(self.precision),
+            "workload": plain(self.workload),
+            "network": self.network,
+        }
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 over the canonical JSON of ``to_mapping``; twelve hex digits name a scenario."""
+        text = json.dumps(self.to_mapping(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        """Dotted path of each number of the model, the system and the runtime to its source."""
+        from rapid_llm import hardware, model, runtime
+
+        readers: dict[str, Callable[[str], Mapping[str, Source]]] = {
+            "model": lambda name: model.document(name)[1],
+            "system": lambda name: hardware.sources("system", name),
+            "runtime": runtime.sources,
+        }
+        return {
+            f"{slot}.{path}": source
+            for slot, name in self.origins.items()
+            for path, source in readers[slot](name).items()
+        }
+
+
+@lru_cache(maxsize=256)
+def _noun(noun: Any) -> Any:
+    return plain(noun)
+
+
+@lru_cache(maxsize=64)
+def system_mapping(system: System) -> dict[str, Any]:
+    """A system as its YAML file writes it: name, node, nodes, fabric."""
+    data: dict[str, Any] = plain(system)
+    (group,) = data.pop("groups")
+    return {**data, "node": group["node"], "nodes": group["count"]}

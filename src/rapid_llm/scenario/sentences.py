@@ -1,0 +1,216 @@
+"""What a failing check says: one sentence with the arithmetic and the values that would do."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Row = Mapping[str, Any]
+"""One plan: whole numbers and names by the names of its columns."""
+
+MOST_TRIED = 12
+"""So many values stand behind 'Try'."""
+
+
+def listed(values: Iterable[int]) -> str:
+    """Numbers set apart by commas, the first of them."""
+    return ", ".join(str(value) for value in list(values)[:MOST_TRIED])
+
+
+def divisors(number: int, most: int | None = None) -> list[int]:
+    """What divides a number, up to ``most``."""
+    return [d for d in range(1, min(number, most or number) + 1) if number % d == 0]
+
+
+def beside(number: int, step: int) -> str:
+    """The multiples of ``step`` below and above a number: ``96 or 112``."""
+    below = number // step * step
+    return f"{below} or {below + step}" if below else str(step)
+
+
+def heads(row: Row) -> str:
+    """tp does not divide the attention heads."""
+    heads, tp = row["num_attention_heads"], row["tp"]
+    tried = listed(divisors(heads))
+    return f"parallelism.tp must divide num_attention_heads: {heads} heads / tp {tp} leaves {heads % tp}. Try {tried}."
+
+
+def kv_heads(row: Row) -> str:
+    """tp neither divides nor repeats the key-value heads."""
+    kv, tp, heads = row["num_key_value_heads"], row["tp"], row["num_attention_heads"]
+    fits = [d for d in divisors(heads) if kv % d == 0 or d % kv == 0]
+    return (
+        f"parallelism.tp {tp} must divide num_key_value_heads {kv}, or be a multiple of it so that each rank keeps a "
+        f"copy. Try {listed(fits)}."
+    )
+
+
+def state_heads(row: Row) -> str:
+    """tp does not divide the heads of a recurrent mixer."""
+    heads, tp = row["num_state_heads"], row["tp"]
+    tried = listed(divisors(heads))
+    return f"parallelism.tp must divide the state heads: {heads} heads / tp {tp} leaves {heads % tp}. Try {tried}."
+
+
+def degrees(row: Row) -> str:
+    """The product of the degrees, and the values of one of them that would divide."""
+    total = row["accelerators"]
+    fixed = [axis for axis in ("tp", "cp", "pp") if row[axis] > 1]
+    product = row["tp"] * row["pp"] * row["cp"]
+    if total % product == 0:
+        shown = " x ".join(f"{axis} {row[axis]}" for axis in ("tp", "pp", "cp", "dp") if row[axis] > 1 or axis == "dp")
+        fix = f"Try dp {total // product}, or accelerators {product * row['dp']}."
+        return f"{shown} = {product * row['dp']} must be accelerators {total}. {fix}"
+    shown = " x ".join(f"{axis} {row[axis]}" for axis in ("tp", "pp", "cp") if row[axis] > 1)
+    whole = f"{shown} = {product}" if len(fixed) > 1 else shown
+    axis = next((axis for axis in reversed(fixed) if total % (product // row[axis]) == 0), fixed[-1])
+    rest = product // row[axis]
+    fits = divisors(total // rest) if total % rest == 0 else []
+    tried = f"Try {axis} {listed(fits)}." if fits else f"Try accelerators {beside(total, product)}."
+    return f"{whole} must divide accelerators {total}: {total} / {product} leaves {total % product}. {tried}"
+
+
+def enough(row: Row) -> str:
+    """More ranks than the system has accelerators."""
+    size, has = row["node_size"], row["system_accelerators"]
+    nodes, need = has // size, -(-row["accelerators"] // size)
+    more = f"--set system.nodes={need}" if has > 1 else "a system with more of them, such as dgx-h100"
+    plural = "node" if nodes == 1 else "nodes"
+    return (
+        f"accelerators {row['accelerators']} is more than system {row['system']} has: "
+        f"{nodes} {plural} x {size} = {has}. Try accelerators {has}, or {more}."
+    )
+
+
+def nodes(row: Row) -> str:
+    """The last node would be partly used."""
+    total, size = row["accelerators"], row["node_size"]
+    left = f"{total} / {size} leaves {total % size}"
+    return f"accelerators {total} do not fill nodes of {size}: {left}. Try {beside(total, size)}."
+
+
+def batch(row: Row) -> str:
+    """The global batch does not divide over replicas and micro-batches."""
+    micro, dp, batch = row["micro_batch_size"], row["dp"], row["global_batch_size"]
+    step = micro * dp
+    return (
+        f"workload.global_batch_size {batch} must be a multiple of micro_batch_size {micro} x dp {dp} = {step}: "
+        f"remainder {batch % step}. Try {beside(batch, step)}."
+    )
+
+
+def chunks(row: Row) -> str:
+    """Layers do not divide over the chunks of all stages."""
+    layers, pp, vpp = row["num_hidden_layers"], row["pp"], row["vpp"]
+    left = layers % (pp * vpp)
+    fits = divisors(layers // pp) if layers % pp == 0 else [1]
+    return (
+        f"pp {pp} x vpp {vpp} = {pp * vpp} must divide num_hidden_layers {layers}: "
+        f"{layers} / {pp * vpp} leaves {left}. Try vpp {listed(fits)}."
+    )
+
+
+def rounds(row: Row) -> str:
+    """The interleaved schedule runs rounds of pp micro-batches."""
+    pp, step = row["pp"], row["micro_batch_size"] * row["dp"]
+    count, whole = row["global_batch_size"] // step, step * pp
+    return (
+        f"schedule interleaved needs a multiple of pp {pp} micro-batches: {count} / {pp} leaves {count % pp}. "
+        f"Try global_batch_size {beside(row['global_batch_size'], whole)}, or vpp 1."
+    )
+
+
+def experts(row: Row) -> str:
+    """ep does not divide the experts, or there are none."""
+    experts, ep = row["num_experts"], row["ep"]
+    if not experts:
+        return f"parallelism.ep {ep} needs a model with experts, and {row['model']} has none. Try ep 1."
+    tried = listed(divisors(experts))
+    return f"parallelism.ep must divide num_experts: {experts} experts / ep {ep} leaves {experts % ep}. Try {tried}."
+
+
+def expert_ranks(row: Row) -> str:
+    """The expert grid does not divide the ranks that it regroups."""
+    need, have = row["etp"] * row["ep"], row["tp"] * row["cp"] * row["dp"]
+    fits = (
+        listed(d for d in divisors(have // row["etp"]) if row["num_experts"] % d == 0) if have % row["etp"] == 0 else ""
+    )
+    tried = f"Try ep {fits}." if fits else "Try etp 1."
+    return (
+        f"etp {row['etp']} x ep {row['ep']} = {need} must divide tp {row['tp']} x cp {row['cp']} x dp {row['dp']} = "
+        f"{have}: {have} / {need} leaves {have % need}. {tried}"
+    )
+
+
+def cut(row: Row) -> tuple[int, str]:
+    """The count that a sequence is cut into, and how it comes about."""
+    parts = [f"2 x cp {row['cp']}"] if row["cp"] > 1 else []
+    whole = 2 * row["cp"] if row["cp"] > 1 else 1
+    if row["sp"] and row["tp"] > 1:
+        parts, whole = [*parts, f"tp {row['tp']}"], whole * row["tp"]
+    return whole, " x ".join(parts)
+
+
+def sequence(row: Row) -> str:
+    """The sequence does not divide over cp (two pieces a rank) and, under sp, tp."""
+    length, (step, shown) = row["sequence_length"], cut(row)
+    whole = f"{shown} = {step}" if " x " in shown else shown
+    return (
+        f"workload.sequence_length {length} must be a multiple of {whole}: remainder {length % step}. "
+        f"Try {beside(length, step)}."
+    )
+
+
+def context(row: Row) -> str:
+    """Longer than the model was made for."""
+    field = "workload.sequence_length" if row["training"] else "prompt_tokens + output_tokens ="
+    limit = f"max_position_embeddings {row['max_position_embeddings']} of {row['model']}"
+    return f"{field} {row['sequence_length']} is beyond {limit}; the time still holds."
+
+
+def width(row: Row) -> str:
+    """tp does not divide the MLP."""
+    size, tp = row["intermediate_size"], row["tp"]
+    tried = listed(divisors(size, 64))
+    return f"parallelism.tp must divide intermediate_size: {size} / tp {tp} leaves {size % tp}. Try {tried}."
+
+
+def expert_width(row: Row) -> str:
+    """etp does not divide an expert."""
+    size, etp = row["moe_intermediate_size"], row["etp"]
+    tried = listed(divisors(size, 64))
+    return f"parallelism.etp must divide moe_intermediate_size: {size} / etp {etp} leaves {size % etp}. Try {tried}."
+
+
+def runtime(row: Row) -> str:
+    """The runtime runs the other kind of workload."""
+    runs, asked = ("training", "inference") if row["runtime_training"] else ("inference", "training")
+    usual = "megatron-core" if asked == "training" else "vllm"
+    return f"runtime {row['runtime']} runs {runs}, and workload.kind is {asked}. Try runtime: {usual}."
+
+
+def rate(row: Row) -> str:
+    """The accelerator has no matrix rate for the compute format."""
+    return (
+        f"precision.compute {row['compute']} needs a matrix rate for {row['rate']}, and {row['accelerator']} has "
+        f"{row['rates']}. Try precision: bf16."
+    )
+
+
+def schedule(row: Row) -> str:
+    """vpp and schedule contradict each other."""
+    if row["interleaved"]:
+        return f"schedule interleaved needs vpp above 1 (got vpp {row['vpp']}). Try vpp 2, or schedule: 1f1b."
+    return f"parallelism.vpp {row['vpp']} needs schedule: interleaved (got {row['schedule']}). Try vpp 1."
+
+
+def replicas(row: Row) -> str:
+    """Fewer requests than replicas."""
+    batch, dp = row["batch_size"], row["dp"]
+    idle = "1 replica would idle" if dp - batch == 1 else f"{dp - batch} replicas would idle"
+    return f"workload.batch_size {batch} is below dp {dp}: {idle}. Try batch_size {dp}, or dp {batch}."
+
+
+def even(row: Row) -> str:
+    """Replicas with unequal numbers of requests."""
+    batch, dp = row["batch_size"], row["dp"]
+    fullest = f"the fullest replica takes {-(-batch // dp)} requests"
+    return f"workload.batch_size {batch} is not a multiple of dp {dp}: {fullest}."
