@@ -20,9 +20,10 @@ class Attention:
 
     ``sliding_window`` limits what a query sees (tokens; chunked attention likewise). ``qk_norm``: the query and key
     norms run over one head or over all heads. ``output_gate`` doubles the query projection (a gate per channel),
-    ``head_gate`` adds one gate per head. ``sinks`` adds a learned logit per head. ``kv_shared`` layers reuse an earlier layer's keys
-    and values and have no projections for them; ``k_eq_v`` shares one projection. ``cross`` attention reads the image.
-    ``index_*`` describe a sparse indexer that keeps ``index_topk`` tokens per query (MiniMax-M3).
+    ``head_gate`` adds one gate per head. ``sinks`` adds a learned logit per head. ``kv_shared`` layers reuse an
+    earlier layer's keys and values and have no projections for them; ``k_eq_v`` shares one projection. ``cross``
+    attention reads the image. ``index_*`` describe a sparse indexer that keeps ``index_topk`` tokens per query
+    (MiniMax-M3).
     """
 
     kind: Literal["attention"] = "attention"
@@ -37,6 +38,7 @@ class Attention:
     qk_norm_bias: bool = False
     rotary: bool = True
     output_gate: bool = False
+    gate_bias: bool = False
     head_gate: bool = False
     sinks: bool = False
     kv_shared: bool = False
@@ -114,13 +116,14 @@ class StateSpace:
     gated-delta-net     key heads and their width           value heads and their width
     kimi-delta          heads and their width               the same
     linear              heads and their width (lightning)   the same
+    short-conv          1, 1: no state but the convolution  1, channels
     ==================  ==================================  ==================================
 
     ``gate_rank`` is the rank of the output gate (kimi-delta; absent: full rank). ``norm`` is the gated norm before the
     output projection; ``inner_norms`` are Jamba's norms on dt, B and C.
     """
 
-    kind: Literal["mamba", "mamba2", "gated-delta-net", "kimi-delta", "linear"] = "mamba2"
+    kind: Literal["mamba", "mamba2", "gated-delta-net", "kimi-delta", "linear", "short-conv"] = "mamba2"
     num_value_heads: Count
     num_key_heads: Count
     key_dim: Count
@@ -149,7 +152,7 @@ class StateSpace:
         """Channels of the short causal convolution; 0 without one."""
         if self.conv_kernel == 0:
             return 0
-        return self.inner_size if self.kind == "mamba" else self.inner_size + 2 * self.key_size
+        return self.inner_size if self.kind in ("mamba", "short-conv") else self.inner_size + 2 * self.key_size
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -5,29 +5,118 @@ from collections.abc import Callable
 from rapid_llm.documents import Document
 from rapid_llm.model.architecture import Model
 from rapid_llm.model.defaults import DEFAULTS
-from rapid_llm.model.families import classic, deepseek, llama
+from rapid_llm.model.families import classic, deepseek, gemma, hybrid, llama, moe
 from rapid_llm.model.fields import Fields
 
 Reader = Callable[[Fields], Model]
 
-READERS: dict[str, Reader] = {
-    "gpt2": classic.gpt2,
-    "llama": llama.llama,
-    "mistral": llama.mistral,
-    "mixtral": llama.mixtral,
-    "deepseek_v2": deepseek.deepseek,
-    "deepseek_v3": deepseek.deepseek,
-}
-"""``model_type`` to its reader."""
+_FAMILIES: tuple[tuple[Reader, str, str], ...] = (
+    (classic.gpt2, "gpt2 gpt-sw3", "GPT2LMHeadModel"),
+    (classic.gpt_bigcode, "gpt_bigcode", "GPTBigCodeForCausalLM"),
+    (classic.gpt_neo, "gpt_neo", "GPTNeoForCausalLM"),
+    (classic.gpt_neox, "gpt_neox", "GPTNeoXForCausalLM"),
+    (classic.gptj, "gptj", "GPTJForCausalLM"),
+    (classic.gptj, "codegen", "CodeGenForCausalLM"),
+    (classic.opt, "opt", "OPTForCausalLM"),
+    (classic.bloom, "bloom", "BloomForCausalLM"),
+    (classic.mpt, "mpt", "MptForCausalLM MPTForCausalLM"),
+    (classic.falcon, "falcon RefinedWeb RefinedWebModel", "FalconForCausalLM RWForCausalLM"),
+    (classic.starcoder2, "starcoder2", "Starcoder2ForCausalLM"),
+    (classic.phi, "phi", "PhiForCausalLM"),
+    (classic.nemotron, "nemotron", "NemotronForCausalLM"),
+    (classic.persimmon, "persimmon", "PersimmonForCausalLM"),
+    (classic.stablelm, "stablelm", "StableLmForCausalLM"),
+    (llama.llama, "llama Yi", "LlamaForCausalLM YiForCausalLM LLaMAForCausalLM"),
+    (llama.llama, "granite", "GraniteForCausalLM"),
+    (llama.llama, "exaone", "ExaoneForCausalLM"),
+    (llama.llama, "cwm", "CwmForCausalLM"),
+    (llama.llama, "internlm3", "InternLM3ForCausalLM"),
+    (llama.mistral, "mistral", "MistralForCausalLM"),
+    (llama.ministral, "ministral", "MinistralForCausalLM"),
+    (llama.mistral, "ministral3", "Ministral3ForCausalLM"),
+    (llama.qwen, "qwen", "QWenLMHeadModel"),
+    (llama.qwen2, "qwen2", "Qwen2ForCausalLM"),
+    (llama.qwen3, "qwen3", "Qwen3ForCausalLM"),
+    (llama.phi3, "phi3", "Phi3ForCausalLM"),
+    (llama.glm, "glm", "GlmForCausalLM"),
+    (llama.glm4, "glm4", "Glm4ForCausalLM"),
+    (llama.cohere, "cohere", "CohereForCausalLM"),
+    (llama.cohere2, "cohere2", "Cohere2ForCausalLM"),
+    (llama.olmo, "olmo", "OlmoForCausalLM"),
+    (llama.olmo2, "olmo2", "Olmo2ForCausalLM"),
+    (llama.olmo2, "olmo3", "Olmo3ForCausalLM"),
+    (llama.smollm3, "smollm3", "SmolLM3ForCausalLM"),
+    (llama.seed_oss, "seed_oss", "SeedOssForCausalLM"),
+    (llama.helium, "helium", "HeliumForCausalLM"),
+    (llama.arcee, "arcee", "ArceeForCausalLM"),
+    (llama.apertus, "apertus", "ApertusForCausalLM"),
+    (llama.exaone4, "exaone4", "Exaone4ForCausalLM"),
+    (llama.ernie, "ernie4_5", "Ernie4_5ForCausalLM"),
+    (llama.hunyuan, "hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM"),
+    (llama.internlm2, "internlm internlm2", "InternLMForCausalLM InternLM2ForCausalLM"),
+    (llama.baichuan, "baichuan", "BaichuanForCausalLM BaiChuanForCausalLM"),
+    (llama.bitnet, "bitnet", "BitNetForCausalLM"),
+    (gemma.gemma, "gemma", "GemmaForCausalLM"),
+    (gemma.gemma2, "gemma2", "Gemma2ForCausalLM"),
+    (gemma.gemma3, "gemma3_text", "Gemma3ForCausalLM"),
+    (gemma.gemma3n, "gemma3n_text", "Gemma3nForCausalLM"),
+    (gemma.gemma4, "gemma4_text", "Gemma4ForCausalLM"),
+    (moe.mixtral, "mixtral", "MixtralForCausalLM"),
+    (moe.phimoe, "phimoe", "PhimoeForCausalLM PhiMoEForCausalLM"),
+    (moe.qwen2_moe, "qwen2_moe", "Qwen2MoeForCausalLM"),
+    (moe.qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM"),
+    (moe.olmoe, "olmoe", "OlmoeForCausalLM"),
+    (moe.olmoe, "flex_olmo", "FlexOlmoForCausalLM"),
+    (moe.granite_moe, "granitemoe", "GraniteMoeForCausalLM"),
+    (moe.granite_moe, "granitemoeshared", "GraniteMoeSharedForCausalLM"),
+    (moe.gpt_oss, "gpt_oss", "GptOssForCausalLM"),
+    (moe.glm4_moe, "glm4_moe", "Glm4MoeForCausalLM"),
+    (moe.glm4_moe, "solar_open", "SolarOpenForCausalLM"),
+    (moe.dots1, "dots1", "Dots1ForCausalLM"),
+    (moe.ernie_moe, "ernie4_5_moe", "Ernie4_5_MoeForCausalLM"),
+    (moe.hunyuan_moe, "hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM"),
+    (moe.minimax_m2, "minimax_m2", "MiniMaxM2ForCausalLM"),
+    (moe.minimax_m3, "minimax_m3_vl_text minimax_m3", "MiniMaxM3VLForCausalLM MiniMaxM3ForCausalLM"),
+    (moe.mimo_v2, "mimo_v2_flash", "MiMoV2FlashForCausalLM"),
+    (moe.step3, "step3p5", "Step3p5ForCausalLM"),
+    (moe.exaone_moe, "exaone_moe", "ExaoneMoeForCausalLM"),
+    (moe.hy_v3, "hy_v3", "HYV3ForCausalLM"),
+    (moe.afmoe, "afmoe", "AfmoeForCausalLM"),
+    (moe.llama4, "llama4_text", "Llama4ForCausalLM"),
+    (moe.dbrx, "dbrx", "DbrxForCausalLM"),
+    (moe.cohere2_moe, "cohere2_moe", "Cohere2MoeForCausalLM"),
+    (deepseek.deepseek, "deepseek_v2", "DeepseekV2ForCausalLM"),
+    (deepseek.deepseek, "deepseek_v3 kimi_k2", "DeepseekV3ForCausalLM"),
+    (deepseek.deepseek_v32, "deepseek_v32", "DeepseekV32ForCausalLM"),
+    (deepseek.deepseek_v4, "deepseek_v4", "DeepseekV4ForCausalLM"),
+    (deepseek.glm_dsa, "glm_moe_dsa", "GlmMoeDsaForCausalLM"),
+    (deepseek.glm4_lite, "glm4_moe_lite", "Glm4MoeLiteForCausalLM"),
+    (deepseek.minicpm3, "minicpm3", "MiniCPM3ForCausalLM"),
+    (deepseek.longcat, "longcat_flash", "LongcatFlashForCausalLM"),
+    (hybrid.qwen3_next, "qwen3_next", "Qwen3NextForCausalLM"),
+    (hybrid.qwen35, "qwen3_5_text", "Qwen3_5ForCausalLM"),
+    (hybrid.qwen35_moe, "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM"),
+    (hybrid.olmo_hybrid, "olmo_hybrid", "OlmoHybridForCausalLM"),
+    (hybrid.kimi_linear, "kimi_linear", "KimiLinearForCausalLM"),
+    (hybrid.minimax, "minimax", "MiniMaxForCausalLM"),
+    (hybrid.minimax, "minimax_text_01 minimax_m1", "MiniMaxText01ForCausalLM MiniMaxM1ForCausalLM"),
+    (hybrid.granite_hybrid, "granitemoehybrid", "GraniteMoeHybridForCausalLM"),
+    (hybrid.bamba, "bamba", "BambaForCausalLM"),
+    (hybrid.falcon_h1, "falcon_h1", "FalconH1ForCausalLM"),
+    (hybrid.jamba, "jamba", "JambaForCausalLM"),
+    (hybrid.mamba1, "mamba", "MambaForCausalLM"),
+    (hybrid.mamba1, "falcon_mamba", "FalconMambaForCausalLM"),
+    (hybrid.mamba2, "mamba2", "Mamba2ForCausalLM"),
+    (hybrid.nemotron_h, "nemotron_h", "NemotronHForCausalLM"),
+    (hybrid.lfm2, "lfm2", "Lfm2ForCausalLM"),
+    (hybrid.lfm2, "lfm2_moe", "Lfm2MoeForCausalLM"),
+)
+"""Reader, values of ``model_type`` (the first names the defaults), class names in ``architectures``."""
 
-ARCHITECTURES: dict[str, str] = {
-    "GPT2LMHeadModel": "gpt2",
-    "LlamaForCausalLM": "llama",
-    "MistralForCausalLM": "mistral",
-    "MixtralForCausalLM": "mixtral",
-    "DeepseekV2ForCausalLM": "deepseek_v2",
-    "DeepseekV3ForCausalLM": "deepseek_v3",
-}
+READERS: dict[str, Reader] = {kind: reader for reader, kinds, _ in _FAMILIES for kind in kinds.split()}
+CLASSES: dict[str, str] = {kind: kinds.split()[0] for _, kinds, _ in _FAMILIES for kind in kinds.split()}
+"""``model_type`` to the one whose configuration class gives the defaults."""
+ARCHITECTURES: dict[str, str] = {name: kinds.split()[0] for _, kinds, names in _FAMILIES for name in names.split()}
 """Class name in ``architectures`` to ``model_type``."""
 
 _NEEDED = (
@@ -76,7 +165,7 @@ def read(fields: Fields) -> Model:
     family = model_type(fields)
     if family is None:
         return _unknown(fields)
-    return READERS[family](fields.with_defaults(DEFAULTS.get(family, {})))
+    return READERS[family](fields.with_defaults(DEFAULTS.get(CLASSES[family], {})))
 
 
 def _unknown(fields: Fields) -> Model:

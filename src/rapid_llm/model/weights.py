@@ -55,7 +55,7 @@ def _attention(a: Attention, hidden: int) -> Iterator[Weight]:
         if not a.k_eq_v:
             yield from _linear("attention.v", hidden, values, bias=a.qkv_bias)
     if a.output_gate:
-        yield from _linear("attention.gate", hidden, queries, bias=a.qkv_bias)
+        yield from _linear("attention.gate", hidden, queries, bias=a.gate_bias)
     if a.head_gate:
         yield _weight("attention.gate", hidden, a.num_attention_heads)
     yield from _linear("attention.o", a.num_attention_heads * a.value_dim, hidden, bias=a.o_bias)
@@ -179,12 +179,19 @@ def _lightning(s: StateSpace, hidden: int) -> Iterator[Weight]:
     yield _weight("ssm.out", inner, hidden)
 
 
+def _short_conv(s: StateSpace, hidden: int) -> Iterator[Weight]:
+    inner = s.inner_size
+    yield from _linear("ssm.in", hidden, 3 * inner, bias=s.bias)
+    yield from _linear("ssm.out", inner, hidden, bias=s.bias)
+
+
 _STATE_SPACES = {
     "mamba": _mamba,
     "mamba2": _mamba2,
     "gated-delta-net": _gated_delta_net,
     "kimi-delta": _kimi_delta,
     "linear": _lightning,
+    "short-conv": _short_conv,
 }
 
 
@@ -305,7 +312,7 @@ def block_parameters(block: Block, hidden_size: int) -> int:
 def parameters(model: Model) -> int:
     """All parameters, exactly as the reference implementation creates them.
 
-    Tied tensors count once; prediction heads for further tokens (``num_nextn_predict_layers``) and buffers do not count.
+    Tied tensors count once; buffers and heads for further tokens (``num_nextn_predict_layers``) do not count.
     """
     outer = sum(weight.size for weight in outer_weights(model))
     sizes = [block_parameters(block, model.hidden_size) for block in model.blocks]

@@ -36,9 +36,9 @@ def gqa(f: Fields, **changes: Any) -> Attention:
     return build(Attention, values, f.document, f.prefix)
 
 
-def biased(f: Fields, default: bool = False, name: str = "attention_bias") -> dict[str, bool]:
+def biased(f: Fields, *, default: bool = False) -> dict[str, Any]:
     """One flag for the biases of all four projections."""
-    bias = f.flag(name, default)
+    bias = f.flag("attention_bias", default)
     return {"qkv_bias": bias, "o_bias": bias}
 
 
@@ -66,10 +66,8 @@ def moe(f: Fields, **changes: Any) -> MoE:
 
 def mla(f: Fields, **changes: Any) -> LatentAttention:
     """Latent attention from DeepSeek's fields."""
-    values: dict[str, Any] = {
-        name: f.size(name)
-        for name in ("num_attention_heads", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-    }
+    names = ("num_attention_heads", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    values: dict[str, Any] = {name: f.size(name) for name in names if name not in changes}
     values |= {"q_lora_rank": f.integer("q_lora_rank", None) or None, "bias": f.flag("attention_bias")}
     return build(LatentAttention, {**values, **changes}, f.document, f.prefix)
 
@@ -117,3 +115,9 @@ def _format(config: Mapping[str, Any]) -> str | None:
         bits = 4 if config.get("load_in_4bit") else 8
     kind = "fp" if weights.get("type") == "float" else "int"
     return f"{kind}{bits}" if bits else method or None
+
+
+def layer_types(f: Fields) -> list[str] | None:
+    """``layer_types`` as written, one a layer, or None."""
+    kinds = f.per_layer("layer_types", f.layers) if "layer_types" in f.data else None
+    return [str(kind) for kind in kinds] if kinds else None
