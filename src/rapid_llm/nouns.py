@@ -31,3 +31,12 @@ def _freeze(mapping: Mapping[str, _Value]) -> FrozenDict[_Value]:
 
 
 Map = Annotated[dict[str, _Value], AfterValidator(_freeze)]
+
+_Noun = TypeVar("_Noun")
+
+
+def replaced(noun: _Noun, **changes: Any) -> _Noun:
+    """A copy of a noun with fields changed to values already in SI units (the door is not passed again)."""
+    copy = object.__new__(type(noun))
+    copy.__dict__.update({name: noun.__dict__[name] for name in noun.__dataclass_fields__} | changes)  # type: ignore[attr-defined]
+    return copy

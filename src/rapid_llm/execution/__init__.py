@@ -1,1 +1,8 @@
-""""""
+"""From priced rows to the time of a step: passes, overlap, schedules."""
+
+from rapid_llm.execution.forward import ForwardSteps, forward_steps
+from rapid_llm.execution.passes import Passes
+from rapid_llm.execution.pricing import Machine, Priced
+from rapid_llm.execution.step import TrainingStep, training_step
+
+__all__ = ["ForwardSteps", "Machine", "Passes", "Priced", "TrainingStep", "forward_steps", "training_step"]

@@ -63,7 +63,7 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
     plans = lowered.shapes.plans
     forward = np.einsum("ups,up->ps", lowered.layers, passes.forward)
     backward = np.einsum("ups,up->ps", lowered.layers, passes.backward)
-    send = _send_time(priced)
+    send = send_time(priced)
     share = np.where(plans.pp > 1, send, 0.0)[:, None] * (np.arange(forward.shape[1]) < plans.pp[:, None])
     pipeline = pipeline_time(
         forward + share, backward + share, plans.micro_batches, plans.vpp, plans.schedule == GPIPE
@@ -86,18 +86,26 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
     )
 
 
-def _send_time(priced: Priced) -> Column:
-    """Seconds that one micro-batch adds to one direction of one stage: its activations to the neighbour, per chunk."""
-    lowered = priced.lowered
-    s = lowered.shapes
+def send_time(priced: Priced) -> Column:
+    """Seconds that one micro-batch adds to one direction of one stage: its activations to the neighbour, per chunk.
+
+    Every rank of a tp group holds the whole tensor unless sequence parallelism shards it; a runtime that scatters and
+    gathers sends 1/tp of it and all-gathers on the other side.
+    """
+    lowered, machine = priced.lowered, priced.machine
+    s, facts = lowered.shapes, machine.runtime.training
     plans = s.plans
+    width = len(plans)
     if not np.any(plans.pp > 1):
-        return np.zeros(len(plans))
-    hidden = lowered.hidden_size
-    size = s.shard * hidden * s.act
-    code = np.full(len(plans), OPS.index("send_recv"))
-    price = price_group(code, size, np.where(plans.pp > 1, 2, 1), plans.stride("pp"), priced.machine)
-    return price.seconds * plans.vpp
+        return np.zeros(width)
+    whole = s.shard * lowered.hidden_size * s.act
+    scatters = np.full(width, bool(facts and facts.scatter_gather)) & (plans.sp == 0) & (plans.tp > 1)
+    size = np.where(scatters, whole / plans.tp, whole)
+    codes = np.repeat([OPS.index("send_recv"), OPS.index("all_gather")], width)
+    ranks = np.concatenate([np.where(plans.pp > 1, 2, 1), np.where(scatters, plans.tp, 1)])
+    strides = np.concatenate([plans.stride("pp"), plans.stride("tp")])
+    price = price_group(codes, np.concatenate([size, whole]), ranks, strides, machine)
+    return np.asarray(price.seconds.reshape(2, width).sum(axis=0) * plans.vpp)
 
 
 def _step_messages(priced: Priced, forward: Matrix, backward: Matrix) -> tuple[StepMessages, ...]:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from rapid_llm import __version__
+
+if TYPE_CHECKING:
+    from rapid_llm.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,35 @@ class Report:
     what_if: tuple[WhatIf, ...] = ()
     defaults: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
-    scenario: Mapping[str, Any] = field(default_factory=dict)
-    version: str = ""
-    hash: str = ""
+    origin: Scenario | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def scenario(self) -> Mapping[str, Any]:
+        """The resolved input, every number filled in."""
+        return self.origin.to_mapping() if self.origin else {}
+
+    @property
+    def hash(self) -> str:
+        """Name of the resolved input: same scenario, same hash, same answer."""
+        return self.origin.hash if self.origin else ""
+
+    @property
+    def version(self) -> str:
+        """Version of the package that answered."""
+        return __version__
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answer as plain values, keys as in DESIGN section 5."""
+        own = {f.name: plain_value(getattr(self, f.name)) for f in fields(self) if f.name != "origin"}
+        return {**own, "scenario": dict(self.scenario), "version": self.version, "hash": self.hash}
+
+
+def plain_value(value: Any) -> Any:
+    """Dataclasses, mappings and tuples as dictionaries and lists."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain_value(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: plain_value(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain_value(item) for item in value]
+    return value

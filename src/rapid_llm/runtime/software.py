@@ -113,7 +113,8 @@ class Training:
     and passes; ``reduce_dtype`` carries gradients; ``gradient_buffers`` extra bytes per parameter beside the
     precision's gradient (nanotron keeps bf16 and fp32); ``loss_copies`` fp32 copies of the logits alive at the loss;
     ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective
-    recompute runs again; ``bucket`` bytes of one gradient message.
+    recompute runs again; ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message
+    per rank and gathers it behind (arXiv 2104.04473, section 4.1).
     """
 
     fused_attention: bool = True
@@ -125,6 +126,7 @@ class Training:
     sharded_gather_layers: Count = 2
     selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
     bucket: Bytes = 0
+    scatter_gather: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -1,5 +1,16 @@
 """What is asked of the cluster: a training job or an inference batch."""
 
 from rapid_llm.workload.jobs import Inference, Recompute, Training, Workload
+from rapid_llm.workload.points import KV_TILE_TOKENS, Points, decode_points, join, prefill_points
 
-__all__ = ["Inference", "Recompute", "Training", "Workload"]
+__all__ = [
+    "KV_TILE_TOKENS",
+    "Inference",
+    "Points",
+    "Recompute",
+    "Training",
+    "Workload",
+    "decode_points",
+    "join",
+    "prefill_points",
+]

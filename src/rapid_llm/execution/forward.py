@@ -1,0 +1,61 @@
+"""The time of forward passes in inference: prefill chunks and decode steps, over pipeline stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.execution.passes import Passes, time_passes
+from rapid_llm.execution.pricing import Machine, Priced, price_step
+from rapid_llm.execution.step import send_time
+from rapid_llm.lowering import Lowered
+
+Column = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardSteps:
+    """N forward passes, each with its own shapes.
+
+    stages: seconds of one pass on each stage, sends included [N, S]; host: what the engine adds to each step [N] (s).
+    """
+
+    priced: Priced
+    passes: Passes
+    stages: Matrix
+    send: Column
+    host: Column
+
+    @property
+    def traversal(self) -> Column:
+        """Seconds of one pass through all stages [N]."""
+        return np.asarray(self.stages.sum(axis=1))
+
+    @property
+    def pace(self) -> Column:
+        """Seconds between passes when every stage has one [N]."""
+        return np.asarray(self.stages.max(axis=1))
+
+
+def forward_steps(lowered: Lowered, machine: Machine) -> ForwardSteps:
+    """Time the forward passes of a lowered inference table."""
+    priced = price_step(lowered, machine)
+    passes = time_passes(priced)
+    plans = lowered.shapes.plans
+    stages = np.einsum("ups,up->ps", lowered.layers, passes.forward)
+    send = send_time(priced)
+    last = np.arange(stages.shape[1])[None, :] >= plans.pp[:, None] - 1
+    stages = stages + np.where(last, 0.0, send[:, None])
+    return ForwardSteps(priced, passes, stages, send, _engine_time(lowered, machine))
+
+
+def _engine_time(lowered: Lowered, machine: Machine) -> Column:
+    """Scheduler, input preparation and output handling of one step: fixed, per sequence, per block of its cache."""
+    host, serving = machine.runtime.host, machine.runtime.serving
+    s = lowered.shapes
+    blocks = s.batch * np.ceil((s.past + s.new) / (serving.kv_block_tokens if serving else 1))
+    growing = host.per_sequence * s.batch + host.per_kv_block * blocks
+    return host.per_step + np.where(s.decode > 0, growing, 0.0)

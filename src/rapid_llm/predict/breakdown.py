@@ -1,0 +1,142 @@
+"""Where the time goes: a tree of costs on the critical rank whose leaves sum to the total."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.execution import ForwardSteps, Passes, Priced, TrainingStep
+from rapid_llm.execution.passes import on_side_stream
+from rapid_llm.lowering.table import OPTIMIZER
+from rapid_llm.operators import BOUNDS
+from rapid_llm.predict.report import Cost
+
+Weights = NDArray[np.float64]
+COMPUTE, MEMORY = "compute", "memory-bound kernels"
+COMMUNICATION, BUBBLE, OPTIMIZER_STEP, HOST = "exposed communication", "pipeline bubble", "optimizer", "host"
+_AXIS_NAMES = {"shard": "dp", "data": "dp", "edp": "dp (experts)", "replicas": "dp"}
+_SUFFIXES = (" dgrad", " wgrad", " grad", " again")
+
+
+@dataclass(slots=True)
+class Tally:
+    """Seconds by group and name, with what was hidden and what bounds most of it."""
+
+    groups: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    bounds: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def add(self, group: str, name: str, seconds: float, hidden: float = 0.0, bound: str = "") -> None:
+        """Add seconds to a leaf."""
+        if seconds == 0.0 and hidden == 0.0:
+            return
+        cell = self.groups.setdefault(group, {}).setdefault(name, [0.0, 0.0])
+        cell[0] += seconds
+        cell[1] += hidden
+        self.bounds.setdefault((group, name), bound)
+
+    def tree(self, name: str, order: Iterable[str]) -> Cost:
+        """The tree, groups in the given order, leaves by falling cost."""
+        children = []
+        for group in order:
+            cells = self.groups.get(group)
+            if not cells:
+                continue
+            ranked = sorted(cells.items(), key=lambda item: -item[1][0])
+            leaves = tuple(Cost(leaf, s, h, bound=self.bounds[group, leaf]) for leaf, (s, h) in ranked)
+            if len(leaves) == 1 and leaves[0].name == group:
+                children.append(leaves[0])
+            else:
+                children.append(Cost(group, sum(c.seconds for c in leaves), sum(c.hidden_seconds for c in leaves), leaves))
+        return Cost(name, sum(c.seconds for c in children), sum(c.hidden_seconds for c in children), tuple(children))
+
+
+ORDER = (COMPUTE, MEMORY, COMMUNICATION, BUBBLE, OPTIMIZER_STEP, HOST)
+
+
+def training_breakdown(step: TrainingStep) -> Cost:
+    """One optimizer step of the first plan, on the pacing stage; gradients and optimizer of the stage that ends last."""
+    lowered, plans = step.priced.lowered, step.priced.lowered.shapes.plans
+    stage, end, m = int(step.stage[0]), int(step.end[0]), float(plans.micro_batches[0])
+    tally = Tally()
+    weights = m * lowered.layers[:, 0, stage][:, None]
+    _passes(tally, step.priced, step.passes, weights)
+    send = m * 2.0 * float(step.send[0]) if plans.pp[0] > 1 else 0.0
+    tally.add(COMMUNICATION, "pp", send, bound="network")
+    work = m * float(step.forward[0, stage] + step.backward[0, stage]) + send
+    tally.add(BUBBLE, BUBBLE, float(step.pipeline[0]) - work, bound="schedule")
+    for message in step.messages:
+        exposed, whole = float(message.exposed[0, end]), float(message.seconds[0, end])
+        tally.add(COMMUNICATION, _axis(message.axis), exposed, max(0.0, whole - exposed), "network")
+    tally.add(OPTIMIZER_STEP, OPTIMIZER_STEP, float(step.optimizer[0, end]), bound="memory")
+    tally.add(HOST, HOST, step.priced.machine.runtime.host.per_step, bound="host")
+    return tally.tree("step", ORDER)
+
+
+def forward_breakdown(name: str, steps: ForwardSteps, weight: Weights, total: float, extra_host: float) -> Cost:
+    """Forward passes of an inference phase: ``weight`` [N] how often each runs; what the stages wait is bubble."""
+    tally = Tally()
+    lowered = steps.priced.lowered
+    passes = lowered.layers.sum(axis=2) * weight[None, :]
+    _passes(tally, steps.priced, steps.passes, passes)
+    stages = np.maximum(lowered.shapes.plans.pp - 1.0, 0.0)
+    tally.add(COMMUNICATION, "pp", float((steps.send * stages * weight).sum()), bound="network")
+    tally.add(HOST, "engine", float((steps.host * weight).sum()) + extra_host, bound="host")
+    spent = sum(s for cells in tally.groups.values() for s, _ in cells.values())
+    tally.add(BUBBLE, BUBBLE, total - spent if abs(total - spent) > 1e-12 * total else 0.0, bound="schedule")
+    return tally.tree(name, ORDER)
+
+
+def _passes(tally: Tally, priced: Priced, passes: Passes, weights: Weights) -> None:
+    """Kernels, messages and host time of weighted unit passes; weights [U, N] over all columns of the table."""
+    for table in priced.kernels:
+        rows = table.rows
+        seconds = (table.prices.seconds * rows.count * weights[rows.unit]).sum(axis=1)
+        flops_bound = np.where(table.prices.bound == 0, table.prices.seconds * rows.count * weights[rows.unit], 0.0).sum(axis=1)
+        for index, name in enumerate(rows.names):
+            if rows.phase[index] == OPTIMIZER or seconds[index] == 0.0:
+                continue
+            heavy = flops_bound[index] * 2.0 > seconds[index]
+            bound = "compute" if heavy else BOUNDS[int(table.prices.bound[index].max())]
+            tally.add(COMPUTE if heavy else MEMORY, base_name(name), float(seconds[index]), bound=bound)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(passes.side > 0, passes.exposed / passes.side, 0.0)
+    for message in priced.messages:
+        rows_m = message.rows
+        moving = (rows_m.phase != OPTIMIZER)[:, None] * (rows_m.ranks > 1)
+        seconds_m = message.prices.seconds * rows_m.count * weights[rows_m.unit] * moving
+        whole = float(seconds_m.sum())
+        exposed = whole
+        if on_side_stream(priced.machine, rows_m.axis):
+            exposed = float((seconds_m * share[rows_m.phase, rows_m.unit]).sum())
+        tally.add(COMMUNICATION, _axis(rows_m.axis), exposed, whole - exposed, "network")
+    host = float((passes.host * weights[None]).sum())
+    tally.add(HOST, "launch gaps", host, bound="host")
+
+
+def _axis(axis: str) -> str:
+    return _AXIS_NAMES.get(axis, axis)
+
+
+def base_name(name: str) -> str:
+    """An operator's canonical name without the direction of its pass."""
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name
+
+
+def bound_by(tree: Cost) -> str:
+    """What binds a tree: the largest of its groups, in words."""
+    top = max(tree.children, key=lambda child: child.seconds)
+    words: Mapping[str, str] = {
+        COMPUTE: "compute (matrix units)",
+        MEMORY: "memory bandwidth",
+        COMMUNICATION: f"network ({max(top.children, key=lambda c: c.seconds).name})" if top.children else "network",
+        BUBBLE: "pipeline bubble",
+        OPTIMIZER_STEP: "optimizer",
+        HOST: "host (kernel launches)",
+    }
+    share = top.seconds / tree.seconds if tree.seconds else 0.0
+    return f"{words[top.name]}: {share:.0%} of the time"

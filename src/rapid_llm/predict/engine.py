@@ -1,0 +1,192 @@
+"""Scenario -> Report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+from rapid_llm.errors import InputError
+from rapid_llm.parallelism import Plans
+from rapid_llm.predict.confidence import confidence_of
+from rapid_llm.predict.feasibility import candidate_changes, memory_use, memory_violation
+from rapid_llm.predict.inference import InferenceTable, evaluate_inference
+from rapid_llm.predict.inference_report import inference_report
+from rapid_llm.predict.report import Fix, Report
+from rapid_llm.predict.training import TrainingTable, evaluate_training
+from rapid_llm.predict.training_report import training_report
+from rapid_llm.predict.whatif import what_if
+from rapid_llm.scenario import Scenario, from_mapping, require
+from rapid_llm.workload import Inference, Training
+
+MAX_FIXES = 4
+
+
+def predict(scenario: Scenario, *, allow_infeasible: bool = False, sensitivities: bool = False) -> Report:
+    """Predict one scenario: time, memory verdict, breakdown.
+
+    A scenario that does not fit is an answer with ``feasible`` False, violations and verified fixes; its times stay
+    empty unless ``allow_infeasible``. ``sensitivities`` also predicts what faster hardware would buy (``what_if``).
+    InputError where no hardware could answer it.
+    """
+    require(scenario)
+    table = evaluate(scenario)
+    report = _report(scenario, table)
+    if not report.feasible:
+        return _infeasible(scenario, report, table, keep_times=allow_infeasible)
+    if sensitivities:
+        report = replace(report, what_if=what_if(scenario, headline(report), _headline_of))
+    return report
+
+
+def fit(scenario: Scenario) -> Report:
+    """The memory verdict alone: as ``predict`` without times."""
+    report = predict(scenario, allow_infeasible=False)
+    return _without_times(report)
+
+
+def evaluate(scenario: Scenario) -> TrainingTable | InferenceTable:
+    """Evaluate a scenario's plan as a table of one row (training) or its forward passes (inference)."""
+    work, precision = scenario.workload, scenario.precision
+    common = scenario.model, scenario.system, scenario.runtime, precision, plans_of(scenario)
+    if isinstance(work, Training):
+        return evaluate_training(*common, work.sequence_length)
+    return evaluate_inference(*common, work)
+
+
+def plans_of(scenario: Scenario) -> Plans:
+    """The scenario's plan as columns of length one."""
+    plan, work = scenario.parallelism, scenario.workload
+    dp = plan.dp or 1
+    order = scenario.placement.order
+    if isinstance(work, Training):
+        recompute = work.recompute
+        return Plans.of(
+            plan,
+            micro_batch=work.micro_batch_size,
+            micro_batches=work.global_batch_size / (work.micro_batch_size * dp),
+            recompute=recompute.mode if recompute else "none",
+            recompute_every=recompute.every if recompute else 1,
+            order=order,
+        )
+    return Plans.of(plan, micro_batch=ceil(work.batch_size / dp), micro_batches=1, order=order)
+
+
+def evaluate_many(scenarios: Iterable[Scenario]) -> TrainingTable:
+    """Many plans of one training job (same model, system, runtime, precision, sequence length) as one table."""
+    every = list(scenarios)
+    first = every[0]
+    if not isinstance(first.workload, Training):
+        raise InputError("workload.kind must be training to evaluate many plans as one table (got inference).")
+    plans = Plans.stack([plans_of(s) for s in every])
+    return evaluate_training(
+        first.model, first.system, first.runtime, first.precision, plans, first.workload.sequence_length
+    )
+
+
+def _report(scenario: Scenario, table: TrainingTable | InferenceTable) -> Report:
+    work = scenario.workload
+    if isinstance(work, Training) and isinstance(table, TrainingTable):
+        report = training_report(scenario, work, table)
+    elif isinstance(work, Inference) and isinstance(table, InferenceTable):
+        report = inference_report(scenario, work, table)
+    else:
+        raise TypeError(f"a {work.kind} workload was evaluated as {type(table).__name__}")
+    time = headline(report)
+    confidence = confidence_of(scenario)
+    band = (time * (1.0 - confidence.p90), time * (1.0 + confidence.p90)) if confidence else None
+    return replace(
+        report, confidence=confidence, interval=band, defaults=scenario.defaults, assumptions=assumptions(scenario)
+    )
+
+
+def headline(report: Report) -> float:
+    """The number that an interval and a what-if speak of: step time, or end-to-end time of a request (s)."""
+    return float(report.step_time_s or report.e2e_s or 0.0)
+
+
+def _headline_of(scenario: Scenario) -> float:
+    table = evaluate(scenario)
+    return float(table.step.total[0]) if isinstance(table, TrainingTable) else table.e2e_s
+
+
+_TIMES = (
+    "step_time_s", "tokens_per_s", "tokens_per_s_per_accelerator", "mfu", "mfu_causal", "hfu", "ttft_s", "tpot_s",
+    "e2e_s", "output_tokens_per_s", "total_tokens_per_s", "breakdown", "interval",
+)  # fmt: skip
+
+
+def _without_times(report: Report) -> Report:
+    empty: dict[str, Any] = dict.fromkeys(_TIMES)
+    return replace(report, **empty, phases={}, bound_by="")
+
+
+def _infeasible(
+    scenario: Scenario, report: Report, table: TrainingTable | InferenceTable, *, keep_times: bool
+) -> Report:
+    base = headline(report)
+    violation = memory_violation(report.memory, table.account.limit, _fixes(scenario, report, base))
+    report = replace(report, violations=(violation,))
+    return report if keep_times else _without_times(report)
+
+
+def _fixes(scenario: Scenario, report: Report, base: float) -> tuple[Fix, ...]:
+    """Changes that fit, each evaluated; the cheapest first, one per kind of change."""
+    found: list[Fix] = []
+    kinds: set[str] = set()
+    for text, changed in candidate_changes(scenario):
+        kind = text.split()[0]
+        if kind in kinds:
+            continue
+        table = evaluate(changed)
+        row = 0 if isinstance(table, TrainingTable) else -1
+        if not bool(table.account.fits[row]):
+            continue
+        use = memory_use(table.account, row, 1)
+        time = float(table.step.total[0]) if isinstance(table, TrainingTable) else table.e2e_s
+        kinds.add(kind)
+        found.append(Fix(text, report.memory.peak_bytes - use.peak_bytes, time / base if base else None))
+        if len(found) == MAX_FIXES:
+            break
+    return tuple(found)
+
+
+def assumptions(scenario: Scenario) -> tuple[str, ...]:
+    """What the answer takes for granted and a user could contradict."""
+    found = []
+    blocks = scenario.model.blocks
+    kinds = {b.mixer.kind for b in blocks if b.mixer} - {"attention", "mla"}
+    if kinds:
+        found.append(f"{', '.join(sorted(kinds))} blocks are priced at the roofline of their bytes and FLOPs")
+    if any(b.ffn and b.ffn.kind == "moe" for b in blocks):
+        found.append("tokens spread evenly over experts")
+    if scenario.model.vision:
+        found.append("text only: the vision tower holds memory and runs no image")
+    return tuple(found)
+
+
+def train(model: str, **flags: Any) -> Report:
+    """Predict one training step; flags as the command line's (``system=..., accelerators=..., tp=...``)."""
+    return predict(from_mapping(_mapping("training", model, flags)))
+
+
+def infer(model: str, **flags: Any) -> Report:
+    """Predict one inference batch; flags as the command line's (``system=..., tp=..., batch_size=...``)."""
+    return predict(from_mapping(_mapping("inference", model, flags)))
+
+
+_TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults")
+_PLAN = ("tp", "pp", "vpp", "cp", "dp", "ep", "etp", "sp", "zero_stage", "dp_shard", "schedule")
+
+
+def _mapping(kind: str, model: str, flags: dict[str, Any]) -> dict[str, Any]:
+    mapping: dict[str, Any] = {"model": model, "parallelism": {}, "workload": {"kind": kind}}
+    for name, value in flags.items():
+        if name in _TOP:
+            mapping[name] = value
+        elif name in _PLAN:
+            mapping["parallelism"][name] = value
+        else:
+            mapping["workload"][name] = value
+    return mapping

@@ -1,0 +1,116 @@
+"""Down to kernels: what each one does, what bounds it, in words with the formula's numbers in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rapid_llm.execution import Priced
+from rapid_llm.lowering.table import PHASES
+from rapid_llm.network import ALGORITHMS
+from rapid_llm.operators import BOUNDS
+from rapid_llm.predict.engine import evaluate
+from rapid_llm.predict.inference import InferenceTable
+from rapid_llm.predict.training import TrainingTable
+from rapid_llm.scenario import Scenario
+from rapid_llm.units import format_bytes, format_flops, format_seconds
+
+SHAPES = {
+    "gemm": "[{m:.0f} x {k:.0f}] x [{k:.0f} x {n:.0f}] x {groups:.0f}",
+    "attention": "{batch:.0f} sequences x {heads:.0f} heads ({kv_heads:.0f} kv) x {new:.0f} queries after {past:.0f}",
+    "moe": "{rows:.0f} token-expert rows over {hit:.0f} experts, {hidden:.0f} x {inter:.0f}",
+    "scan": "{batch:.0f} sequences x {heads:.0f} heads x {new:.0f} tokens",
+    "pointwise": "{read_bytes:.3g} B in, {write_bytes:.3g} B out",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLine:
+    """One kernel or message of one unit and phase: seconds of one launch, launches of the whole step on this rank."""
+
+    unit: str
+    phase: str
+    name: str
+    implementation: str
+    seconds: float
+    count: float
+    total_seconds: float
+    bound: str
+    words: str
+
+
+def explain(scenario: Scenario) -> list[KernelLine]:
+    """Every kernel and message of the critical rank, the costliest first."""
+    table = evaluate(scenario)
+    if isinstance(table, TrainingTable):
+        priced = table.step.priced
+        weight = float(table.plans.micro_batches[0]) * priced.lowered.layers[:, 0, int(table.step.stage[0])][:, None]
+    else:
+        priced = table.steps.priced
+        weight = priced.lowered.layers.sum(axis=2) * table.points.count[None, :]
+    lines = _kernels(priced, weight, table) + _messages(priced, weight, table)
+    return sorted((line for line in lines if line.total_seconds > 0), key=lambda line: -line.total_seconds)
+
+
+def _phase_sets(table: TrainingTable | InferenceTable, width: int) -> list[tuple[str | None, np.ndarray]]:
+    """Columns of the table by what to call them: training names its phases by row, inference by pass."""
+    if isinstance(table, TrainingTable):
+        return [(None, np.ones(width, dtype=bool))]
+    return [("prefill", ~table.points.decode), ("decode", table.points.decode)]
+
+
+def _kernels(priced: Priced, weight: np.ndarray, table: TrainingTable | InferenceTable) -> list[KernelLine]:
+    lines = []
+    for priced_table in priced.kernels:
+        rows, prices = priced_table.rows, priced_table.prices
+        counts = rows.count * np.where(rows.phase[:, None] == PHASES.index("optimizer"), 1.0, weight[rows.unit])
+        for label, chosen in _phase_sets(table, rows.count.shape[1]):
+            for r, name in enumerate(rows.names):
+                count = float(counts[r, chosen].sum())
+                if count == 0.0:
+                    continue
+                total = float((prices.seconds[r] * counts[r])[chosen].sum())
+                at = int(np.flatnonzero(chosen)[np.argmax(counts[r, chosen])])
+                shape = SHAPES[rows.family].format(**{c: float(v[r, at]) for c, v in rows.columns.items()})
+                bound = BOUNDS[int(prices.bound[r, at])]
+                words = (
+                    f"{shape}: {format_flops(float(prices.flops[r, at]))[:-2]} and "
+                    f"{format_bytes(round(float(prices.hbm_bytes[r, at])))} take "
+                    f"{format_seconds(float(prices.compute_s[r, at]))} of compute, "
+                    f"{format_seconds(float(prices.memory_s[r, at]))} of memory"
+                )
+                lines.append(
+                    KernelLine(
+                        priced.lowered.units[rows.unit[r]], label or PHASES[rows.phase[r]], name, priced_table.kernel,
+                        total / count, count, total, bound, words,
+                    )
+                )  # fmt: skip
+    return lines
+
+
+def _messages(priced: Priced, weight: np.ndarray, table: TrainingTable | InferenceTable) -> list[KernelLine]:
+    lines = []
+    library = priced.machine.runtime.communication.library
+    for priced_table in priced.messages:
+        rows, prices = priced_table.rows, priced_table.prices
+        once = rows.phase[:, None] == PHASES.index("optimizer")
+        counts = rows.count * np.where(once, 1.0, weight[rows.unit]) * (rows.ranks > 1)
+        for label, chosen in _phase_sets(table, rows.count.shape[1]):
+            for r, name in enumerate(rows.names):
+                count = float(counts[r, chosen].sum())
+                if count == 0.0:
+                    continue
+                total = float((prices.seconds[r] * counts[r])[chosen].sum())
+                at = int(np.flatnonzero(chosen)[np.argmax(counts[r, chosen])])
+                words = (
+                    f"{rows.op} of {format_bytes(round(float(rows.size[r, at])))} over {rows.ranks[r, at]:.0f} ranks "
+                    f"{rows.stride[r, at]:.0f} apart ({rows.axis}), by {ALGORITHMS[int(prices.algorithm[r, at])]}"
+                )
+                lines.append(
+                    KernelLine(
+                        priced.lowered.units[rows.unit[r]], label or PHASES[rows.phase[r]], name, library,
+                        total / count, count, total, "network", words,
+                    )
+                )  # fmt: skip
+    return lines

@@ -1,0 +1,119 @@
+"""Evaluate training plans: lower, time, account; and the model FLOPs that MFU counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.dtypes import Precision
+from rapid_llm.dtypes import dtype as number_format
+from rapid_llm.execution import Machine, TrainingStep, training_step
+from rapid_llm.hardware import System
+from rapid_llm.lowering import Shapes, lower
+from rapid_llm.memory import Account, training_account
+from rapid_llm.model import Model
+from rapid_llm.model.flops import step_flops
+from rapid_llm.parallelism import Plans
+from rapid_llm.runtime import Runtime
+
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTable:
+    """P plans of one training job, evaluated: step time (s), fit, peak bytes of the fullest rank [P]."""
+
+    plans: Plans
+    step: TrainingStep
+    account: Account
+
+    @property
+    def step_time_s(self) -> Column:
+        """Seconds of one optimizer step [P]."""
+        return self.step.total
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        """Whether the fullest rank fits [P]."""
+        return self.account.fits
+
+    @property
+    def peak_bytes(self) -> Column:
+        """Bytes of the fullest rank [P]."""
+        return np.asarray(self.account.peak.max(axis=1))
+
+
+def evaluate_training(
+    model: Model, system: System, runtime: Runtime, precision: Precision, plans: Plans, sequence_length: int
+) -> TrainingTable:
+    """Evaluate every plan of ``plans`` for one training job, as one table."""
+    width = len(plans)
+    shapes = Shapes.of(
+        plans,
+        new=np.full(width, float(sequence_length)),
+        past=np.zeros(width),
+        training=True,
+        precision=precision,
+        runtime=runtime,
+    )
+    lowered = lower(model, shapes, runtime)
+    machine = Machine.of(system, runtime)
+    step = training_step(lowered, machine)
+    account = training_account(lowered, runtime, precision, machine.accelerator)
+    return TrainingTable(plans, step, account)
+
+
+@dataclass(frozen=True, slots=True)
+class Utilisation:
+    """Model FLOPs of a step over the dense peak: full attention, causal attention, and with recompute (hardware)."""
+
+    mfu: float
+    mfu_causal: float
+    hfu: float
+
+
+@lru_cache(maxsize=256)
+def _flops(model: Model, sequence_length: int) -> tuple[float, float, float]:
+    return step_flops(model, sequence_length)
+
+
+def utilisation(
+    table: TrainingTable, model: Model, precision: Precision, *, sequences: int, sequence_length: int
+) -> Utilisation:
+    """MFU of the first plan: three times the forward FLOPs of all sequences (backward is twice the forward).
+
+    HFU adds what recomputation runs again, as the table counts it.
+    """
+    full, causal, _ = _flops(model, sequence_length)
+    machine = table.step.priced.machine
+    name = number_format(precision.compute).rate
+    peaks = machine.accelerator.peak
+    peak = peaks.get(name) or peaks.get("bf16") or next(iter(peaks.values()))
+    plans = table.plans
+    rank_seconds = float(table.step.total[0]) * float(plans.ranks[0]) * peak
+    model_flops, causal_flops = 3.0 * sequences * full, 3.0 * sequences * causal
+    return Utilisation(
+        model_flops / rank_seconds,
+        causal_flops / rank_seconds,
+        (model_flops + _recomputed(table)) / rank_seconds,
+    )
+
+
+def _recomputed(table: TrainingTable) -> float:
+    """Matrix FLOPs that recomputation adds to a step over all ranks of the first plan."""
+    from rapid_llm.lowering.table import RECOMPUTE
+
+    lowered, plans = table.step.priced.lowered, table.plans
+    passes = lowered.layers[:, 0, :].sum(axis=1)
+    total = 0.0
+    for table_ in table.step.priced.kernels:
+        rows = table_.rows
+        if rows.family == "pointwise":
+            continue
+        again = rows.phase == RECOMPUTE
+        flops = table_.prices.flops[again, 0] * rows.count[again, 0] * passes[rows.unit[again]]
+        total += float(flops.sum())
+    return total * float(plans.micro_batches[0] * plans.tp[0] * plans.cp[0] * plans.dp[0])
