@@ -103,10 +103,12 @@ def _stack(lines: list[_Lines]) -> tuple[Column, NDArray[np.int8], Column]:
 
 
 def bus_bandwidth(op: str, size_bytes: ArrayLike, ranks: ArrayLike, seconds: ArrayLike) -> Column:
-    """busbw of nccl-tests in B/s: algbw x 2 (n - 1)/n for an all-reduce, x 1 for send_recv and broadcast, else (n - 1)/n."""
+    """busbw of nccl-tests in B/s: algbw x 2 (n - 1)/n for an all-reduce, x 1 for send_recv and broadcast,
+    else x (n - 1)/n.
+    """
     n = np.asarray(ranks, dtype=np.float64)
-    factor = {"all_reduce": 2 * (n - 1) / n, "send_recv": 1.0, "broadcast": 1.0}.get(op, (n - 1) / n)
-    return np.asarray(algorithm_bandwidth(size_bytes, seconds) * factor)
+    moved = np.ones_like(n) if op in ("send_recv", "broadcast") else (n - 1) / n
+    return algorithm_bandwidth(size_bytes, seconds) * moved * (2 if op == "all_reduce" else 1)
 
 
 def algorithm_bandwidth(size_bytes: ArrayLike, seconds: ArrayLike) -> Column:
@@ -132,9 +134,10 @@ def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable
         if small is not None and len(group.tiers) == 1 and group.tiers[0].scope == "intra":
             found += _candidates(op, group, small)
         if not found:
+            algorithms = {name for protocol in library.protocols.values() for name in protocol.algorithms}
             raise InputError(
                 f"collective library '{library.name}' has no algorithm for {op} on {ranks} ranks; "
-                f"it has {', '.join(library.algorithms)}.",
+                f"it has {', '.join(sorted(algorithms))}.",
                 field="communication.library",
             )
         names, sent, *coefficients = zip(*found, strict=True)
@@ -162,7 +165,8 @@ def _group(fabric: Fabric, ranks: int, stride: int) -> _Group:
             f"{reach} accelerators are connected. Use fewer ranks or a larger system.",
             field="accelerators",
         )
-    bounds, tiers = [], []
+    bounds: list[int] = []
+    tiers: list[Tier] = []
     for tier in fabric.tiers:
         inside = min(ranks, max(1, tier.span // stride))
         if inside > (bounds[-1] if bounds else 1):
@@ -178,11 +182,11 @@ def _group(fabric: Fabric, ranks: int, stride: int) -> _Group:
 def _candidates(op: str, group: _Group, library: Library) -> list[tuple[float, ...]]:
     """(algorithm, bytes sent / S, a, b, c) of every algorithm and protocol that this group can run."""
     found: list[tuple[float, ...]] = []
-    for name in library.algorithms:
-        build, ops = BUILDERS[name]
-        if op in ops and _runs(name, group):
-            template = build(op, group.bounds)
-            found += [_line(op, template, group, library, protocol) for protocol in library.protocols.values()]
+    for protocol in library.protocols.values():
+        for name in protocol.algorithms:
+            build, ops = BUILDERS[name]
+            if op in ops and _runs(name, group):
+                found.append(_line(op, build(op, group.bounds), group, library, protocol))
     return found
 
 
@@ -205,7 +209,7 @@ def _line(
     """One candidate: hops x (latency + step), the busiest level of each phase, and the ramp of its slices."""
     costs = [library.cost(tier.link, tier.scope) for tier in group.tiers]
     rates = _rates(template, group, costs)
-    fixed = max(cost.launch for cost in costs)
+    fixed = max(cost.launch for cost in costs) + protocol.setup + costs[-1].exchange * protocol.exchange
     busy = np.zeros((len(template.phases), len(costs)))
     for row, phase in enumerate(template.phases):
         for level, count in enumerate(hops(phase, group.bounds)):
@@ -213,13 +217,14 @@ def _line(
         busy[row] = np.array(_spread(loads(phase, group.bounds), template, group)) / rates
         if phase.pattern == "direct":
             fixed += costs[-1].peer * (group.bounds[-1] - 1)
-    levels = busy.sum(axis=0) if template.pipelined else busy.max(axis=1)
-    per_byte = float(levels.max() if template.pipelined else levels.sum()) / protocol.bandwidth
-    slowest = int(busy.sum(axis=0).argmax())
-    root = 2 * sqrt(costs[slowest].slice * per_byte) if protocol.ramp else 0.0
-    own = costs[0].copy
-    if own and op != "send_recv":
-        per_byte += 1 / group.bounds[-1] / own
+    per_byte = float(busy.sum(axis=0).max() if template.pipelined else busy.max(axis=1).sum()) / protocol.bandwidth
+    slowest = costs[int(busy.sum(axis=0).argmax())]
+    root = 2 * sqrt(protocol.ramp * slowest.slice * per_byte)  # best slicing of per_byte S + overhead per slice
+    if protocol.channel is not None:
+        peers = group.bounds[-1] - 1 if op == "all_to_all" else 1
+        per_byte = max(per_byte, template.sent / peers / protocol.channel)
+    if op != "send_recv" and costs[0].copy:
+        per_byte += 1 / group.bounds[-1] / costs[0].copy
     return float(template.algorithm), template.sent, fixed, per_byte, root
 
 
@@ -235,7 +240,11 @@ def _rates(template: Template, group: _Group, costs: list[LinkCost]) -> Column:
 
 
 def _spread(load: tuple[float, ...], template: Template, group: _Group) -> list[float]:
-    """Loads as the ports see them: far traffic passes nearer network tiers too, hops repeat, a shared bridge is one port."""
+    """Loads as the ports see them.
+
+    Far traffic of an exchange passes the nearer network tiers too and repeats on every hop; units behind a shared
+    bridge have one port, not one a rank.
+    """
     seen = list(load)
     exchange = ALGORITHMS[template.algorithm] == "direct"
     for level in range(len(seen) - 1, -1, -1):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import ceil, log
 from typing import Literal
 
 from rapid_llm.errors import InputError
@@ -13,8 +14,11 @@ Kind = Literal["switch", "full", "ring", "torus", "shared"]
 LEAF_DOWNLINKS = 32
 """Ports toward nodes of one leaf: half of a 64-port switch (NVIDIA QM9700, 32 nodes per scalable unit)."""
 SWITCH_HOP = 0.25e-6
-"""Seconds through one network switch and its cable (NVIDIA Quantum-2: about 130 ns port to port, 20 m of fibre 100 ns)."""
+"""Seconds through one network switch and its cable (Quantum-2: about 130 ns port to port; 20 m of fibre: 100 ns)."""
+TORUS_SIDE = 4
+"""Chips along a dimension of the smallest torus slice (TPU v4 and v5p: cubes of 4 x 4 x 4; Jouppi et al. 2023)."""
 TORUS_DIMENSIONS = 3
+"""Assumed of a torus whose links do not say."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -44,8 +48,7 @@ class Tier:
             closed = members * stride >= self.span
             return self.bandwidth / stride / (1 if closed else 2)
         if self.kind == "torus":  # a group along d of D dimensions drives d/D of the links
-            used = min(self.dimensions, max(1, round(members ** (self.dimensions / max(self.span, 2)))))
-            return self.bandwidth * max(used, 1) / self.dimensions
+            return self.bandwidth * self._used(members) / self.dimensions
         return self.bandwidth
 
     def exchange_hops(self, members: int) -> float:
@@ -55,8 +58,12 @@ class Tier:
         """
         if self.kind not in ("ring", "torus") or members < 2:
             return 1.0
-        side = members ** (1 / self.dimensions)
-        return max(1.0, self.dimensions * side / 4 * members / (members - 1))
+        used = self._used(members)
+        return max(1.0, used * members ** (1 / used) / 4 * members / (members - 1))
+
+    def _used(self, members: int) -> int:
+        """Dimensions along which a group lies: cubes of TORUS_SIDE fill one dimension after another."""
+        return min(self.dimensions, max(1, ceil(log(members, TORUS_SIDE) - 1e-9)))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 from rapid_llm.documents import build
 from rapid_llm.nouns import STRICT, Map
 from rapid_llm.provenance import Catalogue
-from rapid_llm.units import BytesPerSecond, Count, Fraction, Seconds
+from rapid_llm.units import BytesPerSecond, Count, Fraction, NonNegative, Seconds
 
 LINKS = Catalogue("rapid_llm.network", "data/links", "link")
 LIBRARIES = Catalogue("rapid_llm.network", "data/libraries", "collective library")
@@ -35,42 +35,48 @@ class Link:
 class LinkCost:
     """What one library pays on one link technology.
 
-    ``launch`` once per collective (s); ``step`` per dependent hop beyond the wire latency (s); ``peer`` per peer of an
-    exchange among all (s); ``efficiency`` share of the link rate that long messages reach; ``slice`` overhead of one
-    pipeline slice (s), which bounds the ramp; ``switch`` share of the link rate when the switch reduces; ``copy``
-    rate at which a rank copies its own share (B/s).
+    ``launch`` once per collective (s); ``step`` per dependent hop beyond the wire latency (s); ``efficiency`` share of
+    the link rate that long messages reach; ``slice`` overhead of one pipeline slice (s), which makes the ramp;
+    ``peer`` per peer of an exchange, ``exchange`` once per exchange that leaves its first channel (s); ``switch`` share
+    of the link rate when the switch reduces; ``copy`` rate at which a rank copies its own share (B/s).
     """
 
     launch: Seconds
     step: Seconds
     efficiency: Fraction
-    peer: Seconds = 0.0
     slice: Seconds = 0.0
+    peer: Seconds = 0.0
+    exchange: Seconds = 0.0
     switch: Fraction | None = None
     copy: BytesPerSecond | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Protocol:
-    """A way to move data: the share of the reachable bandwidth, and the step cost in units of ``LinkCost.step``.
+    """A way to move data, and the ``algorithms`` that can use it.
 
-    ``ramp`` says whether slices are pipelined, so that ``LinkCost.slice`` counts.
+    ``bandwidth`` share of the reachable rate; ``step`` and ``ramp`` multiply ``LinkCost.step`` and ``LinkCost.slice``;
+    ``setup`` is paid once per collective (s); ``channel`` bounds the rate to one peer (B/s); ``exchange`` multiplies
+    ``LinkCost.exchange``.
     """
 
-    bandwidth: Fraction
-    step: float = 1.0
-    ramp: bool = False
+    algorithms: tuple[str, ...]
+    bandwidth: Fraction = 1.0
+    step: NonNegative = 1.0
+    ramp: NonNegative = 0.0
+    setup: Seconds = 0.0
+    exchange: NonNegative = 0.0
+    channel: BytesPerSecond | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Library:
-    """A collective library: the algorithms that it can choose from, its protocols, and its cost by link.
+    """A collective library: its protocols, and its cost by link.
 
     ``links`` maps a link technology, or the defaults ``intra`` and ``inter``, to its cost.
     """
 
     name: str
-    algorithms: tuple[str, ...]
     protocols: Map[Protocol]
     links: Map[LinkCost]
 

@@ -12,25 +12,13 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Final, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 Pattern = Literal["ring", "chain", "tree", "direct", "switch", "neighbour"]
 
 OPS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast")
 """What a collective does; its code is the index here."""
 ALGORITHMS: Final = (
-    "none",
-    "ring",
-    "tree",
-    "hierarchical",
-    "nvls",
-    "nvls-tree",
-    "one-shot",
-    "two-shot",
-    "direct",
-    "p2p",
-)
+    "none", "ring", "tree", "hierarchical", "nvls", "nvls-tree", "one-shot", "two-shot", "direct", "p2p",
+)  # fmt: skip
 """How it is done; its code is the index here. ``none`` is a group of one."""
 
 
@@ -100,7 +88,8 @@ def hierarchical(op: str, bounds: Bounds) -> Template:
 def tree(op: str, bounds: Bounds) -> Template:
     """Chain inside a unit, double binary tree between units, up and down in slices (NCCL; Sanders, Speck, Traff 2009).
 
-    A tree of m units has m - 1 edges, so a unit sends on average (m - 1)/m of S upwards and as much downwards.
+    A unit is inner in one tree (S/2 to its parent, S/2 to each of two children) and a leaf in the other: with four
+    units or more the busiest sends S in each direction of the reduction, with two units S/2, with three 3/4 S.
     """
     inner, outer = bounds[0] if len(bounds) > 1 else 1, bounds[-1]
     units = ceil(outer / inner)
@@ -108,7 +97,7 @@ def tree(op: str, bounds: Bounds) -> Template:
     if inner > 1:
         one_way.append(Phase("chain", (0, 1), inner - 1, (inner - 1) / inner))
     depth = max(1, ceil(log2(units)))
-    one_way.append(Phase("tree", (1 if inner > 1 else 0, len(bounds)), depth, (units - 1) / units / inner))
+    one_way.append(Phase("tree", (1 if inner > 1 else 0, len(bounds)), depth, min(1.0, units / 4) / inner))
     directions = 1 if op == "broadcast" else 2
     return Template(_code("tree"), tuple(one_way) * directions, pipelined=True)
 
