@@ -7,22 +7,34 @@ from typing import Any
 
 from rapid_llm.documents import Document, join, parse_yaml, read_yaml
 from rapid_llm.errors import InputError
+from rapid_llm.scenario.checks import require
 from rapid_llm.scenario.resolving import layer, resolve
 from rapid_llm.scenario.scenario import Scenario
 
 
-def load(path: str | Path, *, overrides: Iterable[str] = ()) -> Scenario:
+def load(path: str | Path, *, overrides: Iterable[str] = (), checked: bool = True) -> Scenario:
     """The scenario of a YAML or JSON file, with ``a.b=value`` overrides; InputError with file and line otherwise."""
-    return from_mapping({}, read_yaml(path), overrides)
+    return from_mapping({}, read_yaml(path), overrides, checked=checked)
 
 
 def from_mapping(
-    mapping: Mapping[str, Any], document: Document | None = None, overrides: Iterable[str] = ()
+    mapping: Mapping[str, Any],
+    document: Document | None = None,
+    overrides: Iterable[str] = (),
+    *,
+    checked: bool = True,
 ) -> Scenario:
-    """The scenario of a mapping as a file writes it (values may be nouns), laid over ``document`` if there is one."""
+    """The scenario of a mapping as a file writes it (values may be nouns), laid over ``document`` if there is one.
+
+    ``checked`` raises the InputError of the first named check that fails.
+    """
     below = document or Document(data={})
-    given = replace(below, data=layer(below.data, mapping))
-    return resolve(_override(_inherit(given), overrides))
+    given = _override(_inherit(replace(below, data=layer(below.data, mapping))), overrides)
+    scenario = resolve(given)
+    try:
+        return require(scenario) if checked else scenario
+    except InputError as error:
+        raise given.error(error.message, error.field or "") from None
 
 
 def _inherit(document: Document, seen: tuple[str, ...] = ()) -> Document:

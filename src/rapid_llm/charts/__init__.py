@@ -1,0 +1,23 @@
+"""Labels and numbers to SVG, HTML and terminal text. Nothing here knows what they mean."""
+
+from rapid_llm.charts.bars import bar_list, icicle, stacked_bar
+from rapid_llm.charts.columns import Branch, Part, Series
+from rapid_llm.charts.page import page, table
+from rapid_llm.charts.planes import heat_map, plot
+from rapid_llm.charts.terminal import text_bars, text_stack, text_tree
+
+__all__ = [
+    "Branch",
+    "Part",
+    "Series",
+    "bar_list",
+    "heat_map",
+    "icicle",
+    "page",
+    "plot",
+    "stacked_bar",
+    "table",
+    "text_bars",
+    "text_stack",
+    "text_tree",
+]
