@@ -24,25 +24,26 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     """Time of the tiled kernel (FlashAttention), columns as ``COLUMNS['attention']``.
 
     With tiles of Tq queries, CTA = b H ceil(new/Tq) (or per KV head with its group packed), l the mean KV length of a
-    tile: one = 2 Tq (d + dv) l S / (rate P) + item; Tc = max(one ceil(CTA/S), longest tile); the backward pass has 2.5
-    times the FLOPs at ``backward_rate``.
+    tile: one = 2 Tq (d + dv + softmax) l S / (rate P) + item; Tc = max(one CTA/S + longest/2, longest),
+    all units busy and then on average half a tile of tail; the backward pass has 2.5 times the FLOPs at
+    ``backward_rate``.
     """
     batch, new, past, heads, kv_heads, dim, v_dim, window, _, backward = columns[:10]
     group = heads / kv_heads if kernel.packed else np.ones_like(heads)
-    tile = float(kernel.query_tile)
+    tile = np.minimum(kernel.query_tile, np.ceil(new * group / kernel.query_pad) * kernel.query_pad)
     per_head = np.ceil(new * group / tile)
     ctas = batch * heads / group * per_head
     mean = _visited(per_head, tile / group, columns) / per_head
     longest = np.where(window > 0, np.minimum(past + new, window + tile / group), past + new)
     is_backward = backward > 0
     rate = np.where(is_backward, c.backward_rate / 2.5, c.rate)
-    column_time = 2.0 * tile * (dim + v_dim) * r.units / (rate * r.peak)  # of one KV position of one tile
+    column_time = 2.0 * tile * (dim + v_dim + c.softmax) * r.units / (rate * r.peak)  # of one KV position of one tile
     kv_tile = float(kernel.kv_tile)
     one = column_time * np.ceil(mean / kv_tile) * kv_tile + c.item
     last = column_time * np.ceil(longest / kv_tile) * kv_tile + c.item
-    compute = np.maximum(one * np.ceil(ctas / r.units), last)
+    compute = np.maximum(one * ctas / r.units + 0.5 * last, last)
     flops, moved = attention_work(columns)
-    memory = moved / (c.bandwidth * r.hbm)
+    memory = r.stream(moved, c.bandwidth)
     return summarise(r.launch + c.setup, join(compute, memory, c.overlap), work=(flops, moved), sides=(compute, memory))
 
 
@@ -65,7 +66,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     cache = batch * length * kv_heads * (dim + np.where(shared > 0, 0.0, v_dim)) * kv_bytes
     partial = np.where(splits > 1.0, 8.0 * splits * batch * heads * v_dim, 0.0)
     moved = cache + 2.0 * batch * heads * (dim + v_dim) + partial
-    memory = moved / (c.bandwidth * r.hbm) * used**-c.occupancy
+    memory = r.stream(moved, c.bandwidth) * used**-c.occupancy
     compute = 2.0 * batch * kv_heads * padded * (dim + v_dim) * length / (c.rate * r.peak * used)
     extra = c.item * items / r.units + np.where(splits > 1.0, c.combine, 0.0)
     return summarise(
@@ -74,6 +75,6 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
 
 
 def is_decode(columns: tuple[Column, ...]) -> NDArray[np.bool_]:
-    """Rows that a split-KV kernel serves: one new token after a past, forward."""
-    one: NDArray[np.bool_] = (columns[1] == 1.0) & (columns[2] > 0.0) & (columns[9] == 0.0)
+    """Rows that a split-KV kernel serves: one new token, forward."""
+    one: NDArray[np.bool_] = (columns[1] == 1.0) & (columns[9] == 0.0)
     return one

@@ -3,7 +3,7 @@
 For each candidate tile (bm, bn) and split s, with S compute units::
 
     CTA = groups ceil(m/bm) ceil(n/bn) s,  waves = ceil(CTA / S)
-    Tc  = waves 2 bm bn ceil(k/s) S / (P rate) (1 + tile_loss sqrt(128²/(bm bn)))
+    Tc  = waves (2 bm bn ceil(k/s) S / (P rate) + tile)
     Tm  = B / (bandwidth HBM min(1, CTA/S)^occupancy)
     T   = (Tc^p + Tm^p)^(1/p) + [s > 1] (split + 4 s m n / (bandwidth HBM))
 
@@ -26,7 +26,6 @@ from rapid_llm.operators.work import gemm_work
 _LEAST_SPLIT_K: Final = 128.0  # a split keeps at least this much of k, or it is all prologue
 _PARTIAL_BYTES: Final = 4.0  # partial sums are fp32
 _UNQUANTISED_BYTES: Final = 2.0  # activations before a kernel's own quantise pass are 16 bit
-_REFERENCE_TILE: Final = 128.0 * 128.0
 _ROWS_AT_ONCE: Final = 512  # keeps the candidates of one block of rows in cache
 
 
@@ -36,28 +35,27 @@ class _Table(NamedTuple):
     rows: NDArray[np.float64]
     cols: NDArray[np.float64]
     splits: NDArray[np.float64]
-    wave: NDArray[np.float64]
+    per_k: NDArray[np.float64]
     bandwidth: float
 
 
 @lru_cache(maxsize=256)
 def _table(tiles: tuple[tuple[int, int], ...], splits: tuple[int, ...], c: GemmConstants, r: Rates) -> _Table:
     bm, bn = (np.array(side, dtype=float)[:, None] for side in zip(*tiles, strict=True))
-    area = bm * bn
-    wave = 2.0 * area * r.units / (r.peak * c.rate) * (1.0 + c.tile_loss * np.sqrt(_REFERENCE_TILE / area))
-    return _Table(bm, bn, np.array(splits, dtype=float)[None, :], wave, r.hbm * c.bandwidth)
+    per_k = 2.0 * bm * bn * r.units / (r.peak * c.rate)
+    return _Table(bm, bn, np.array(splits, dtype=float)[None, :], per_k, r.hbm * c.bandwidth)
 
 
 def _candidates(columns: tuple[Column, ...], kernel: GemmKernel, c: GemmConstants, r: Rates) -> dict[str, Any]:
     """Time of every candidate, arrays (row, tile, split), and what it was formed from."""
     m, n, k, groups = (column[:, None, None] for column in columns[:4])
     table = _table(kernel.tiles, kernel.splits, c, r)
-    moved = gemm_work(columns)[1][:, None, None]
+    streamed = r.stream(gemm_work(columns)[1], c.bandwidth)[:, None, None]
     ctas = groups * np.ceil(m / table.rows) * np.ceil(n / table.cols) * table.splits
     waves = np.ceil(ctas / r.units)
     depth = np.ceil(k / (table.splits * kernel.k_step)) * kernel.k_step
-    compute = waves * depth * table.wave
-    memory = moved / table.bandwidth * np.minimum(ctas / r.units, 1.0) ** -c.occupancy
+    compute = waves * (depth * table.per_k + c.tile)
+    memory = streamed * np.minimum(ctas / r.units, 1.0) ** -c.occupancy
     joined = (compute**c.overlap + memory**c.overlap) ** (1.0 / c.overlap)
     extra = c.split + table.splits * (groups * m * n * (_PARTIAL_BYTES / table.bandwidth))
     joined += np.where(table.splits > 1.0, np.where(k >= _LEAST_SPLIT_K * table.splits, extra, np.inf), 0.0)

@@ -30,15 +30,15 @@ FALLBACK: Final = "hopper"
 class GemmConstants:
     """``setup`` beyond the launch floor (s); ``rate``, ``bandwidth`` reachable shares of peak and of sustained HBM.
 
-    ``tile_loss``: extra time of a tile per sqrt(128²/(bm bn)); ``occupancy``: exponent of the bandwidth lost when fewer
+    ``tile``: prologue and epilogue of one wave of tiles (s); ``occupancy``: exponent of the bandwidth lost when fewer
     tiles than compute units run; ``overlap``: p of the norm that joins compute and memory; ``split``: cost of the
     reduction pass of split-K (s).
     """
 
     setup: Seconds
-    rate: Positive
+    rate: Fraction
     bandwidth: Fraction
-    tile_loss: NonNegative
+    tile: Seconds
     occupancy: NonNegative
     overlap: Positive
     split: Seconds
@@ -46,11 +46,14 @@ class GemmConstants:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ContextConstants:
-    """``item``: prologue and epilogue of one query tile (s); ``backward_rate``: share of peak of the backward pass."""
+    """``softmax``: the exponential of one score, in columns of head width at the matrix rate (FlashAttention-3, 3.1);
+    ``item``: prologue and epilogue of one query tile (s); ``backward_rate``: share of peak of the backward pass.
+    """
 
     setup: Seconds
     rate: Fraction
     bandwidth: Fraction
+    softmax: NonNegative
     item: Seconds
     overlap: Positive
     backward_rate: Fraction
@@ -148,15 +151,19 @@ class GemmKernel(Kernel):
 class AttentionKernel(Kernel):
     """A kernel for many queries per sequence; ``decode`` names the kernel that serves one query per sequence.
 
-    ``packed``: query heads that share a KV head fill one tile together.
+    A short sequence takes a smaller tile, down to ``query_pad`` rows.
+    ``packed``: query heads that share a KV head fill one tile together; ``latent`` names the kernel for rows whose K and
+    V differ in width (multi-head latent attention).
     """
 
     family: Literal["attention"]
     constants: Map[ContextConstants]
     query_tile: Count
+    query_pad: Count = 16
     kv_tile: Count
     packed: bool = False
     decode: str
+    latent: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -1,5 +1,7 @@
 """Grouped expert GEMMs, recurrent scans and memory-bound kernels."""
 
+from typing import Final
+
 import numpy as np
 
 from rapid_llm.operators.families import Column, Prices
@@ -14,22 +16,25 @@ from rapid_llm.operators.rates import Rates
 from rapid_llm.operators.summary import join, summarise
 from rapid_llm.operators.work import moe_work, pointwise_work, scan_work
 
-_ROW_BYTES = 2.0  # rows are permuted and combined in 16 bit
+_LEAST_TILE: Final = 16.0  # rows of the smallest matrix instruction
+_ROW_BYTES: Final = 2.0  # rows are permuted and combined in 16 bit
 
 
 def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r: Rates) -> Prices:
     """Time of the fused expert MLP, columns as ``COLUMNS['moe']``.
 
-    Rows of an expert are padded to bm: R' = max(hit bm, R + hit bm/2) for loads that differ by chance;
+    The tile bm is the power of two above the mean load, up to ``row_tile``. Rows are padded to it: R' = hit bm below one
+    tile an expert, else R + hit bm/2 (loads end anywhere in their last tile);
     t = launch + setup + ||2 M R' h I/(rate P), hit M h I w/(bandwidth HBM) + expert hit||_p
     + (row_passes R + token_passes T) 2 h / HBM.
     """
     rows, hit, tokens, hidden, inter, matrices, _, w_bytes = columns
-    padded = np.maximum(hit * kernel.row_tile, rows + hit * (kernel.row_tile / 2.0))
-    padded = np.where(rows > 0, padded, 0.0)
+    load = rows / np.maximum(hit, 1.0)
+    tile = np.clip(2.0 ** np.ceil(np.log2(np.maximum(load, 1.0))), _LEAST_TILE, kernel.row_tile)
+    padded = np.where(load < tile, hit * tile, rows + hit * tile / 2.0)
     weights = matrices * hidden * inter
     compute = 2.0 * padded * weights / (c.rate * r.peak)
-    memory = hit * (weights * w_bytes / (c.bandwidth * r.hbm) + c.expert)
+    memory = r.stream(hit * weights * w_bytes, c.bandwidth) + hit * c.expert
     passes = (c.row_passes * rows + c.token_passes * tokens) * _ROW_BYTES * hidden
     flops, moved = moe_work(columns)
     variable = join(compute, memory, c.overlap) + passes / r.hbm
@@ -39,17 +44,18 @@ def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r
 def price_scan(columns: tuple[Column, ...], kernel: ScanKernel, c: ScanConstants, r: Rates) -> Prices:
     """Time of a recurrent mixer, columns as ``COLUMNS['scan']``.
 
-    One token: the state is read and written once. Many: bytes at the scan's bandwidth, and never faster than its chunks
-    one after another, ``chunk`` seconds each.
+    One token: the state is read and written once. Many: the tokens' bytes at the scan's bandwidth besides, and never
+    faster than its chunks one after another, ``chunk`` seconds each.
     """
-    new, backward = columns[1], columns[6]
+    batch, new, heads, key_dim, value_dim, state_bytes, backward = columns
     flops, moved = scan_work(columns)
     decode = (new == 1.0) & (backward == 0.0)
-    share = np.where(decode, c.decode_bandwidth, c.bandwidth)
     passes = np.where(backward > 0, 2.5, 1.0)
     serial = np.where(decode, 0.0, passes * c.chunk * np.ceil(new / kernel.chunk_tokens))
     compute = np.maximum(flops / r.peak, serial)
-    memory = moved / (share * r.hbm)
+    state = np.where(backward > 0, 2.0, 1.0) * 2.0 * batch * heads * key_dim * value_dim * state_bytes
+    tokens = moved - state
+    memory = r.stream(state, c.decode_bandwidth) + tokens / (r.hbm * np.where(decode, c.decode_bandwidth, c.bandwidth))
     fixed = r.launch + np.where(decode, c.decode_setup, c.setup)
     return summarise(fixed, np.maximum(compute, memory), work=(flops, moved), sides=(compute, memory))
 
@@ -58,5 +64,5 @@ def price_pointwise(columns: tuple[Column, ...], kind: str, c: PointwiseConstant
     """Time of a memory-bound kernel of access pattern ``kind``, columns as ``COLUMNS['pointwise']``."""
     flops, moved = pointwise_work(columns)
     share: float = getattr(c, kind)
-    compute, memory = flops / r.vector, moved / (share * r.hbm)
+    compute, memory = flops / r.vector, r.stream(moved, share)
     return summarise(r.launch + c.setup, np.maximum(compute, memory), work=(flops, moved), sides=(compute, memory))

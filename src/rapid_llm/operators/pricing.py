@@ -1,10 +1,10 @@
 """From columns to seconds: the one function that the rooms above call."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.accelerator import Accelerator
@@ -35,6 +35,7 @@ def price(
     kernel: str | Kernel,
     accelerator: Accelerator,
     clock: float = 1.0,
+    replayed: bool = False,
 ) -> Prices:
     """Seconds of each row on one accelerator.
 
@@ -42,6 +43,7 @@ def price(
     elsewhere; ``dtype`` is the compute dtype; ``kernel`` an implementation or its name. The constants of kernels hold
     at the boost clock; a phase that keeps the matrix units busy for long (training, large prefill) passes
     ``clock=accelerator.sustained.clock``, which slows the compute side and leaves memory alone.
+    ``replayed`` prices a benchmark that repeats one kernel on buffers that L2 may hold; a model never does.
 
     InputError where the accelerator has no rate for the dtype, or the kernel serves another family.
     """
@@ -52,7 +54,9 @@ def price(
             field=f"kernels.{family}",
         )
     ordered = _ordered(family, columns)
-    return _price(chosen, ordered, kind, rates(accelerator, dtype, clock), accelerator.architecture)
+    return _price(
+        chosen, ordered, kind, rates(accelerator, dtype, clock=clock, replayed=replayed), accelerator.architecture
+    )
 
 
 _kernel = kernel
@@ -78,21 +82,33 @@ def _price(chosen: Kernel, columns: tuple[Column, ...], kind: str, r: Rates, arc
 
 
 def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, architecture: str) -> Prices:
-    """Rows with one query go to the kernel's decode partner, the others to its tiles."""
+    """Rows with one query go to the kernel's decode partner, rows of latent attention to its latent partner."""
+    if chosen.latent and (latent := columns[5] != columns[6]).any():
+        partner = cast(AttentionKernel, _kernel(chosen.latent))
+        return _merge(
+            columns, latent, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture)
+        )
     split = cast(DecodeKernel, _kernel(chosen.decode))
-    one = is_decode(columns)
-    if one.all():
-        return price_decode(columns, split, split.on(architecture), r)
-    if not one.any():
-        return price_context(columns, chosen, chosen.on(architecture), r)
-    parts = (
-        (one, price_decode(tuple(c[one] for c in columns), split, split.on(architecture), r)),
-        (~one, price_context(tuple(c[~one] for c in columns), chosen, chosen.on(architecture), r)),
-    )
-    merged = {name: np.empty(len(one), dtype=getattr(parts[0][1], name).dtype) for name in Prices.__slots__}
-    for mask, prices in parts:
+
+    def run(rows: tuple[Column, ...], one_query: bool) -> Prices:
+        if one_query:
+            return price_decode(rows, split, split.on(architecture), r)
+        return price_context(rows, chosen, chosen.on(architecture), r)
+
+    return _merge(columns, is_decode(columns), run)
+
+
+def _merge(
+    columns: tuple[Column, ...], mask: NDArray[np.bool_], run: Callable[[tuple[Column, ...], bool], Prices]
+) -> Prices:
+    """Price the rows inside and outside a mask apart, and put them back in order."""
+    if mask.all() or not mask.any():
+        return run(columns, bool(mask.all()))
+    parts = [(side, run(tuple(c[side] for c in columns), inside)) for side, inside in ((mask, True), (~mask, False))]
+    merged = {name: np.empty(len(mask), dtype=getattr(parts[0][1], name).dtype) for name in Prices.__slots__}
+    for side, prices in parts:
         for name, values in merged.items():
-            values[mask] = getattr(prices, name)
+            values[side] = getattr(prices, name)
     return Prices(**merged)
 
 

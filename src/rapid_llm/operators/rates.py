@@ -1,23 +1,30 @@
 """What a kernel can count on from one accelerator: resolved once per (accelerator, dtype)."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from rapid_llm.dtypes import dtype as named
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.accelerator import Accelerator
+from rapid_llm.operators.families import Column
 
-# A dtype without an entry of its own in a datasheet runs at the rate of the one beside it.
-_SAME_RATE: Final[dict[str, tuple[str, ...]]] = {
-    "fp16": ("bf16",), "bf16": ("fp16",), "fp8_e4m3": ("fp8",), "fp8_e5m2": ("fp8",), "fp8_block": ("fp8",),
-    "mxfp8": ("fp8",), "nvfp4": ("fp4",), "mxfp4": ("fp4",), "fp4": ("nvfp4",),
-}  # fmt: skip
+# Rates that a datasheet leaves out where they equal another: fp16 on units made for bf16.
+_SAME_RATE: Final = {"fp16": "bf16"}
+
+# Kernels replayed on the same few buffers find them in L2. Share of L2 that such buffers may fill, the share of L2
+# bandwidth they then stream at, and how sharp the transition is: fitted on L40S bf16 GEMM tables (aiconfigurator).
+_RESIDENT_CAPACITY: Final = 0.27
+_RESIDENT_BANDWIDTH: Final = 0.5
+_RESIDENT_STEEPNESS: Final = 3.0
 
 
 class Rates(NamedTuple):
     """SI rates of one accelerator for one compute dtype.
 
-    ``peak`` and ``vector`` in FLOP/s at the given clock share, ``hbm`` and ``l2`` the reachable bandwidths in B/s,
-    ``datasheet`` the unreduced HBM bandwidth, ``launch`` the floor of one captured kernel in s.
+    ``peak`` and ``vector`` in FLOP/s at the given clock share, ``hbm`` the reachable bandwidth and ``datasheet`` the
+    unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the bandwidth of buffers that stay in
+    L2 between calls, ``resident`` how many bytes do: 0 in a model, which cycles through more than fits.
     """
 
     units: int
@@ -25,28 +32,43 @@ class Rates(NamedTuple):
     vector: float
     hbm: float
     datasheet: float
-    l2: float
     launch: float
+    l2: float
+    resident: float
+
+    def stream(self, moved: Column, share: float | Column) -> Column:
+        """Seconds to move ``moved`` bytes at a share of the reachable bandwidth."""
+        seconds = moved / (share * self.hbm)
+        if self.resident:
+            hit = 1.0 / (1.0 + (moved / self.resident) ** _RESIDENT_STEEPNESS)
+            seconds = seconds * (1.0 - hit) + hit * moved / max(self.l2, self.hbm)
+        return seconds
 
 
 @lru_cache(maxsize=512)
-def rates(accelerator: Accelerator, dtype: str, clock: float = 1.0) -> Rates:
+def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed: bool = False) -> Rates:
     """Rates of an accelerator for a compute dtype; ``clock`` scales the compute side only.
 
     InputError where the accelerator has no matrix rate for the dtype.
     """
-    known = accelerator.peak
-    names = (dtype, *_SAME_RATE.get(dtype, ()))
-    peak = next((known[name] for name in names if name in known), None)
+    rate = named(dtype).rate
+    known: Mapping[str, float] = accelerator.peak
+    if rate == "fp32":
+        known = {"fp32": accelerator.vector, **known}
+    peak = known.get(rate, known.get(_SAME_RATE.get(rate, "")))
     if peak is None:
-        have = ", ".join(sorted(known))
         raise InputError(
-            f"{accelerator.name} has no matrix rate for {dtype}: it has {have}. Try one of these.",
+            f"{accelerator.name} has no matrix rate for {dtype}: it has {', '.join(sorted(known))}. Try one of these.",
             field="precision.compute",
         )
-    memory, sustained = accelerator.memory, accelerator.sustained
-    l2 = memory.l2.bandwidth * sustained.l2 if memory.l2 else memory.hbm.bandwidth * sustained.hbm
+    hbm, l2, sustained = accelerator.memory.hbm, accelerator.memory.l2, accelerator.sustained
     return Rates(
-        accelerator.compute_units, peak * clock, accelerator.vector * clock, memory.hbm.bandwidth * sustained.hbm,
-        memory.hbm.bandwidth, l2, sustained.launch,
-    )  # fmt: skip
+        units=accelerator.compute_units,
+        peak=peak * clock,
+        vector=accelerator.vector * clock,
+        hbm=hbm.bandwidth * sustained.hbm,
+        datasheet=hbm.bandwidth,
+        launch=sustained.launch,
+        l2=l2.bandwidth * sustained.l2 * _RESIDENT_BANDWIDTH if l2 else 0.0,
+        resident=l2.capacity * _RESIDENT_CAPACITY if l2 and replayed else 0.0,
+    )
