@@ -91,6 +91,14 @@ def test_every_case_has_its_line(card, tmp_path):
     assert (lines[2]["predicted"], lines[2]["skipped"]) == ("", "no such thing")
 
 
+def test_the_page_stands_alone(card):
+    html = card.to_html()
+    assert html.startswith("<!doctype html>")
+    assert "<svg" in html
+    assert "no such thing" in html
+    assert "http://" not in html.replace("http://www.w3.org/", "")
+
+
 def test_equal_scenarios_are_predicted_once_and_faults_show():
     asked = []
 

@@ -1,15 +1,19 @@
 """Predicting cases: each scenario once, whatever asks for it."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rapid_llm.errors import RapidError
-from rapid_llm.predict.report import Report
 from rapid_llm.validation.cases import Case
 
-Predictor = Callable[[Mapping[str, Any]], Report]
+if TYPE_CHECKING:
+    from rapid_llm.predict.report import Report
+
+Predictor = Callable[[Mapping[str, Any]], "Report"]
 Progress = Callable[[int, int], None]
 """Called with how many scenarios are done, and how many there are."""
 

@@ -82,6 +82,13 @@ def _systems_with(accelerator: str) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys([*preferred, *names]) if of(name))
 
 
+def _known_system(written: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
+    name = written["base"] if isinstance(written, Mapping) else written
+    if name not in hardware.system_names():
+        raise Skip(f"no system '{name}' in the catalogue")
+    return written
+
+
 def system_of(row: Row) -> str | Mapping[str, Any]:
     """System of a row: the source's own, else the catalogue's first with its accelerator, else one plain server.
 
@@ -90,12 +97,10 @@ def system_of(row: Row) -> str | Mapping[str, Any]:
     chip = accelerator_of(row)
     accelerator: str = chip.name
     ranks = count(row, "n_gpus")
-    known = set(hardware.system_names())
-    rule = first("systems", row)
-    own: list[str] = [name for name in (rule["system"] if rule else ()) if name in known]
-    for name in dict.fromkeys([*own, *_systems_with(accelerator)]):
-        system = hardware.system(name)
-        if system.groups[0].node.accelerator.name == accelerator and system.accelerators >= ranks:
+    if rule := first("systems", row):
+        return _known_system(rule["system"])
+    for name in _systems_with(accelerator):
+        if hardware.system(name).accelerators >= ranks:
             return name
     if ranks == 1:
         return accelerator
