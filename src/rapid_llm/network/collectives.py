@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rapid_llm.errors import InputError, did_you_mean
+from rapid_llm.errors import InputError, unknown_name
 from rapid_llm.network.fabric import Fabric, Tier
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.technologies import library as load_library
@@ -65,8 +65,12 @@ def price(
     accelerators apart, every accelerator belongs to one such group and all groups communicate at once. ``small`` is a
     further library that may carry all-reduces within a node. InputError when a group does not fit the fabric.
     """
-    codes = OPS.index(op) if isinstance(op, str) else op
+    codes = _code(op) if isinstance(op, str) else op
     code, size, n, step = np.broadcast_arrays(codes, np.asarray(size_bytes, dtype=np.float64), ranks, stride)
+    if n.size and max(n.max(), step.max()) >= MAX_RANKS:
+        raise InputError(
+            f"a group of {n.max()} ranks, {step.max()} apart, is larger than any system.", field="parallelism"
+        )
     shape = size.shape
     keys = ((np.asarray(code, np.int64) * MAX_RANKS + n) * MAX_RANKS + step).ravel()
     unique, inverse = np.unique(keys, return_inverse=True)
@@ -116,6 +120,12 @@ def algorithm_bandwidth(size_bytes: ArrayLike, seconds: ArrayLike) -> Column:
     return np.asarray(size_bytes, dtype=np.float64) / np.asarray(seconds, dtype=np.float64)
 
 
+def _code(op: str) -> int:
+    if op not in OPS:
+        raise InputError(unknown_name("collective", op, OPS))
+    return OPS.index(op)
+
+
 def _library(library: str | Library) -> Library:
     return load_library(library) if isinstance(library, str) else library
 
@@ -155,6 +165,11 @@ class _Group:
     stride: int
     nodes: int
 
+    @property
+    def inside(self) -> int:
+        """Levels that lie inside a node."""
+        return sum(tier.scope == "intra" for tier in self.tiers)
+
 
 def _group(fabric: Fabric, ranks: int, stride: int) -> _Group:
     """Nest a group in the tiers: a tier holds ``span / stride`` of its ranks."""
@@ -186,7 +201,7 @@ def _candidates(op: str, group: _Group, library: Library) -> list[tuple[float, .
         for name in protocol.algorithms:
             build, ops = BUILDERS[name]
             if op in ops and _runs(name, group):
-                found.append(_line(op, build(op, group.bounds), group, library, protocol))
+                found.append(_line(op, build(op, group.bounds, group.inside), group, library, protocol))
     return found
 
 
@@ -257,11 +272,3 @@ def _spread(load: tuple[float, ...], template: Template, group: _Group) -> list[
         if tier.kind == "shared":
             seen[level] *= below
     return seen
-
-
-def check_op(op: str) -> str:
-    """The operation, if it is one of OPS; InputError with the nearest otherwise."""
-    if op not in OPS:
-        hint = did_you_mean(op, OPS)
-        raise InputError(f"collective '{op}' is unknown. {hint} Known: {', '.join(OPS)}.".replace("  ", " "))
-    return op

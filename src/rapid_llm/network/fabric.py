@@ -59,7 +59,7 @@ class Tier:
         if self.kind not in ("ring", "torus") or members < 2:
             return 1.0
         used = self._used(members)
-        return max(1.0, used * members ** (1 / used) / 4 * members / (members - 1))
+        return max(1.0, used * float(members ** (1 / used)) / 4 * members / (members - 1))
 
     def _used(self, members: int) -> int:
         """Dimensions along which a group lies: cubes of TORUS_SIDE fill one dimension after another."""

@@ -6,6 +6,8 @@ from typing import Literal
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.documents import build
+from rapid_llm.errors import unknown_name
+from rapid_llm.network.templates import ALGORITHMS
 from rapid_llm.nouns import STRICT, Map
 from rapid_llm.provenance import Catalogue
 from rapid_llm.units import BytesPerSecond, Count, Fraction, NonNegative, Seconds
@@ -79,6 +81,16 @@ class Library:
     name: str
     protocols: Map[Protocol]
     links: Map[LinkCost]
+
+    def __post_init__(self) -> None:
+        """Refuse a library without defaults, or with an algorithm that no template describes."""
+        for scope in ("intra", "inter"):
+            if scope not in self.links:
+                raise ValueError(f"links must hold the default '{scope}'")
+        for protocol in self.protocols.values():
+            for algorithm in protocol.algorithms:
+                if algorithm not in ALGORITHMS:
+                    raise ValueError(unknown_name("algorithm", algorithm, ALGORITHMS))
 
     def cost(self, link: str, scope: Scope) -> LinkCost:
         """What this library pays on a link technology, or on its scope when the technology was never measured."""

@@ -8,11 +8,11 @@ A group of ``n`` ranks is nested: ``bounds`` are the ranks inside one unit of ea
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log2
 from typing import Final, Literal
 
-Pattern = Literal["ring", "chain", "tree", "direct", "switch", "neighbour"]
+Pattern = Literal["ring", "relay", "chain", "tree", "direct", "switch", "neighbour"]
 
 OPS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast")
 """What a collective does; its code is the index here."""
@@ -26,15 +26,18 @@ ALGORITHMS: Final = (
 class Phase:
     """``steps`` rounds, each after the last, in which a rank sends ``load`` x S in all.
 
-    ``ring`` and ``neighbour``: to the next rank over all ``levels``; ``chain``: ranks of a unit in a row, one rotation
-    a channel; ``tree``: two complementary binary trees over units, half of S each; ``direct``: to every rank at once;
-    ``switch``: to the reducing switch. ``levels`` is the half-open range of levels whose members take part.
+    ``ring``: to the next rank over all ``levels``, every rank at once; ``relay``: along that order from the first rank;
+    ``neighbour``: to the next rank, once; ``chain``: ranks of a unit in a row, one rotation a channel; ``tree``: two
+    complementary binary trees over units, half of S each; ``direct``: to every rank at once; ``switch``: to the
+    reducing switch. ``levels`` is the half-open range of levels whose members take part; ``spread`` turns chain and
+    tree around, from the root.
     """
 
     pattern: Pattern
     levels: tuple[int, int]
     steps: int
     load: float
+    spread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +66,19 @@ def members(bounds: Bounds) -> tuple[int, ...]:
     return tuple(ceil(b / a) for a, b in zip((1, *bounds), bounds, strict=False))
 
 
-def ring(op: str, bounds: Bounds) -> Template:
+def ring(op: str, bounds: Bounds, inside: int) -> Template:
     """One ring through all ranks (Patarasuk and Yuan 2009): n - 1 rounds of S/n, twice for an all-reduce.
 
     Broadcast is the chain of the same order, S through every rank, in slices.
     """
     n, levels = bounds[-1], (0, len(bounds))
     if op == "broadcast":
-        return Template(_code("ring"), (Phase("ring", levels, n - 1, 1.0),), pipelined=True)
+        return Template(_code("ring"), (Phase("relay", levels, n - 1, 1.0),), pipelined=True)
     once = Phase("ring", levels, n - 1, (n - 1) / n)
     return Template(_code("ring"), (once, once) if op == "all_reduce" else (once,))
 
 
-def hierarchical(op: str, bounds: Bounds) -> Template:
+def hierarchical(op: str, bounds: Bounds, inside: int) -> Template:
     """Rings level by level: reduce-scatter outwards on S, S/m0, S/(m0 m1) ...; all-gather on the way back."""
     outward, share = [], 1.0
     for level, m in enumerate(members(bounds)):
@@ -85,64 +88,67 @@ def hierarchical(op: str, bounds: Bounds) -> Template:
     return Template(_code("hierarchical"), tuple(p for p in phases if p.steps))
 
 
-def tree(op: str, bounds: Bounds) -> Template:
-    """Chain inside a unit, double binary tree between units, up and down in slices (NCCL; Sanders, Speck, Traff 2009).
+def tree(op: str, bounds: Bounds, inside: int) -> Template:
+    """Chain inside a node, double binary tree between units, up and down in slices (NCCL; Sanders, Speck, Traff 2009).
 
     A unit is inner in one tree (S/2 to its parent, S/2 to each of two children) and a leaf in the other: with four
     units or more the busiest sends S in each direction of the reduction, with two units S/2, with three 3/4 S.
     """
-    inner, outer = bounds[0] if len(bounds) > 1 else 1, bounds[-1]
-    units = ceil(outer / inner)
-    one_way = []
+    inner = bounds[inside - 1] if inside else 1
+    units = ceil(bounds[-1] / inner)
+    reduce = []
     if inner > 1:
-        one_way.append(Phase("chain", (0, 1), inner - 1, (inner - 1) / inner))
-    depth = max(1, ceil(log2(units)))
-    one_way.append(Phase("tree", (1 if inner > 1 else 0, len(bounds)), depth, min(1.0, units / 4) / inner))
-    directions = 1 if op == "broadcast" else 2
-    return Template(_code("tree"), tuple(one_way) * directions, pipelined=True)
+        reduce.append(Phase("chain", (0, inside), inner - 1, (inner - 1) / inner))
+    if units > 1:
+        reduce.append(Phase("tree", (inside, len(bounds)), ceil(log2(units)), _busiest(units) / inner))
+    spread = [replace(phase, spread=True) for phase in reversed(reduce)]
+    return Template(_code("tree"), (*reduce, *spread), pipelined=True)
 
 
-def nvls(op: str, bounds: Bounds) -> Template:
-    """The switch reduces and multicasts: a rank sends S (n + 1)/n for an all-reduce, not 2 S (n - 1)/n."""
+def _busiest(units: float) -> float:
+    """Share of S that the busiest of ``units`` sends one way through the double tree."""
+    return min(1.0, units / 4)
+
+
+def nvls(op: str, bounds: Bounds, inside: int) -> Template:
+    """The switch reduces and multicasts: a rank sends S (n + 1)/n, not 2 S (n - 1)/n."""
     n = bounds[0]
-    load = {"all_reduce": (n + 1) / n, "reduce_scatter": 1.0, "all_gather": 1 / n, "broadcast": 1.0}[op]
-    steps = 2 if op == "all_reduce" else 1
-    return Template(_code("nvls"), (Phase("switch", (0, 1), steps, load),), pipelined=True)
+    return Template(_code("nvls"), (Phase("switch", (0, 1), 2, (n + 1) / n),), pipelined=True)
 
 
-def nvls_tree(op: str, bounds: Bounds) -> Template:
+def nvls_tree(op: str, bounds: Bounds, inside: int) -> Template:
     """The switch reduces inside a node, a double binary tree joins the nodes, in slices."""
-    inside = nvls(op, bounds[:1]).phases
-    between = tuple(p for p in tree(op, bounds).phases if p.pattern == "tree")
-    return Template(_code("nvls-tree"), inside + between, pipelined=True)
+    switch = nvls(op, bounds, inside).phases
+    between = tuple(p for p in tree(op, bounds, inside).phases if p.pattern == "tree")
+    return Template(_code("nvls-tree"), switch + between, pipelined=True)
 
 
-def one_shot(op: str, bounds: Bounds) -> Template:
+def one_shot(op: str, bounds: Bounds, inside: int) -> Template:
     """Every rank reads the whole message of every other and reduces by itself: one round, S (n - 1)."""
     return Template(_code("one-shot"), (Phase("direct", (0, len(bounds)), 1, bounds[-1] - 1.0),))
 
 
-def two_shot(op: str, bounds: Bounds) -> Template:
+def two_shot(op: str, bounds: Bounds, inside: int) -> Template:
     """Direct reduce-scatter, then direct all-gather: two rounds of S/n to every peer."""
     n = bounds[-1]
     once = Phase("direct", (0, len(bounds)), 1, (n - 1) / n)
     return Template(_code("two-shot"), (once, once))
 
 
-def direct(op: str, bounds: Bounds) -> Template:
+def direct(op: str, bounds: Bounds, inside: int) -> Template:
     """Every rank sends S/n to every other, all at once."""
     n = bounds[-1]
     return Template(_code("direct"), (Phase("direct", (0, len(bounds)), 1, (n - 1) / n),))
 
 
-def p2p(op: str, bounds: Bounds) -> Template:
+def p2p(op: str, bounds: Bounds, inside: int) -> Template:
     """Every rank sends S to the next; the time is that of the farthest neighbours."""
     return Template(_code("p2p"), (Phase("neighbour", (0, len(bounds)), 1, 1.0),))
 
 
-BUILDERS: Final[dict[str, tuple[Callable[[str, Bounds], Template], tuple[str, ...]]]] = {
+BUILDERS: Final[dict[str, tuple[Callable[[str, Bounds, int], Template], tuple[str, ...]]]] = {
     "ring": (ring, ("all_reduce", "all_gather", "reduce_scatter", "broadcast")),
-    "tree": (tree, ("all_reduce", "broadcast")),
+    "tree": (tree, ("all_reduce",)),
     "hierarchical": (hierarchical, ("all_reduce", "all_gather", "reduce_scatter")),
     "nvls": (nvls, ("all_reduce",)),
     "nvls-tree": (nvls_tree, ("all_reduce",)),
@@ -151,14 +157,14 @@ BUILDERS: Final[dict[str, tuple[Callable[[str, Bounds], Template], tuple[str, ..
     "direct": (direct, ("all_to_all",)),
     "p2p": (p2p, ("send_recv",)),
 }
-"""Algorithm -> its template and the operations that it serves."""
+"""Algorithm -> its template from (operation, bounds, levels inside a node), and the operations that it serves."""
 
 
 def hops(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
     """Dependent hops of a phase by level. A datum on a ring of n crosses level k in its share of the n edges."""
     count = [0.0] * len(bounds)
     low, high = phase.levels
-    if phase.pattern == "ring":
+    if phase.pattern in ("ring", "relay"):
         outer, inner = bounds[high - 1], bounds[low - 1] if low else 1
         edges = outer / inner
         for level in range(low, high):
@@ -173,7 +179,7 @@ def hops(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
 def loads(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
     """Bytes in units of S that a rank sends across each level, spread over the ports of its unit.
 
-    A ring enters a unit once per channel, and channels use all ports: the load of level k falls by ``bounds[k-1]``.
+    A ring or tree enters a unit once per channel, and channels use all ports: the load falls by ``bounds[k-1]``.
     An exchange sends to ``bounds[k] - bounds[k-1]`` peers across level k.
     """
     result = [0.0] * len(bounds)
@@ -183,8 +189,11 @@ def loads(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
         below = bounds[level - 1] if level else 1
         if phase.pattern == "direct":
             result[level] = phase.load * (bounds[level] - below) / (bounds[-1] - 1)
-        elif phase.pattern == "ring":
+        elif phase.pattern in ("ring", "relay"):
             result[level] = phase.load * inner / below
+        elif phase.pattern == "tree":
+            outer = bounds[-1]
+            result[level] = phase.load * inner / below * _busiest(outer / below) / _busiest(outer / inner)
         elif phase.pattern != "neighbour" or level == high - 1:
             result[level] = phase.load
     return tuple(result)
