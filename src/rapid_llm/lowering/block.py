@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rapid_llm.lowering.attention import attention, latent_attention
-from rapid_llm.lowering.feedforward import mixture, mlp, state_space
-from rapid_llm.lowering.operators import Canonical, Column, pointwise
+from rapid_llm.lowering.feedforward import mixture, mlp
+from rapid_llm.lowering.operators import Canonical, Column, pointwise, renamed
+from rapid_llm.lowering.recurrent import compressed_attention, state_space
 from rapid_llm.lowering.shapes import Shapes
-from rapid_llm.model.architecture import MLP, Attention, Block, LatentAttention
+from rapid_llm.model.architecture import MLP, Attention, Block, CompressedAttention, LatentAttention, StateSpace
 from rapid_llm.runtime import Runtime
 
 MASK_BYTES = 1.0
@@ -23,12 +24,17 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
     x = "x"
     if layer.mixer is not None:
         out.append(pointwise("norm", "reduce", {x: size}, {"n1": size}, saves=(x,)))
-        if isinstance(layer.mixer, Attention):
-            out.extend(attention(layer.mixer, hidden, s, fused=fused_attention, dropout=dropout))
-        elif isinstance(layer.mixer, LatentAttention):
-            out.extend(latent_attention(layer.mixer, hidden, s))
-        else:
-            out.extend(state_space(layer.mixer, hidden, s))
+        match layer.mixer:
+            case Attention():
+                out.extend(attention(layer.mixer, hidden, s, fused=fused_attention, dropout=dropout))
+            case LatentAttention():
+                out.extend(latent_attention(layer.mixer, hidden, s))
+            case CompressedAttention():
+                out.extend(compressed_attention(layer.mixer, hidden, s))
+            case StateSpace():
+                out.extend(state_space(layer.mixer, hidden, s))
+        if layer.side_mixer is not None:
+            out.extend(renamed(state_space(layer.side_mixer, hidden, s), "side_", keep=("n1",)))
         if not (layer.parallel and layer.ffn):
             out.extend(_residual(x, "o", "x1", size, s, dropout=dropout, sandwich=layer.norms >= SANDWICH_NORMS))
             x = "x1"

@@ -1,13 +1,13 @@
-"""Feed-forward parts: gated and plain MLP, mixture of experts; and recurrent mixers."""
+"""Feed-forward parts: gated and plain MLP, mixture of experts."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, pointwise
+from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, pointwise, renamed
 from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import Shapes
-from rapid_llm.model.architecture import MLP, MoE, StateSpace
+from rapid_llm.model.architecture import MLP, MoE
 
 FP32_BYTES = 4.0
 
@@ -60,6 +60,9 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
         matmul("router", s, m=s.shard, n=ffn.num_experts, k=hidden, reads="n2", writes={"r": s.shard * ffn.num_experts * FP32_BYTES}, plain=True)
     )
     out.append(pointwise("topk", "reduce", {"r": s.shard * ffn.num_experts * FP32_BYTES}, {"w": s.shard * 8.0}, saves=("r",)))
+    if ffn.expert_hidden_size:
+        latent = {"n2l": s.shard * width * act}
+        out.append(matmul("latent_down", s, m=s.shard, n=width, k=hidden, reads="n2", writes=latent))
     travels = (p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1))
     buffer = s.shard * ffn.num_experts_per_tok * width * act
     buffer = np.where(p.sp > 0, buffer, buffer / p.tp)
@@ -68,9 +71,11 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     out.extend(_experts(ffn, width, rows, hit, inter, s, fused=fused))
     if np.any(travels):
         out.append(Collective("combine", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
+    if ffn.expert_hidden_size:
+        out.append(matmul("latent_up", s, m=s.shard, n=hidden, k=width, reads="d", writes={"dl": s.shard * hidden * act}))
     if ffn.shared_intermediate_size:
         shared = MLP(intermediate_size=ffn.shared_intermediate_size, gated=ffn.gated)
-        out.extend(_renamed(mlp(shared, hidden, s, inter=ffn.shared_intermediate_size / p.tp), "shared_"))
+        out.extend(renamed(mlp(shared, hidden, s, inter=ffn.shared_intermediate_size / p.tp), "shared_", keep=("n2",)))
     out.extend(reduce("moe", "d", hidden, s))
     return out
 
@@ -102,46 +107,3 @@ def _experts(ffn: MoE, hidden: int, rows: Column, hit: Column, inter: Column, s:
         matmul("expert_down", s, m=per_expert, n=hidden, k=inter, groups=hit, reads="pr", writes=r_out),
         pointwise("unpermute", "gather", r_out, d, saves=("dr",)),
     ]
-
-
-def _renamed(sequence: list[Canonical], prefix: str) -> list[Canonical]:
-    """The same operators under prefixed names and tensors (n2 and d stay shared with the routed path)."""
-    keep = {"n2"}
-
-    def name(tensor: str) -> str:
-        return tensor if tensor in keep else prefix + tensor
-
-    for op in sequence:
-        op.name = prefix + op.name
-        if isinstance(op, Operator):
-            op.reads = {name(n): b for n, b in op.reads.items()}
-            op.writes = {name(n): b for n, b in op.writes.items()}
-            op.saves = tuple(name(n) for n in op.saves)
-    return sequence
-
-
-def state_space(mixer: StateSpace, hidden: int, s: Shapes) -> list[Canonical]:
-    """Input projections, causal convolution, recurrence, gated norm, output projection (Mamba-2, gated delta net)."""
-    heads = np.maximum(1.0, mixer.num_value_heads / s.plans.tp)
-    key_heads = np.maximum(1.0, mixer.num_key_heads / s.plans.tp)
-    value = heads * mixer.value_dim
-    keys = 2.0 * key_heads * mixer.key_dim
-    t, act = s.tokens, s.act
-    mixed = {"qkv": t * (keys + value) * act}
-    a = {"a": t * value * act}
-    return [
-        *gather("attention", "n1", hidden, s),
-        matmul("in", s, n=keys + 2.0 * value + 2.0 * heads, k=hidden, reads="n1", writes={**mixed, "gate": a["a"]}),
-        pointwise("convolution", "stream", mixed, mixed, saves=("qkv",)),
-        Operator(
-            "recurrence", "scan", mixed, a,
-            {
-                "batch": s.batch, "new": s.new / s.plans.cp, "heads": heads, "key_dim": mixer.key_dim,
-                "value_dim": mixer.value_dim, "state_bytes": FP32_BYTES, "backward": 0,
-            },
-            kind=mixer.kind, dtype=s.activation_dtype, saves=("qkv", "a"),
-        ),
-        pointwise("gated_norm", "reduce", {**a, "gate": a["a"]}, a, saves=("a", "gate")),
-        matmul("out", s, n=hidden, k=value, reads="a", writes={"o": t * hidden * act}),
-        *reduce("attention", "o", hidden, s),
-    ]  # fmt: skip

@@ -17,7 +17,7 @@ from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.sharding import shard_rows
 from rapid_llm.lowering.table import OPTIMIZER, Builder, Kernels, Messages
 from rapid_llm.lowering.weights import block_parameters, outer_parameters
-from rapid_llm.model.architecture import Attention, LatentAttention, Model, StateSpace
+from rapid_llm.model.architecture import Attention, CompressedAttention, LatentAttention, Model, StateSpace
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]
@@ -173,7 +173,11 @@ def _cache(model: Model, s: Shapes) -> Matrix:
             index = mixer.index_head_dim or 0
             cache[unit] = s.batch * length * (mixer.kv_lora_rank + mixer.qk_rope_head_dim) * s.kv
             cache[unit] += s.batch * length * index
-        elif isinstance(mixer, StateSpace):
-            heads = np.maximum(1.0, mixer.num_value_heads / s.plans.tp)
-            cache[unit] = s.batch * heads * mixer.key_dim * mixer.value_dim * FP32_BYTES
+        elif isinstance(mixer, CompressedAttention):
+            entries = np.minimum(length, mixer.sliding_window) + (length / mixer.compress_rate if mixer.compress_rate else 0.0)
+            cache[unit] = s.batch * entries * mixer.head_dim * s.kv
+        for recurrent in (mixer, layer.side_mixer):
+            if isinstance(recurrent, StateSpace):
+                state = recurrent.num_value_heads * recurrent.key_dim * recurrent.value_dim * FP32_BYTES
+                cache[unit] += s.batch * state / np.minimum(s.plans.tp, recurrent.num_value_heads)
     return cache / s.plans.cp

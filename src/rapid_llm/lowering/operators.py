@@ -72,3 +72,18 @@ def total(tensors: Tensors, names: tuple[str, ...] | None = None) -> Column | fl
     """Bytes of the named tensors (all by default) [P]."""
     chosen = tensors.values() if names is None else [tensors[n] for n in names if n in tensors]
     return sum(chosen, 0.0)
+
+
+def renamed(sequence: list[Canonical], prefix: str, *, keep: tuple[str, ...]) -> list[Canonical]:
+    """The same operators under prefixed names and tensors, for a part that runs beside another; ``keep`` is shared."""
+
+    def name(tensor: str) -> str:
+        return tensor if tensor in keep else prefix + tensor
+
+    for op in sequence:
+        op.name = prefix + op.name
+        if isinstance(op, Operator):
+            op.reads = {name(n): b for n, b in op.reads.items()}
+            op.writes = {name(n): b for n, b in op.writes.items()}
+            op.saves = tuple(name(n) for n in op.saves)
+    return sequence

@@ -15,58 +15,61 @@ from rapid_llm.model.weights import Weight, block_weights, outer_weights
 from rapid_llm.parallelism import Plans
 
 # role prefix -> share of a weight that one rank holds; the longest matching prefix wins
-_TENSOR = "tensor"
+TENSOR = "tensor"
 _KEY_VALUE = "key-value"
 _EXPERT = "expert"
 _REPLICATED = "replicated"
 _RULES = {
-    "attention.q": _TENSOR,
-    "attention.gate": _TENSOR,
+    "attention.q": TENSOR,
+    "attention.gate": TENSOR,
     "attention.k": _KEY_VALUE,
     "attention.v": _KEY_VALUE,
-    "attention.o": _TENSOR,
-    "attention.sinks": _TENSOR,
+    "attention.o": TENSOR,
+    "attention.sinks": TENSOR,
     "attention.q_norm": _REPLICATED,
     "attention.k_norm": _REPLICATED,
     "attention.o.bias": _REPLICATED,
-    "mla.q": _TENSOR,
+    "mla.q": TENSOR,
     "mla.q_down": _REPLICATED,
     "mla.q_norm": _REPLICATED,
-    "mla.q_up": _TENSOR,
-    "mla.kv_up": _TENSOR,
-    "mla.o": _TENSOR,
-    "ssm": _TENSOR,
-    "mlp": _TENSOR,
+    "mla.q_up": TENSOR,
+    "mla.kv_up": TENSOR,
+    "mla.gate": TENSOR,
+    "mla.o": TENSOR,
+    "mla.o.bias": _REPLICATED,
+    "mla.o_down": TENSOR,
+    "mla.sinks": TENSOR,
+    "ssm": TENSOR,
+    "mlp": TENSOR,
     "mlp.down.bias": _REPLICATED,
     "moe.expert": _EXPERT,
-    "moe.shared": _TENSOR,
+    "moe.shared": TENSOR,
     "moe.shared_gate": _REPLICATED,
 }
 
 
 @lru_cache(maxsize=4096)
-def _rule(role: str) -> str:
+def rule(role: str) -> str:
+    """Which axis shards the weight of a role."""
     parts = role.split(".")
     for length in range(len(parts), 0, -1):
-        rule = _RULES.get(".".join(parts[:length]))
-        if rule:
-            return rule
+        found = _RULES.get(".".join(parts[:length]))
+        if found:
+            return found
     return _REPLICATED
 
 
 def _sizes(weights: tuple[Weight, ...]) -> dict[str, float]:
     sums: dict[str, float] = {}
     for weight in weights:
-        rule = _rule(weight.role)
-        sums[rule] = sums.get(rule, 0.0) + weight.size
+        axis = rule(weight.role)
+        sums[axis] = sums.get(axis, 0.0) + weight.size
     return sums
 
 
 @lru_cache(maxsize=512)
 def _block_sizes(layer: Block, hidden: int) -> dict[str, float]:
-    sums = _sizes(block_weights(layer, hidden))
-    sums[_REPLICATED] = sums.get(_REPLICATED, 0.0) + layer.extra_parameters
-    return sums
+    return _sizes(block_weights(layer, hidden))
 
 
 def block_parameters(layer: Block, hidden: int, plans: Plans) -> tuple[Column, Column]:
@@ -74,7 +77,7 @@ def block_parameters(layer: Block, hidden: int, plans: Plans) -> tuple[Column, C
     sums = _block_sizes(layer, hidden)
     kv_heads = layer.mixer.num_key_value_heads if isinstance(layer.mixer, Attention) else 1
     dense = (
-        sums.get(_TENSOR, 0.0) / plans.tp
+        sums.get(TENSOR, 0.0) / plans.tp
         + sums.get(_KEY_VALUE, 0.0) * local_heads(kv_heads, plans.tp) / kv_heads
         + sums.get(_REPLICATED, 0.0)
     )
@@ -87,10 +90,9 @@ def outer_parameters(model: Model, plans: Plans, vocab_multiple: int) -> tuple[C
     Tied embeddings live once where first and last stage are the same rank, twice otherwise.
     """
     rows = padded_vocabulary(model.vocab_size, vocab_multiple, plans.tp)
-    table = rows * model.hidden_size
-    other = {w.role: float(w.size) for w in outer_weights(model) if w.role not in ("embedding", "head")}
-    last = other.pop("final_norm", 0.0) + other.pop("final_norm.bias", 0.0) + other.pop("head.bias", 0.0) / plans.tp
-    vision = float(model.vision.parameters) if model.vision else 0.0
-    first = table + sum(other.values()) + vision + model.extra_parameters
+    table = rows * (model.embedding_size or model.hidden_size)
+    outer = {w.role: float(w.size) for w in outer_weights(model) if w.role not in ("embedding", "head")}
+    last = sum((outer.pop(role, 0.0) for role in ("final_norm", "final_norm.bias")), 0.0)
+    last = last + outer.pop("head.bias", 0.0) / plans.tp
     own_head = np.where(plans.pp > 1, 1.0, 0.0) if model.tie_word_embeddings else 1.0
-    return first, last + own_head * table
+    return table + sum(outer.values()), last + own_head * table

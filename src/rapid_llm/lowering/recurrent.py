@@ -1,0 +1,130 @@
+"""Mixers that are described by their weights: state-space and linear-attention blocks, compressed attention.
+
+Their projections are lowered from the model's own list of tensors, so that no shape is written twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rapid_llm.lowering.operators import Canonical, Column, Operator, pointwise
+from rapid_llm.lowering.projection import gather, matmul, reduce
+from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.lowering.weights import TENSOR, rule
+from rapid_llm.model.architecture import Block, CompressedAttention, StateSpace
+from rapid_llm.model.weights import Weight, block_weights
+
+FP32_BYTES = 4.0
+_NOT_PROJECTIONS = ("ssm.a", "ssm.conv", "mla.compress.position", "mla.index.compress.position")
+_LAST = ("ssm.out", "mla.o_down", "mla.o")
+
+
+def _matrices(mixer: StateSpace | CompressedAttention, hidden: int) -> list[Weight]:
+    weights = block_weights(Block(mixer=mixer, ffn=None, norms=0), hidden)
+    return [w for w in weights if len(w.shape) > 1 and w.role not in _NOT_PROJECTIONS]
+
+
+def _project(weight: Weight, hidden: int, s: Shapes, source: str, target: str) -> Operator:
+    """One GEMM: column parallel, or row parallel where it returns to the hidden size."""
+    k, n = weight.shape
+    sharded = rule(weight.role) == TENSOR
+    row = sharded and n == hidden
+    inputs = k / s.plans.tp if row else float(k)
+    outputs = n / s.plans.tp if sharded and not row else float(n)
+    name = weight.role.split(".", 1)[1].replace(".", "_")
+    groups = max(1, weight.copies)
+    return matmul(
+        name, s, n=outputs, k=inputs, groups=groups, reads=source, writes={target: s.tokens * outputs * groups * s.act}
+    )
+
+
+def state_space(mixer: StateSpace, hidden: int, s: Shapes) -> list[Canonical]:
+    """Input projections, causal convolution, recurrence, gated norm, output projection (Mamba-2, gated delta net ...).
+
+    Reads 'n1', writes 'o'.
+    """
+    share = np.minimum(s.plans.tp, mixer.num_value_heads)
+    heads = mixer.num_value_heads / share
+    inner = mixer.inner_size / share
+    t, act = s.tokens, s.act
+    mixed = {"mixed": t * (inner + 2.0 * mixer.key_size / share) * act}
+    a = {"a": t * inner * act}
+    projections = _matrices(mixer, hidden)
+    out: list[Canonical] = [*gather("attention", "n1", hidden, s)]
+    for weight in projections:
+        if weight.role not in _LAST:
+            source = "n1" if weight.shape[0] == hidden else "mixed"
+            out.append(_project(weight, hidden, s, source, "mixed" if weight.role == "ssm.in" else weight.role))
+    if mixer.conv_channels:
+        out.append(pointwise("convolution", "stream", mixed, mixed, saves=("mixed",)))
+    out.append(_recurrence(mixer, heads, mixed, a, s))
+    if mixer.norm:
+        out.append(pointwise("gated_norm", "reduce", {**a, "gate": a["a"]}, {"an": a["a"]}, saves=("a", "gate")))
+    out += [_project(w, hidden, s, "a", "o") for w in projections if w.role in _LAST]
+    out.extend(reduce("attention", "o", hidden, s))
+    return out
+
+
+def _recurrence(mixer: StateSpace, heads: Column, mixed: dict[str, Column], a: dict[str, Column], s: Shapes) -> Operator:
+    return Operator(
+        "recurrence",
+        "scan",
+        mixed,
+        a,
+        {
+            "batch": s.batch,
+            "new": s.new / s.plans.cp,
+            "heads": heads,
+            "key_dim": mixer.key_dim,
+            "value_dim": mixer.value_dim,
+            "state_bytes": FP32_BYTES,
+            "backward": 0,
+        },
+        kind=mixer.kind,
+        dtype=s.activation_dtype,
+        saves=("mixed", "a"),
+    )
+
+
+def compressed_attention(mixer: CompressedAttention, hidden: int, s: Shapes) -> list[Canonical]:
+    """DeepSeek-V4 attention: every query reads a window and the compressed entries that its indexer keeps.
+
+    Reads 'n1', writes 'o'. Keys and values are one shared head.
+    """
+    heads = np.maximum(1.0, mixer.num_attention_heads / s.plans.tp)
+    t, act = s.tokens, s.act
+    entries = (s.past + s.new) / mixer.compress_rate if mixer.compress_rate else 0.0 * s.new
+    kept = np.minimum(entries, mixer.index_topk) if mixer.index_topk else entries
+    projections = _matrices(mixer, hidden)
+    out: list[Canonical] = [*gather("attention", "n1", hidden, s)]
+    for weight in projections:
+        if weight.role not in _LAST:
+            source = "n1" if weight.shape[0] == hidden else "q_low"
+            out.append(_project(weight, hidden, s, source, weight.role))
+    if mixer.index_n_heads and mixer.index_head_dim:
+        scores = {"index": s.batch * s.new * entries}
+        width = float(mixer.index_n_heads * mixer.index_head_dim)
+        out.append(
+            matmul("index_scores", s, m=s.batch * s.new, n=entries, k=width, reads="iq", writes=scores, weight=False)
+        )
+    core = {
+        "batch": s.batch,
+        "new": s.new / s.plans.cp,
+        "past": s.past + (s.new - s.new / s.plans.cp) / 2.0,
+        "heads": heads,
+        "kv_heads": 1,
+        "head_dim": mixer.head_dim,
+        "v_head_dim": mixer.head_dim,
+        "window": mixer.sliding_window + kept,
+        "causal": 1,
+        "backward": 0,
+        "kv_bytes": s.kv,
+        "shared_kv": 1,
+    }
+    reads = {"q": t * heads * mixer.head_dim * act, "kv": t * mixer.head_dim * act}
+    out.append(
+        Operator("attention", "attention", reads, {"a": reads["q"]}, core, dtype=s.activation_dtype, saves=("q", "kv", "a"))
+    )
+    out += [_project(w, hidden, s, "a", "o") for w in projections if w.role in _LAST]
+    out.extend(reduce("attention", "o", hidden, s))
+    return out
