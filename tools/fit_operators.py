@@ -2,8 +2,8 @@
 
     python tools/fit_operators.py TABLES [KERNEL ...] [--write]
 
-TABLES is a folder with `gemm_<gpu>.csv.gz` and so on (columns: see `operator_tables.py`). The split comes first: crc32 of
-the shape key, even is fitted, odd is scored (as `rapid_llm.validation`). The loss is soft-L1 on log time with weak
+TABLES is a folder with `gemm_<gpu>.csv.gz` and so on (columns: see `operator_tables.py`). The split comes first: crc32
+of the shape key, even is fitted, odd is scored (as `rapid_llm.validation`). The loss is soft-L1 on log time with weak
 priors at physical values. `--write` puts the numbers into `src/rapid_llm/operators/data/`.
 """
 
@@ -56,6 +56,7 @@ def fit(kernel: Kernel, part: Slice, architecture: str, samples: list[Sample]) -
     start = kernel.on(architecture)
     names = [f.name for f in fields(start) if f.name in part.free]
     low, prior, high = (np.array([BOUNDS[n][i] for n in names]) for i in range(3))
+    prior = np.array([dict(part.priors).get(n, p) for n, p in zip(names, prior, strict=True)])
     train = [s.half("fit").some(SUBSAMPLE // len(samples)) for s in samples]
     target = np.concatenate([np.log(s.seconds) for s in train])
 
@@ -101,7 +102,8 @@ def score(predicted: Callable[[Sample], NDArray[np.float64]], samples: list[Samp
     """MAPE, median and bias in per cent over the samples, and the number of rows."""
     parts = [s.half(half) for s in samples]
     error = np.concatenate([predicted(s) / s.seconds - 1.0 for s in parts if len(s.seconds)] or [np.full(1, np.nan)])
-    return f"{100 * np.abs(error).mean():5.1f} {100 * np.median(np.abs(error)):5.1f} {100 * error.mean():+6.1f} ({len(error)})"
+    mape, median, bias = (100.0 * v for v in (np.abs(error).mean(), np.median(np.abs(error)), error.mean()))
+    return f"{mape:5.1f} {median:5.1f} {bias:+6.1f} ({len(error)})"
 
 
 def text(constants: Any) -> dict[str, str]:

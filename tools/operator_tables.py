@@ -49,7 +49,8 @@ class Slice:
     """The rows that one kernel implementation is fitted on.
 
     ``where`` is a pandas query per framework over the table's columns and ``source`` (the spelled-out kernel source);
-    ``dtype`` the compute dtype; ``key`` the columns whose text the split rule hashes; ``free`` the fitted fields.
+    ``dtype`` the compute dtype; ``key`` the columns whose text the split rule hashes; ``free`` the fitted fields;
+    ``priors`` replace the common ones.
     """
 
     kernel: str
@@ -59,6 +60,7 @@ class Slice:
     columns: Callable[[pd.DataFrame], Columns]
     key: tuple[str, ...]
     free: tuple[str, ...]
+    priors: tuple[tuple[str, float], ...] = ()
 
     def source(self, samples: list[Sample]) -> str:
         """One line about the data behind a fit."""
@@ -167,7 +169,7 @@ def scan_columns(d: pd.DataFrame) -> Columns:
 
 
 def _f(series: "pd.Series[float]") -> NDArray[np.float64]:
-    return series.to_numpy(dtype=float)
+    return np.asarray(series, dtype=np.float64)
 
 
 def read(folder: Path, part: Slice) -> Iterator[Sample]:
@@ -224,9 +226,9 @@ def _context(kernel: str, where: str, dtype: str) -> Slice:
     )
 
 
-def _decode(kernel: str, where: str, dtype: str) -> Slice:
+def _decode(kernel: str, where: str) -> Slice:
     return Slice(
-        kernel, "attn_generation", where, dtype, decode_columns, ("heads", "kv_heads", "head_dim", "batch"), _DECODE
+        kernel, "attn_generation", where, "bf16", decode_columns, ("heads", "kv_heads", "head_dim", "batch"), _DECODE
     )
 
 
@@ -234,8 +236,20 @@ def _moe(kernel: str, where: str, dtype: str) -> Slice:
     return Slice(kernel, "moe", where, dtype, moe_columns, ("hidden", "inter", "experts", "topk"), _MOE)
 
 
-# vLLM's block-fp8 GEMM rows are bound by the host, SGLang's B200 prefill rows are mislabelled, TensorRT-LLM's decode
-# hides several kernels behind one name and Triton fall-backs serve odd head sizes: none of them is fitted.
+_SIXTEEN = "attn_dtype == 'bf16' and kv_dtype == 'bf16'"
+_ENGINES = "framework != 'trtllm' and not source.str.contains('triton')"
+_FA3 = "source in ['fa3', 'vllm_flash_attn_fa3', 'vllm_flashinfer_trtllmprefill']"
+_FA2 = "gpu in ['a100-sxm', 'l40s'] and source != 'flashinfer'"
+_MLA = "mla_dtype == 'bf16' and framework == 'trtllm'"
+_GDN = "op == 'gdn' and (seq_len > 1 or phase != 'context')"
+_FLA = "kernel_source.str.contains('^fused_recurrent|^chunk_gated_delta_rule$|triton')"
+_GDN_FLASHINFER = "framework == 'vllm' and gpu != 'l40s' and kernel_source.str.contains('flashinfer|packed_decode')"
+_MLA_KEY = ("heads", "batch")
+_CHUNKED = (("setup", 2e-5), ("bandwidth", 0.15))  # several launches and intermediate states a chunk
+_GDN_KEY = ("num_v_heads", "head_v_dim", "batch_size")
+
+# Not fitted: vLLM's block-fp8 GEMM (bound by the host), SGLang's B200 prefill (mislabelled windows), Triton fall-backs
+# for odd head sizes, FlashAttention-2 decode with windows (another kernel), MLA of vLLM (host-bound).
 SLICES: tuple[Slice, ...] = (
     _gemm("cublas", "dtype == 'bf16'", "bf16"),
     _gemm("cutlass-fp8", "dtype == 'fp8' and framework != 'trtllm'", "fp8"),
@@ -246,19 +260,19 @@ SLICES: tuple[Slice, ...] = (
     _gemm("marlin-int4-wo", "dtype == 'int4_wo'", "int4_wo"),
     _gemm("int8-wo", "dtype == 'int8_wo'", "int8_wo"),
     _gemm("int8-smoothquant", "dtype == 'sq'", "int8"),
-    _context("fa2", "gpu in ['a100-sxm', 'l40s'] and attn_dtype == 'bf16' and kv_dtype == 'bf16' and framework != 'trtllm' and source != 'triton' and source != 'flashinfer'", "bf16"),
-    _context("flashinfer", "attn_dtype == 'bf16' and kv_dtype == 'bf16' and source == 'flashinfer'", "bf16"),
-    _context("fa3", "attn_dtype == 'bf16' and kv_dtype == 'bf16' and source in ['fa3', 'vllm_flash_attn_fa3', 'vllm_flashinfer_trtllmprefill']", "bf16"),
-    _context("fa3-fp8", "attn_dtype == 'fp8' and source in ['fa3']", "fp8"),
-    _context("trtllm-fmha", "attn_dtype == 'bf16' and kv_dtype == 'bf16' and source == 'torch_flow'", "bf16"),
+    _context("fa2", f"{_SIXTEEN} and {_ENGINES} and {_FA2}", "bf16"),
+    _context("flashinfer", f"{_SIXTEEN} and source == 'flashinfer'", "bf16"),
+    _context("fa3", f"{_SIXTEEN} and {_FA3}", "bf16"),
+    _context("fa3-fp8", "attn_dtype == 'fp8' and source == 'fa3'", "fp8"),
+    _context("trtllm-fmha", f"{_SIXTEEN} and source == 'torch_flow'", "bf16"),
     _context("trtllm-fmha-fp8", "attn_dtype == 'fp8' and source == 'torch_flow'", "fp8"),
-    _decode("flash-decode", "kv_dtype == 'bf16' and framework != 'trtllm' and source not in ['triton', 'vllm_triton_attn', 'flashinfer'] and (window == 0 or gpu != 'l40s')", "bf16"),
-    _decode("flashinfer-decode", "kv_dtype == 'bf16' and framework == 'sglang' and source == 'flashinfer'", "bf16"),
-    _decode("flash-decode-fp8", "kv_dtype == 'fp8' and framework != 'trtllm' and source not in ['triton', 'vllm_triton_attn']", "bf16"),
-    _decode("trtllm-decode", "kv_dtype == 'bf16' and framework == 'trtllm'", "bf16"),
-    _decode("trtllm-decode-fp8", "kv_dtype == 'fp8' and framework == 'trtllm'", "bf16"),
-    Slice("mla", "mla", "op == 'context' and mla_dtype == 'bf16' and framework == 'trtllm'", "bf16", mla_columns, ("heads", "isl"), _CONTEXT),
-    Slice("mla-decode", "mla", "op == 'generation' and mla_dtype == 'bf16' and framework == 'trtllm'", "bf16", mla_columns, ("heads", "batch"), _DECODE),
+    _decode("flash-decode", f"{_SIXTEEN} and {_ENGINES} and source != 'flashinfer' and (window == 0 or gpu != 'l40s')"),
+    _decode("flashinfer-decode", f"{_SIXTEEN} and framework == 'sglang' and source == 'flashinfer'"),
+    _decode("flash-decode-fp8", f"kv_dtype == 'fp8' and {_ENGINES}"),
+    _decode("trtllm-decode", f"{_SIXTEEN} and framework == 'trtllm'"),
+    _decode("trtllm-decode-fp8", "kv_dtype == 'fp8' and framework == 'trtllm'"),
+    Slice("mla", "mla", f"op == 'context' and {_MLA}", "bf16", mla_columns, _MLA_KEY, _CONTEXT),
+    Slice("mla-decode", "mla", f"op == 'generation' and {_MLA}", "bf16", mla_columns, _MLA_KEY, _DECODE),
     _moe("cutlass-moe", "dtype == 'bf16' and framework == 'trtllm'", "bf16"),
     _moe("cutlass-moe-fp8", "dtype == 'fp8' and framework == 'trtllm'", "fp8"),
     _moe("deepgemm-moe", "dtype == 'fp8_block' and framework == 'trtllm'", "fp8_block"),
@@ -271,6 +285,6 @@ SLICES: tuple[Slice, ...] = (
     _moe("flashinfer-moe", "dtype == 'bf16' and source.str.contains('trtllm_moe|trtllmbf16')", "bf16"),
     _moe("flashinfer-moe-fp8", "dtype in ['fp8', 'fp8_block'] and source.str.contains('trtllm_moe|trtllmfp8')", "fp8"),
     _moe("flashinfer-moe-nvfp4", "dtype == 'nvfp4' and source.str.contains('trtllm_moe|trtllmnvfp4')", "nvfp4"),
-    Slice("fla", "ssm", "op == 'gdn' and (seq_len > 1 or phase != 'context') and kernel_source in ['chunk_gated_delta_rule', 'fused_recurrent_gated_delta_rule', 'fused_recurrent_gated_delta_rule_packed_decode', 'chunk_gated_delta_rule_triton']", "bf16", scan_columns, ("num_v_heads", "head_v_dim", "batch_size"), _SCAN),
-    Slice("flashinfer-gdn", "ssm", "op == 'gdn' and (seq_len > 1 or phase != 'context') and kernel_source in ['chunk_gated_delta_rule_flashinfer', 'fused_recurrent_gated_delta_rule_packed_decode'] and framework == 'vllm' and gpu != 'l40s'", "bf16", scan_columns, ("num_v_heads", "head_v_dim", "batch_size"), _SCAN),
-)  # fmt: skip
+    Slice("fla", "ssm", f"{_GDN} and {_FLA}", "bf16", scan_columns, _GDN_KEY, _SCAN, _CHUNKED),
+    Slice("flashinfer-gdn", "ssm", f"{_GDN} and {_GDN_FLASHINFER}", "bf16", scan_columns, _GDN_KEY, _SCAN),
+)

@@ -151,9 +151,8 @@ class GemmKernel(Kernel):
 class AttentionKernel(Kernel):
     """A kernel for many queries per sequence; ``decode`` names the kernel that serves one query per sequence.
 
-    A short sequence takes a smaller tile, down to ``query_pad`` rows.
-    ``packed``: query heads that share a KV head fill one tile together; ``latent`` names the kernel for rows whose K and
-    V differ in width (multi-head latent attention).
+    A short sequence takes a smaller tile, down to ``query_pad`` rows. ``packed``: query heads that share a KV head
+    fill one tile together. ``latent`` names the kernel for rows whose K and V differ in width (latent attention).
     """
 
     family: Literal["attention"]

@@ -23,8 +23,8 @@ _ROW_BYTES: Final = 2.0  # rows are permuted and combined in 16 bit
 def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r: Rates) -> Prices:
     """Time of the fused expert MLP, columns as ``COLUMNS['moe']``.
 
-    The tile bm is the power of two above the mean load, up to ``row_tile``. Rows are padded to it: R' = hit bm below one
-    tile an expert, else R + hit bm/2 (loads end anywhere in their last tile);
+    The tile bm is the power of two above the mean load, up to ``row_tile``. Rows are padded to it: R' = hit bm below
+    one tile an expert, else R + hit bm/2 (loads end anywhere in their last tile);
     t = launch + setup + ||2 M R' h I/(rate P), hit M h I w/(bandwidth HBM) + expert hit||_p
     + (row_passes R + token_passes T) 2 h / HBM.
     """
