@@ -109,7 +109,11 @@ class Catalogue:
 
     def _base(self, base: str, document: Document, seen: tuple[str, ...]) -> tuple[Document, Sources]:
         if not is_path(base):
-            return self.inherit(_raw(self, self.resolve(base)), seen)
+            try:
+                name = self.resolve(base)
+            except InputError as error:
+                raise document.error(error.message, "base", error.suggestions) from None
+            return self.inherit(_raw(self, name), seen)
         folder = Path(document.file).parent if document.file else Path()
         return self.inherit(read_yaml(folder / base), seen)
 

@@ -6,7 +6,7 @@ libyaml where it is installed; aliases count with what they expand to, so that a
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ class Document:
                 return self.files.get(parent, self.file) or None, self.lines[parent] or None
         return self.file, None
 
-    def error(self, message: str, path: str, suggestions: tuple[str, ...] = ()) -> InputError:
+    def error(self, message: str, path: str, suggestions: Sequence[str] = ()) -> InputError:
         """An InputError about the value at a dotted path."""
         file, line = self.where(path)
         return InputError(message, field=path or None, file=file, line=line, suggestions=suggestions)
@@ -297,7 +297,8 @@ class _Reader:
     def _syntax(self, error: Any) -> InputError:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else None
-        source = self.text.splitlines()[mark.line] if mark and mark.line < self.text.count("\n") + 1 else ""
+        written = self.text.split("\n")
+        source = written[mark.line] if mark and mark.line < len(written) else ""
         indent = source[: len(source) - len(source.lstrip())]
         if "\t" in indent or "\\t" in str(error.problem):
             return InputError("a tab indents this line; YAML wants spaces.", file=self.file, line=line)

@@ -1,0 +1,87 @@
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rapid_llm.charts import (
+    Branch,
+    Part,
+    Series,
+    bar_list,
+    heat_map,
+    icicle,
+    page,
+    plot,
+    stacked_bar,
+    table,
+    text_bars,
+    text_stack,
+    text_tree,
+)
+
+PARTS = [Part("weights", 40), Part("a <b> & 'c'", 20), Part("free", 10, "rest")]
+TREE = Branch(
+    "step", 10, (Branch("compute", 7, (Branch("attention", 3), Branch("mlp", 4, note="x"))), Branch("net", 3))
+)
+
+
+@pytest.mark.parametrize(
+    "svg",
+    [
+        stacked_bar(PARTS, limit=60, title="memory <x>"),
+        stacked_bar([]),
+        bar_list(PARTS),
+        bar_list([]),
+        icicle(TREE),
+        icicle(Branch("nothing", 0)),
+        plot([Series("model <1>", [1, 10, 100], [1, 9, 80], labels=["a<", "b", "c"])], log_x=True, log_y=True),
+        plot([Series("points", [0, 1, float("nan")], [0, -2, 3], joined=False)]),
+        plot([Series("", [0], [0])], log_x=True),
+        plot([]),
+        heat_map(["tp 1", "tp 2"], ["pp 1", "pp 2"], [[1, None], [3, 4]]),
+        heat_map([], [], []),
+    ],
+)
+def test_svg_is_well_formed_and_self_contained(svg):
+    root = ET.fromstring(svg)
+    assert root.tag.endswith("svg")
+    assert "nan" not in svg and "inf" not in svg
+    assert "http" not in svg.replace('xmlns="http://www.w3.org/2000/svg"', "")
+
+
+def test_page_escapes():
+    text = page("a <title>", [("heading & more", table(["x <y>"], [["1 < 2"]], numeric=[0]))])
+    assert "a &lt;title&gt;" in text and "heading &amp; more" in text and "1 &lt; 2" in text
+    assert "<y>" not in text
+
+
+def test_text_stack():
+    assert text_stack(PARTS, limit=60, width=14) == [
+        "[████████▓▓▓▓]▒▒",
+        "█ weights 40  ▓ a <b> & 'c' 20  ▒ free 10",
+    ]
+
+
+def test_text_bars():
+    assert text_bars([Part("a", 2), Part("bb", 0.5, "note")], width=4) == ["a     2  ████", "bb  0.5  █     note"]
+
+
+def test_text_tree():
+    assert text_tree(TREE) == [
+        "step           10  100.0%",
+        "  compute       7   70.0%",
+        "    attention   3   30.0%",
+        "    mlp         4   40.0%  x",
+        "  net           3   30.0%",
+    ]
+    assert len(text_tree(TREE, depth=1)) == 3
+
+
+@given(st.lists(st.floats(0, 1e12), min_size=1, max_size=8))
+def test_bars_never_overflow(values):
+    parts = [Part("p", value) for value in values]
+    assert all(len(line) <= 1 + 2 + 40 + 40 for line in text_bars(parts, width=30))
+    bar = text_stack(parts, width=40)[0]
+    assert len(bar) <= 42
+    ET.fromstring(stacked_bar(parts))

@@ -1,0 +1,36 @@
+import pytest
+
+from rapid_llm.errors import InfeasibleError, InputError, InternalError, RapidError, did_you_mean, nearest, unknown_name
+
+
+def test_exit_codes():
+    assert (InputError.exit_code, InfeasibleError.exit_code, InternalError.exit_code) == (2, 3, 4)
+    assert all(issubclass(kind, RapidError) for kind in (InputError, InfeasibleError, InternalError))
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (InputError("x is wrong."), "x is wrong."),
+        (InputError("x is wrong.", file="a.yaml"), "a.yaml: x is wrong."),
+        (InputError("x is wrong.", file="a.yaml", line=7), "a.yaml:7: x is wrong."),
+    ],
+)
+def test_text(error, text):
+    assert str(error) == text
+    assert error.message == "x is wrong."
+
+
+def test_nearest():
+    known = ["llama-3.1-8b", "llama-3-8b", "Mixtral-8x7B"]
+    assert nearest("lama-3.1-8b", known)[0] == "llama-3.1-8b"
+    assert nearest("mixtral-8x7b", known) == ["Mixtral-8x7B"]
+    assert nearest("zzz", known) == []
+    assert did_you_mean("zzz", known) == ""
+    assert nearest("llama", known, limit=1) == ["llama-3-8b"]
+
+
+def test_unknown_name():
+    assert unknown_name("precision", "bf61", ["bf16", "fp16"]) == (
+        "precision 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16."
+    )
