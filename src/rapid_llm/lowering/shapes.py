@@ -75,6 +75,6 @@ class Shapes:
             kv=dtype(precision.kv_cache).bytes,
             gradient=dtype(precision.gradients).bytes,
             reduce=dtype(runtime.training.reduce_dtype).bytes if runtime.training else 0.0,
-            compute=precision.compute,
+            compute=precision.weights if dtype(precision.weights).weight_only else precision.compute,
             activation_dtype=precision.activations,
         )
