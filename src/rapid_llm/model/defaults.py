@@ -195,6 +195,16 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "num_experts": 64, "kv_lora_rank": 512, "q_lora_rank": 768, "qk_rope_head_dim": 64, "v_head_dim": 256,
         "qk_nope_head_dim": 192, "num_experts_per_tok": 4, "max_position_embeddings": 202752,
     },
+    "glm4v_moe_text": {
+        "vocab_size": 151424, "hidden_size": 4096, "intermediate_size": 10944, "num_hidden_layers": 46,
+        "num_attention_heads": 96, "num_key_value_heads": 8, "max_position_embeddings": 65536,
+        "attention_bias": True, "moe_intermediate_size": 1408, "num_experts_per_tok": 8, "n_shared_experts": 1,
+        "num_experts": 128, "first_k_dense_replace": 1,
+    },
+    "glm4v_text": {
+        "vocab_size": 151552, "hidden_size": 4096, "intermediate_size": 13696, "num_hidden_layers": 40,
+        "num_attention_heads": 32, "num_key_value_heads": 2, "max_position_embeddings": 32768,
+    },
     "glm_moe_dsa": {
         "vocab_size": 154880, "hidden_size": 6144, "intermediate_size": 12288, "moe_intermediate_size": 2048,
         "num_hidden_layers": 78, "num_attention_heads": 64, "num_key_value_heads": 64, "n_shared_experts": 1,
@@ -367,6 +377,13 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072,
         "sliding_window": 4096,
     },
+    "mistral4": {
+        "vocab_size": 131072, "hidden_size": 4096, "intermediate_size": 12288, "moe_intermediate_size": 2048,
+        "num_hidden_layers": 36, "num_attention_heads": 32, "num_key_value_heads": 32, "n_shared_experts": 1,
+        "num_experts": 128, "kv_lora_rank": 256, "q_lora_rank": 1024, "qk_rope_head_dim": 64, "v_head_dim": 128,
+        "qk_nope_head_dim": 64, "num_experts_per_tok": 4, "first_k_dense_replace": 0,
+        "max_position_embeddings": 1048576,
+    },
     "mixtral": {
         "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072,
@@ -442,11 +459,21 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 32768,
         "sliding_window": 4096, "max_window_layers": 28,
     },
+    "qwen2_5_vl_text": {
+        "vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
+        "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 32768,
+        "sliding_window": 4096, "max_window_layers": 80,
+    },
     "qwen2_moe": {
         "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24,
         "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 32768,
         "sliding_window": 4096, "max_window_layers": 28, "decoder_sparse_step": 1, "moe_intermediate_size": 1408,
         "shared_expert_intermediate_size": 5632, "num_experts_per_tok": 4, "num_experts": 60, "qkv_bias": True,
+    },
+    "qwen2_vl_text": {
+        "vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
+        "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 32768,
+        "sliding_window": 4096, "max_window_layers": 80,
     },
     "qwen3": {
         "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
@@ -479,6 +506,16 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "linear_num_key_heads": 16, "linear_num_value_heads": 32, "decoder_sparse_step": 1,
         "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "num_experts_per_tok": 10,
         "num_experts": 512,
+    },
+    "qwen3_vl_moe_text": {
+        "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24,
+        "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 128000,
+        "tie_word_embeddings": True, "decoder_sparse_step": 1, "moe_intermediate_size": 1408,
+        "num_experts_per_tok": 4, "num_experts": 60,
+    },
+    "qwen3_vl_text": {
+        "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 128000,
     },
     "seed_oss": {
         "vocab_size": 155136, "hidden_size": 4096, "intermediate_size": 27648, "num_hidden_layers": 64,

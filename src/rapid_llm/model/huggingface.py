@@ -6,6 +6,7 @@ from rapid_llm.documents import Document
 from rapid_llm.model.architecture import Model
 from rapid_llm.model.defaults import DEFAULTS
 from rapid_llm.model.families import classic, deepseek, gemma, hybrid, llama, moe
+from rapid_llm.model.families.multimodal import WRAPPERS, Wrapper, assemble, text_fields
 from rapid_llm.model.fields import Fields
 
 Reader = Callable[[Fields], Model]
@@ -31,15 +32,20 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (llama.llama, "exaone", "ExaoneForCausalLM"),
     (llama.llama, "cwm", "CwmForCausalLM"),
     (llama.llama, "internlm3", "InternLM3ForCausalLM"),
+    (llama.mllama, "mllama_text_model", "MllamaForCausalLM"),
     (llama.mistral, "mistral", "MistralForCausalLM"),
     (llama.ministral, "ministral", "MinistralForCausalLM"),
     (llama.mistral, "ministral3", "Ministral3ForCausalLM"),
     (llama.qwen, "qwen", "QWenLMHeadModel"),
     (llama.qwen2, "qwen2", "Qwen2ForCausalLM"),
+    (llama.qwen2, "qwen2_vl_text", ""),
+    (llama.qwen2, "qwen2_5_vl_text", ""),
     (llama.qwen3, "qwen3", "Qwen3ForCausalLM"),
+    (llama.qwen3, "qwen3_vl_text", ""),
     (llama.phi3, "phi3", "Phi3ForCausalLM"),
     (llama.glm, "glm", "GlmForCausalLM"),
     (llama.glm4, "glm4", "Glm4ForCausalLM"),
+    (llama.glm4, "glm4v_text", ""),
     (llama.cohere, "cohere", "CohereForCausalLM"),
     (llama.cohere2, "cohere2", "Cohere2ForCausalLM"),
     (llama.olmo, "olmo", "OlmoForCausalLM"),
@@ -65,12 +71,14 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (moe.phimoe, "phimoe", "PhimoeForCausalLM PhiMoEForCausalLM"),
     (moe.qwen2_moe, "qwen2_moe", "Qwen2MoeForCausalLM"),
     (moe.qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM"),
+    (moe.qwen3_moe, "qwen3_vl_moe_text", ""),
     (moe.olmoe, "olmoe", "OlmoeForCausalLM"),
     (moe.olmoe, "flex_olmo", "FlexOlmoForCausalLM"),
     (moe.granite_moe, "granitemoe", "GraniteMoeForCausalLM"),
     (moe.granite_moe, "granitemoeshared", "GraniteMoeSharedForCausalLM"),
     (moe.gpt_oss, "gpt_oss", "GptOssForCausalLM"),
     (moe.glm4_moe, "glm4_moe", "Glm4MoeForCausalLM"),
+    (moe.glm4_moe, "glm4v_moe_text", ""),
     (moe.glm4_moe, "solar_open", "SolarOpenForCausalLM"),
     (moe.dots1, "dots1", "Dots1ForCausalLM"),
     (moe.ernie_moe, "ernie4_5_moe", "Ernie4_5_MoeForCausalLM"),
@@ -87,6 +95,7 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (moe.cohere2_moe, "cohere2_moe", "Cohere2MoeForCausalLM"),
     (deepseek.deepseek, "deepseek_v2", "DeepseekV2ForCausalLM"),
     (deepseek.deepseek, "deepseek_v3 kimi_k2", "DeepseekV3ForCausalLM"),
+    (deepseek.deepseek, "mistral4", "Mistral4ForCausalLM"),
     (deepseek.deepseek_v32, "deepseek_v32", "DeepseekV32ForCausalLM"),
     (deepseek.deepseek_v4, "deepseek_v4", "DeepseekV4ForCausalLM"),
     (deepseek.glm_dsa, "glm_moe_dsa", "GlmMoeDsaForCausalLM"),
@@ -119,6 +128,41 @@ CLASSES: dict[str, str] = {kind: kinds.split()[0] for _, kinds, _ in _FAMILIES f
 ARCHITECTURES: dict[str, str] = {name: kinds.split()[0] for _, kinds, names in _FAMILIES for name in names.split()}
 """Class name in ``architectures`` to ``model_type``."""
 
+_WRAPPER_CLASSES = {
+    "LlavaForConditionalGeneration": "llava",
+    "LlavaNextForConditionalGeneration": "llava_next",
+    "VipLlavaForConditionalGeneration": "vipllava",
+    "LlavaOnevisionForConditionalGeneration": "llava_onevision",
+    "InternVLForConditionalGeneration": "internvl",
+    "Mistral3ForConditionalGeneration": "mistral3",
+    "Idefics3ForConditionalGeneration": "idefics3",
+    "SmolVLMForConditionalGeneration": "smolvlm",
+    "PaliGemmaForConditionalGeneration": "paligemma",
+    "AyaVisionForConditionalGeneration": "aya_vision",
+    "Cohere2VisionForConditionalGeneration": "cohere2_vision",
+    "Lfm2VlForConditionalGeneration": "lfm2_vl",
+    "Gemma3ForConditionalGeneration": "gemma3",
+    "Gemma4ForConditionalGeneration": "gemma4",
+    "Qwen2VLForConditionalGeneration": "qwen2_vl",
+    "Qwen2_5_VLForConditionalGeneration": "qwen2_5_vl",
+    "Qwen3VLForConditionalGeneration": "qwen3_vl",
+    "Qwen3VLMoeForConditionalGeneration": "qwen3_vl_moe",
+    "Qwen3_5ForConditionalGeneration": "qwen3_5",
+    "Qwen3_5MoeForConditionalGeneration": "qwen3_5_moe",
+    "Glm4vForConditionalGeneration": "glm4v",
+    "Glm4vMoeForConditionalGeneration": "glm4v_moe",
+    "Glm46VForConditionalGeneration": "glm46v",
+    "Llama4ForConditionalGeneration": "llama4",
+    "MllamaForConditionalGeneration": "mllama",
+    "MiniMaxM3SparseForConditionalGeneration": "minimax_m3_vl",
+    "Kimi_K25ForConditionalGeneration": "kimi_k25",
+    "KimiK25ForConditionalGeneration": "kimi_k25",
+    "KimiK3ForConditionalGeneration": "kimi_k3",
+    "Step3p7ForConditionalGeneration": "step3p7",
+    "Step3p7FlashForCausalLM": "step3p7",
+}
+"""Class name in ``architectures`` of multimodal models to ``model_type``."""
+
 _NEEDED = (
     "hidden_size",
     "num_hidden_layers",
@@ -150,9 +194,10 @@ _NOT_LLAMA = (
 def model_type(fields: Fields) -> str | None:
     """The family of a configuration: its ``model_type`` if known, else that of its first known architecture."""
     given = fields.data.get("model_type")
-    if given in READERS:
+    if given in READERS or given in WRAPPERS:
         return str(given)
-    return next((ARCHITECTURES[a] for a in _architectures(fields) if a in ARCHITECTURES), None)
+    known = {**ARCHITECTURES, **_WRAPPER_CLASSES}
+    return next((known[a] for a in _architectures(fields) if a in known), None)
 
 
 def _architectures(fields: Fields) -> list[str]:
@@ -165,7 +210,17 @@ def read(fields: Fields) -> Model:
     family = model_type(fields)
     if family is None:
         return _unknown(fields)
+    if family in WRAPPERS:
+        return _wrapped(fields, WRAPPERS[family])
     return READERS[family](fields.with_defaults(DEFAULTS.get(CLASSES[family], {})))
+
+
+def _wrapped(fields: Fields, wrapper: Wrapper) -> Model:
+    text = text_fields(fields, wrapper)
+    given = text.data.get("model_type")
+    kind = str(given) if given in READERS else wrapper.text
+    decoder = READERS[kind](text.with_defaults(DEFAULTS.get(CLASSES[kind], {})))
+    return assemble(fields, wrapper, decoder)
 
 
 def _unknown(fields: Fields) -> Model:

@@ -186,3 +186,12 @@ def bitnet(f: Fields) -> Model:
     mixer = gqa(f, **biased(f))
     inner = f.size("hidden_size") + f.size("intermediate_size")
     return decoder(f, [Block(mixer=mixer, ffn=mlp(f), extra_parameters=inner)] * f.layers)
+
+
+def mllama(f: Fields) -> Model:
+    """Llama 3.2 Vision's decoder: some layers attend to the image; eight more rows of embeddings."""
+    cross = f.items("cross_attention_layers") or [3, 8, 13, 18, 23, 28, 33, 38]
+    own = Block(mixer=gqa(f), ffn=mlp(f))
+    other = Block(mixer=gqa(f, cross=True, rotary=False, qk_norm="head"), ffn=mlp(f), extra_parameters=2)
+    layers = [other if i in cross else own for i in range(f.layers)]
+    return decoder(f, layers, extra_parameters=8 * f.size("hidden_size"))
