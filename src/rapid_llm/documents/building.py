@@ -129,6 +129,8 @@ class _Finding:
                 continue
             owner, annotation, value = annotation, below, _item(value, key)
             path.append(key)
+        if detail["type"] == "union_tag_invalid":
+            path.append("kind")
         urgency = 0 if detail["type"] in _UNKNOWN else 2 if detail["type"] in _MISSING else 1
         return cls(detail, tuple(path), owner, annotation, (foreign, urgency))
 
@@ -141,8 +143,7 @@ class _Finding:
             return f"the field '{field}' is missing.", ()
         given, context = self.detail["input"], self.detail.get("ctx", {})
         if kind == "union_tag_invalid":
-            field, given = join(field, "kind"), context["tag"]
-            return _unknown_value(field, given, _quoted(context["expected_tags"]))
+            return _unknown_value(field, context["tag"], _quoted(context["expected_tags"]))
         if kind == "union_tag_not_found":
             kinds = [str(k) for member in _members(self.annotation) for k in _kinds(member)]
             return f"the field '{join(field, 'kind')}' is missing. Known: {', '.join(kinds)}.", tuple(kinds)

@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rapid_llm.documents import parse_yaml
+from rapid_llm.errors import InputError
+from rapid_llm.scenario import CHECKS, check, columns, from_mapping, require, violated
+
+TRAINING = """
+model: llama-3.1-8b
+system: dgx-h100
+workload: {kind: training, global_batch_size: 128, sequence_length: 8192}
+"""
+INFERENCE = """
+model: llama-3.1-8b
+system: dgx-h100
+workload: {kind: inference, batch_size: 4, prompt_tokens: 128, output_tokens: 128}
+"""
+
+
+def read(*overrides, text=TRAINING, checked=True):
+    return from_mapping(parse_yaml(text).data, overrides=overrides, checked=checked)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ("tp=3", "parallelism.tp must divide num_attention_heads: 32 heads / tp 3 leaves 2. Try 1, 2, 4, 8, 16, 32."),
+        ("tp=8 pp=3 accelerators=64",
+         "tp 8 x pp 3 = 24 must divide accelerators 64: 64 / 24 leaves 16. Try pp 1, 2, 4, 8."),
+        ("pp=3 accelerators=64", "pp 3 must divide accelerators 64: 64 / 3 leaves 1. "
+         "Try pp 1, 2, 4, 8, 16, 32, 64."),
+        ("tp=8 pp=2 dp=3 accelerators=64",
+         "tp 8 x pp 2 x dp 3 = 48 must be accelerators 64. Try dp 4, or accelerators 48."),
+        ("accelerators=16 global_batch_size=100",
+         "workload.global_batch_size 100 must be a multiple of micro_batch_size 1 x dp 16 = 16: remainder 4. "
+         "Try 96 or 112."),
+        ("accelerators=16 global_batch_size=8",
+         "workload.global_batch_size 8 must be a multiple of micro_batch_size 1 x dp 16 = 16: remainder 8. Try 16."),
+        ("accelerators=32 system.nodes=2",
+         "accelerators 32 is more than system dgx-h100 (changed) has: 2 nodes x 8 = 16. "
+         "Try accelerators 16, or --set system.nodes=4."),
+        ("accelerators=2 system=h100-sxm",
+         "accelerators 2 is more than system h100-sxm has: 1 node x 1 = 1. "
+         "Try accelerators 1, or a system with more of them, such as dgx-h100."),
+        ("accelerators=12 global_batch_size=12",
+         "accelerators 12 do not fill nodes of 8: 12 / 8 leaves 4. Try 8 or 16."),
+        ("pp=64", "parallelism.pp 64 is more than num_hidden_layers 32: a stage needs a layer. "
+         "Try 1, 2, 4, 8, 16, 32."),
+        ("pp=4 vpp=3", "pp 4 x vpp 3 = 12 must divide num_hidden_layers 32: 32 / 12 leaves 8. Try vpp 1, 2, 4, 8."),
+        ("vpp=2", "parallelism.vpp 2 needs pp above 1 (got pp 1). Try vpp 1."),
+        ("pp=4 vpp=2 schedule=1f1b", "parallelism.vpp 2 needs schedule: interleaved (got 1f1b). Try vpp 1."),
+        ("pp=4 schedule=interleaved",
+         "schedule interleaved needs vpp above 1 (got vpp 1). Try vpp 2, or schedule: 1f1b."),
+        ("pp=4 vpp=2 global_batch_size=126",
+         "schedule interleaved needs a multiple of pp 4 micro-batches: 126 / 4 leaves 2. "
+         "Try global_batch_size 124 or 128, or vpp 1."),
+        ("ep=2", "parallelism.ep 2 needs a model with experts, and llama-3.1-8b has none. Try ep 1."),
+        ("ep=3 model=mixtral-8x7b", "parallelism.ep must divide num_experts: 8 experts / ep 3 leaves 2. "
+         "Try 1, 2, 4, 8."),
+        ("ep=8 tp=4 accelerators=4 model=mixtral-8x7b",
+         "etp 1 x ep 8 = 8 must divide tp 4 x cp 1 x dp 1 = 4: 4 / 8 leaves 4. Try ep 1, 2, 4."),
+        ("cp=2 sequence_length=8190",
+         "workload.sequence_length 8190 must be a multiple of 2 x cp 2 = 4: remainder 2. Try 8188 or 8192."),
+        ("tp=4 sp=true sequence_length=8190",
+         "workload.sequence_length 8190 must be a multiple of tp 4: remainder 2. Try 8188 or 8192."),
+        ("runtime=vllm",
+         "runtime vllm runs inference, and workload.kind is training. Try runtime: megatron-core."),
+        ("system=dgx-a100 precision=fp8-mixed",
+         "precision.compute fp8 needs a matrix rate for fp8, and a100-sxm has bf16, fp16, fp64, int4, int8, tf32. "
+         "Try precision: bf16."),
+        ("accelerators=8 dp_shard=3", "parallelism.dp_shard must divide dp: 8 / dp_shard 3 leaves 2. Try 1, 2, 4, 8."),
+        ("micro_batch_size=256", "workload.micro_batch_size 256 is above global_batch_size 128. "
+         "Try 1, 2, 4, 8, 16, 32, 64, 128."),
+    ],
+)  # fmt: skip
+def test_training_sentences(overrides, sentence):
+    with pytest.raises(InputError) as error:
+        read(*map(full, overrides.split()))
+    assert str(error.value) == sentence
+
+
+def full(override):
+    """``tp=3`` as ``--set`` takes it."""
+    name = override.split("=")[0]
+    if name in ("global_batch_size", "micro_batch_size", "sequence_length"):
+        return f"workload.{override}"
+    return (
+        override
+        if name.split(".")[0] in ("accelerators", "system", "model", "runtime", "precision")
+        else f"parallelism.{override}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["parallelism.cp=2"],
+         "parallelism.cp 2 is for training, and workload.kind is inference. Try cp 1 and more tp."),
+        (["accelerators=8"],
+         "workload.batch_size 4 is below dp 8: 4 replicas would idle. Try batch_size 8, or dp 4."),
+        (["runtime=megatron-core"],
+         "runtime megatron-core runs training, and workload.kind is inference. Try runtime: vllm."),
+    ],
+)  # fmt: skip
+def test_inference_sentences(overrides, sentence):
+    with pytest.raises(InputError) as error:
+        read(*overrides, text=INFERENCE)
+    assert str(error.value) == sentence
+
+
+def test_warnings_do_not_raise():
+    found = check(read("workload.sequence_length=262144"))
+    assert [one.message for one in found if not one.passed] == [
+        "workload.sequence_length 262144 is beyond max_position_embeddings 131072 of llama-3.1-8b; "
+        "the time still holds."
+    ]
+    uneven = check(read("accelerators=4", "workload.batch_size=6", text=INFERENCE))
+    assert [one.message for one in uneven if not one.passed] == [
+        "workload.batch_size 6 is not a multiple of dp 4: the fullest replica takes 2 requests."
+    ]
+
+
+def test_key_value_heads():
+    assert read("parallelism.tp=16").parallelism.tp == 16  # 8 key-value heads, each kept twice
+    with pytest.raises(InputError) as error:
+        read("parallelism.tp=12", "model.num_attention_heads=48", "model.head_dim=128")
+    assert str(error.value) == (
+        "parallelism.tp 12 must divide num_key_value_heads 8, or be a multiple of it so that each rank keeps a copy. "
+        "Try 1, 2, 4, 8, 16, 24, 48."
+    )
+
+
+def test_check_lists_all():
+    unchecked = read("parallelism.tp=3", checked=False)
+    found = check(unchecked)
+    assert [one.name for one in found] == [one.name for one in CHECKS]
+    assert len({one.name for one in found}) == len(CHECKS)
+    assert [one.name for one in found if not one.passed][:1] == ["tp divides heads"]
+    with pytest.raises(InputError) as error:
+        require(unchecked)
+    assert error.value.field == "parallelism.tp"
+
+
+def test_planners_mask_with_the_same_checks():
+    scenario = read()
+    degrees = np.array([1, 2, 3, 4, 8, 64])
+    masks = violated(columns(scenario, {"tp": degrees, "dp": np.ones(6), "accelerators": degrees}))
+    assert masks.shape == (sum(one.severity == "error" for one in CHECKS), 6)
+    assert masks.any(axis=0).tolist() == [False, False, True, False, False, True]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    tp=st.sampled_from([1, 2, 3, 4, 8, 16]),
+    pp=st.sampled_from([1, 2, 3, 4, 40]),
+    vpp=st.sampled_from([1, 2, 3]),
+    batch=st.integers(1, 64),
+    accelerators=st.sampled_from([1, 4, 8, 12, 64]),
+)
+def test_mask_agrees_with_the_door(tp, pp, vpp, batch, accelerators):
+    overrides = [f"parallelism.{k}={v}" for k, v in {"tp": tp, "pp": pp, "vpp": vpp}.items()]
+    scenario = read(*overrides, f"workload.global_batch_size={batch}", f"accelerators={accelerators}", checked=False)
+    bad = bool(violated(columns(scenario)).any())
+    failed = [one for one in check(scenario) if not one.passed and one.severity == "error"]
+    assert bad == bool(failed)
+    for one in failed:
+        assert one.message.endswith(".") and "Try " in one.message

@@ -1,0 +1,257 @@
+import json
+
+import pytest
+
+from rapid_llm.documents import parse_yaml
+from rapid_llm.errors import InputError
+from rapid_llm.hardware import system
+from rapid_llm.scenario import from_mapping, load
+
+TEXT = """\
+model: llama-3.1-70b
+system: dgx-h100
+accelerators: 64
+
+parallelism: {tp: 8, pp: 2}
+workload:
+  kind: training
+  global_batch_size: 512
+  sequence_length: 8192
+"""
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def written(text, name="scenario.yaml"):
+        (tmp_path / name).write_text(text)
+        return name
+
+    return written
+
+
+def read(*overrides, text=TEXT):
+    return from_mapping(parse_yaml(text).data, overrides=overrides)
+
+
+def test_defaults_are_resolved_and_named(write):
+    scenario = load(write(TEXT))
+    assert (scenario.parallelism.tp, scenario.parallelism.pp, scenario.parallelism.dp) == (8, 2, 4)
+    assert all(value is not None for value in vars(scenario.parallelism).values())
+    assert scenario.runtime.name == "megatron-core"
+    assert scenario.defaults[0] == "runtime: megatron-core (default for training)"
+    assert "parallelism.dp: 4 (what is left over)" in scenario.defaults
+    assert {line.split(":")[0] for line in scenario.defaults} == {
+        "runtime", "precision", "parallelism.dp", "parallelism.sp", "parallelism.zero_stage", "parallelism.schedule",
+        "workload.recompute",
+    }  # fmt: skip
+
+
+def test_inference_defaults():
+    workload = "workload: {kind: inference, batch_size: 8, prompt_tokens: 9, output_tokens: 9}"
+    text = f"model: llama-3.1-8b\nsystem: dgx-h100\n{workload}"
+    scenario = read("parallelism.tp=4", "parallelism.dp=2", text=text)
+    assert scenario.runtime.name == "vllm"
+    assert scenario.accelerators == 8
+    assert "accelerators: 8 (product of the degrees)" in scenario.defaults
+
+
+@pytest.mark.parametrize(
+    ("overrides", "etp"),
+    [([], 1), (["parallelism.tp=4"], 4), (["parallelism.tp=4", "parallelism.ep=2"], 2), (["parallelism.ep=8"], 1)],
+)
+def test_experts_are_cut_over_the_tensor_ranks_that_ep_leaves(overrides, etp):
+    text = (
+        "model: mixtral-8x7b\nsystem: dgx-h100\nworkload: {kind: training, global_batch_size: 8, sequence_length: 4096}"
+    )
+    scenario = read(*overrides, text=text)
+    assert scenario.parallelism.etp == etp
+    assert scenario.accelerators == (8 if overrides == ["parallelism.ep=8"] else scenario.parallelism.tp)
+
+
+def test_mapping_reads_back_with_the_same_hash():
+    scenario = read("system.accelerator.memory.hbm.bandwidth=20TB/s", "precision.kv_cache=fp8")
+    again = from_mapping(json.loads(json.dumps(scenario.to_mapping())))
+    assert again.hash == scenario.hash
+    assert (again.model, again.system, again.runtime, again.precision, again.workload) == (
+        scenario.model, scenario.system, scenario.runtime, scenario.precision, scenario.workload
+    )  # fmt: skip
+    assert again.defaults == ()
+    assert len(scenario.hash) == 64
+
+
+def test_hash_covers_every_number():
+    plain = read()
+    assert read().hash == plain.hash
+    for override in (
+        "system.accelerator.memory.hbm.bandwidth=3.36 TB/s",
+        "system.fabric.oversubscription=2",
+        "runtime.host.per_step=9 ms",
+        "workload.micro_batch_size=2",
+        "precision.gradients=bf16",
+        "placement.order=[tp, cp, ep, pp, dp]",
+    ):
+        assert read(override).hash != plain.hash, override
+
+
+def test_overrides_reach_into_nouns():
+    changed = read("system.accelerator.memory.hbm.bandwidth=20TB/s")
+    chip = changed.system.groups[0].node.accelerator
+    assert chip.memory.hbm.bandwidth == 2e13
+    assert chip.memory.hbm.capacity == system("dgx-h100").groups[0].node.accelerator.memory.hbm.capacity
+    assert (changed.system.name, chip.name) == ("dgx-h100 (changed)", "h100-sxm (changed)")
+    assert changed.system.groups[0].count == system("dgx-h100").groups[0].count
+
+
+@pytest.mark.parametrize(
+    ("override", "value"),
+    [
+        ("system.node.accelerator.memory.hbm.bandwidth=20 TB/s",
+         lambda s: s.system.groups[0].node.accelerator.memory.hbm.bandwidth == 2e13),
+        ("system.accelerator=b200-sxm", lambda s: s.system.groups[0].node.accelerator.name == "b200-sxm"),
+        ("system.nodes=256", lambda s: s.system.accelerators == 2048),
+        ("system=dgx-a100", lambda s: s.system.name == "dgx-a100"),
+        ("runtime.host.per_step=9 ms", lambda s: s.runtime.host.per_step == 0.009),
+        ("precision=fp8-mixed", lambda s: s.precision.compute == "fp8"),
+        ("precision.kv_cache=fp8", lambda s: (s.precision.kv_cache, s.precision.gradients) == ("fp8", "fp32")),
+        ("workload.recompute=full", lambda s: s.workload.recompute.mode == "full"),
+        ("workload.recompute.every=2", lambda s: s.workload.recompute.every == 2),
+        ("parallelism.sp=false", lambda s: s.parallelism.sp is False),
+        ("parallelism={tp: 4}", lambda s: (s.parallelism.tp, s.parallelism.pp) == (4, 1)),
+        ("model.num_hidden_layers=40", lambda s: s.model.num_hidden_layers == 40),
+    ],
+)  # fmt: skip
+def test_override(override, value):
+    assert value(read(override))
+
+
+def test_a_chip_alone():
+    text = TEXT.replace("dgx-h100", "h200-sxm").replace("64", "1").replace("{tp: 8, pp: 2}", "{}")
+    assert read(text=text).system.accelerators == 1
+    changed = read("system.accelerator.memory.hbm.capacity=200 GB", text=text)
+    assert changed.system.groups[0].node.accelerator.memory.hbm.capacity == 200_000_000_000
+
+
+def test_saved_scenario_takes_overrides():
+    saved = read().to_mapping()
+    overrides = ["system.accelerator.memory.hbm.bandwidth=20TB/s", "parallelism.tp=4", "parallelism.dp=null"]
+    changed = from_mapping(saved, overrides=overrides)
+    assert changed.system.groups[0].node.accelerator.memory.hbm.bandwidth == 2e13
+    assert (changed.parallelism.tp, changed.parallelism.dp) == (4, 8)
+
+
+def test_base_and_paths(write):
+    write(TEXT, "base.yaml")
+    write("base: h100-sxm\nname: mine\nmemory: {hbm: {capacity: 96 GiB}}\n", "chip.yaml")
+    scenario = load(write("base: base.yaml\nsystem: {accelerator: chip.yaml}\nparallelism: {pp: 4}\n"))
+    assert scenario.system.groups[0].node.accelerator.name == "mine"
+    assert (scenario.parallelism.tp, scenario.parallelism.pp) == (8, 4)
+
+
+def test_nouns_stand_for_themselves():
+    scenario = read()
+    again = from_mapping({**parse_yaml(TEXT).data, "system": scenario.system, "model": scenario.model})
+    assert again.hash == scenario.hash
+
+
+def test_sources():
+    sources = read().sources
+    assert sources["system.node.nics.count"].kind == "datasheet"
+    assert any(path.startswith("runtime.") for path in sources)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("parallelism", "\nparalelism", "scenario.yaml:6: unknown field 'paralelism'. Did you mean 'parallelism'?"),
+        ("\nparallelism", "\n\nparalelism", "scenario.yaml:6: unknown field 'paralelism'. Did you mean 'parallelism'?"),
+        ("sequence_length", "sequence_lenght",
+         "scenario.yaml:9: unknown field 'workload.sequence_lenght'. Did you mean 'sequence_length'?"),
+        ("llama-3.1-70b", "lama-3.1-8b",
+         "scenario.yaml:1: model 'lama-3.1-8b' is not in the catalogue. Did you mean 'llama-3.1-8b'? "
+         "See: rapid-llm list models"),
+        ("dgx-h100", "dgx-h1000",
+         "scenario.yaml:2: system 'dgx-h1000' is not in the catalogue. Did you mean 'dgx-h100'? "
+         "A path to a YAML file works too."),
+        ("8192", "1e30",
+         "scenario.yaml:9: workload.sequence_length must be an integer of at most 1,000,000,000,000 (got 1e+30)."),
+        ("tp: 8", "tp: -8", "scenario.yaml:5: parallelism.tp must be at least 1 (got -8)."),
+        ("tp: 8", "tp: 7",
+         "scenario.yaml:5: parallelism.tp must divide num_attention_heads: 64 heads / tp 7 leaves 1. "
+         "Try 1, 2, 4, 8, 16, 32, 64."),
+        ("system: dgx-h100\n", "", "scenario.yaml: the field 'system' is missing. Try system: dgx-h100. "
+         "See: rapid-llm list systems"),
+        ("dgx-h100", "5", "scenario.yaml:2: system must be a name, a path or a mapping of fields (got 5)."),
+        ("dgx-h100", "{base: dgx-h100, accelerator: {memory: {hbm: {capacity: 80}}}}",
+         "scenario.yaml:2: system.accelerator.memory.hbm.capacity needs a unit, such as '80 GiB' (got 80)."),
+        ("dgx-h100", "{base: dgx-h10}",
+         "scenario.yaml:2: system 'dgx-h10' is not in the catalogue. Did you mean 'dgx-h100'? "
+         "A path to a YAML file works too."),
+        ("dgx-h100", "nowhere.yaml", "nowhere.yaml: no such file."),
+        ("accelerators: 64\n", "network: flow\n",
+         "scenario.yaml:3: network: flow is not available yet. Try network: closed-form."),
+        ("accelerators: 64\n", "faults: [{accelerator: 17, speed: 80 %}]\n",
+         "scenario.yaml:3: faults of links, cards and switches need network: flow, which is not available yet. "
+         "Try faults: []."),
+        ("accelerators: 64\n", "placement: {order: [tp, dp]}\n",
+         "scenario.yaml:3: placement.order must name each of tp, cp, ep, dp, pp once (got tp, dp). "
+         "Try [tp, cp, ep, dp, pp]."),
+        ("kind: training", "kind: serving", "scenario.yaml:7: workload.kind 'serving' is unknown. "
+         "Known: training, inference."),
+    ],
+)  # fmt: skip
+def test_sentences_of_a_file(write, old, new, sentence):
+    with pytest.raises(InputError) as error:
+        load(write(TEXT.replace(old, new, 1)))
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("paralelism.tp=4", "unknown field 'paralelism'. Did you mean 'parallelism'?"),
+        ("system.accelerator.memory.hmb.bandwidth=3 TB/s",
+         "unknown field 'system.accelerator.memory.hmb'. Did you mean 'hbm'?"),
+        ("system.accelerator.memory.hbm.bandwidth=20",
+         "system.accelerator.memory.hbm.bandwidth needs a unit, such as '3.35 TB/s' (got 20)."),
+        ("system.accelerator=h100-sx", "accelerator 'h100-sx' is not in the catalogue. Did you mean 'h100-sxm'? "
+         "See: rapid-llm list accelerators"),
+        ("runtime=vlm", "runtime 'vlm' is not in the catalogue. Did you mean 'vllm'? See: rapid-llm list runtimes"),
+        ("runtime.host.per_steps=1 ms", "unknown field 'runtime.host.per_steps'. Did you mean 'per_step'?"),
+        ("precision.compute=bf61", "precision.compute 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16, fp32, "
+         "tf32, fp64, fp8, fp8_block, mxfp8, mxfp6, nvfp4, mxfp4, int8, int32, fp8_wo, int8_wo, int4_wo, nvfp4_wo, "
+         "mxfp4_wo, q8_0, q6_k, q5_k, q4_k, q4_0."),
+        ("parallelism.tp=two", "parallelism.tp must be an integer (got 'two')."),
+        ("parallelism.tp", "'--set parallelism.tp' must name a field and a value, such as --set parallelism.tp=4."),
+        ("parallelism..tp=1", "'--set parallelism..tp=1' must name a field and a value, such as "
+         "--set parallelism.tp=4."),
+        ("parallelism.tp={a: 1", "the value of '--set parallelism.tp={a: 1' is not valid YAML."),
+        ("accelerators.x=3", "accelerators is a single value and has no field 'x'."),
+    ],
+)  # fmt: skip
+def test_sentences_of_overrides(override, sentence):
+    with pytest.raises(InputError) as error:
+        read(override)
+    assert str(error.value) == sentence
+
+
+def test_precision_sentence():
+    with pytest.raises(InputError) as error:
+        read("precision=bf61")
+    assert str(error.value).startswith(
+        "precision 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16, fp8, bf16-mixed, "
+    )
+    assert error.value.suggestions == ("bf16",)
+    assert error.value.field == "precision"
+
+
+def test_bad_files_named_by_a_scenario(write):
+    for text, sentence in (
+        ("base: scenario.yaml\n", "scenario.yaml:1: base 'scenario.yaml' inherits from itself."),
+        ("base: scenari.yaml\n", "scenari.yaml: no such file. Did you mean 'scenario.yaml'?"),
+        ("base: [a]\n", "scenario.yaml:1: base must be the path of a scenario file (got ['a'])."),
+    ):
+        with pytest.raises(InputError) as error:
+            load(write(text))
+        assert str(error.value) == sentence
