@@ -1,11 +1,13 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
 from rapid_llm.errors import InputError
 from rapid_llm.predict.report import MemoryUse, Report
+from rapid_llm.scenario import from_mapping
 from rapid_llm.validation import confidence, run
 from rapid_llm.validation.cases import Baseline, Case
 from rapid_llm.validation.runner import evaluate
@@ -16,7 +18,7 @@ MEMORY = MemoryUse(
     allocated_bytes=4,
     peak_bytes=6,
     capacity_bytes=8,
-    by_category={"context": 1},
+    by_category={"communication": 1},
     rank=0,
     stage=0,
 )
@@ -116,9 +118,14 @@ def test_equal_scenarios_are_predicted_once_and_faults_show():
 
 
 def test_memory_readings():
+    written = {"kind": "training", "global_batch_size": 8, "sequence_length": 2048}
+    scenario = from_mapping({"model": "llama-3.1-8b", "system": "dgx-h100", "accelerators": 8, "workload": written})
+    context = scenario.runtime.allocator.context
+    memory = replace(MEMORY, peak_bytes=context + 6)
     kinds = ("persistent", "allocated", "reserved", "process", "out_of_memory")
     cases = [case("m", q, "k", 2.0, 1.0, quantity=q, metric="peak") for q in kinds]
-    assert [r.predicted for r in evaluate(cases, lambda scenario: report(1.0))] == [3.0, 4.0, 5.0, 6.0, 0.0]
+    found = evaluate(cases, lambda _: replace(report(1.0), memory=memory, origin=scenario))
+    assert [r.predicted for r in found] == [3.0, 4.0, 5.0, context + 6.0, 0.0]
 
 
 def test_quantiles_for_confidence_are_of_unseen_rows(card):

@@ -17,9 +17,6 @@ Predictor = Callable[[Mapping[str, Any]], "Report"]
 Progress = Callable[[int, int], None]
 """Called with how many scenarios are done, and how many there are."""
 
-PROCESS_ONLY = ("context", "communicators")
-"""Categories of memory that an allocator does not see: the driver's context and the collective library's buffers."""
-
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -37,8 +34,11 @@ class Result:
         return self.predicted / self.case.measured - 1.0
 
 
-def _reserved(report: Report) -> float:
-    outside = sum(report.memory.by_category.get(name, 0) for name in PROCESS_ONLY)
+def _reserved(report: Report) -> float | None:
+    """Bytes that the allocator reserves: the process without the driver's context and the library's buffers."""
+    if report.origin is None:
+        return None
+    outside = report.origin.runtime.allocator.context + report.memory.by_category["communication"]
     return float(report.memory.peak_bytes - outside)
 
 

@@ -1,9 +1,10 @@
 """The training suite: the time of one optimizer step, or the rate that a source printed in its place."""
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
-from rapid_llm import hardware
+from rapid_llm import hardware, network, runtime
 from rapid_llm.validation import conventions, translate
 from rapid_llm.validation.cases import Baseline, Case, Skip
 from rapid_llm.validation.tables import Row, Table, count, integer, number
@@ -12,6 +13,8 @@ SUITE = "training"
 METRIC = "step_time"
 NANOTRON = "nanotron"
 MEASURED_BANDWIDTH = "nanotron, own bandwidth"
+PROBE_BYTES = 2.0**30
+"""Size of an all-reduce that shows bandwidth and not latency."""
 
 
 def cases(table: Table) -> Iterator[Case]:
@@ -58,7 +61,7 @@ def _case(row: Row, group: str) -> Case:
         measured = _measured(row)
         scenario = scenario_of(row)
         if not headline:
-            scenario = {**scenario, "system": _own_bandwidth(row, scenario["system"])}
+            scenario = {**scenario, "system": _own_bandwidth(row, scenario)}
         baselines = _baselines(row)
     except Skip as skip:
         scenario, reason = None, str(skip)
@@ -140,20 +143,31 @@ def recompute_of(row: Row) -> str:
     return str(rule["recompute"]) if rule else "none"
 
 
-def _own_bandwidth(row: Row, system: Any) -> Mapping[str, Any]:
-    """The system with the rate per network card that its nodes' own all-reduce reached.
-
-    The bus bandwidth of a ring over whole nodes is the rate through one node's cards (nccl-tests, PERFORMANCE.md).
-    """
-    if not isinstance(system, str):
-        raise Skip("no catalogue system whose bandwidth could be replaced")
-    busbw, nodes = number(row, "ar_busbw_gbs"), count(row, "n_gpus") / count(row, "gpus_per_node")
-    nics = hardware.system(system).groups[0].node.nics
-    if nodes <= 1:
+def _own_bandwidth(row: Row, scenario: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The system with network cards so fast that an all-reduce over the job reaches what its nodes did."""
+    name = scenario["system"]
+    busbw, ranks = number(row, "ar_busbw_gbs"), count(row, "n_gpus")
+    nics = hardware.system(name).groups[0].node.nics if isinstance(name, str) else None
+    if ranks <= count(row, "gpus_per_node"):
         raise Skip("one node: no bandwidth between nodes to know")
     if not busbw or nics is None:
         raise Skip("the bandwidth of the nodes was not measured")
-    return {"base": system, "node": {"nics": {"bandwidth": f"{busbw / nics.count:.6g} GB/s"}}}
+    rate, reached = _probe(name, scenario["runtime"], ranks)
+    return {"base": name, "node": {"nics": {"bandwidth": f"{rate * busbw * 1e9 / reached:.6g} B/s"}}}
+
+
+@lru_cache(maxsize=64)
+def _probe(system: str, software: str, ranks: int) -> tuple[float, float]:
+    """Rate of one network card, and the bus bandwidth that we predict for a large all-reduce over all ranks (B/s).
+
+    Bus bandwidth is size x 2(n - 1)/n over seconds (nccl-tests, PERFORMANCE.md).
+    """
+    cluster = hardware.system(system)
+    library = runtime.load(software).communication.library
+    priced = network.price("all_reduce", PROBE_BYTES, ranks, 1, fabric=network.Fabric.of(cluster), library=library)
+    nics = cluster.groups[0].node.nics
+    rate = (nics.bandwidth or network.link(nics.link).bandwidth) if nics else 0.0
+    return rate, PROBE_BYTES * 2.0 * (ranks - 1) / ranks / float(priced.seconds)
 
 
 def _baselines(row: Row) -> Mapping[str, Baseline]:
