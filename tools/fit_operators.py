@@ -126,7 +126,8 @@ def write(part: Slice, architecture: str, values: dict[str, str], source: str) -
     while end < len(lines) and lines[end].startswith("    "):
         end += 1
     kept = [old for old in lines[start + 1 : end] if old.split(":")[0].strip() not in {*part.free, "source", "kind"}]
-    fresh = [f"    {name}: {value}" for name, value in values.items() if name in part.free]
+    there = {old.split(":")[0].strip() for old in kept}
+    fresh = [f"    {name}: {value}" for name, value in values.items() if name not in there]
     lines[start:end] = [head, f"    source: {source}", "    kind: fitted", *fresh, *kept]
     path.write_text("\n".join(lines) + "\n", "utf-8")
 

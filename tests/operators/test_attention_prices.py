@@ -1,0 +1,112 @@
+"""Attention prices: pairs, windows, split-KV decode, latent attention."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rapid_llm import hardware, operators
+from rapid_llm.operators import query_key_pairs
+
+BASE = {
+    "batch": 4, "new": 2048, "past": 0, "heads": 32, "kv_heads": 8, "head_dim": 128, "v_head_dim": 128, "window": 0,
+    "causal": 1, "backward": 0, "kv_bytes": 2, "shared_kv": 0,
+}  # fmt: skip
+LENGTHS = st.integers(1, 20000)
+
+
+def price(accelerator="h100-sxm", kernel="fa3", dtype="bf16", **changes):
+    device = hardware.accelerator(accelerator)
+    return operators.price("attention", BASE | changes, dtype=dtype, kernel=kernel, accelerator=device, replayed=False)
+
+
+def pairs(new, past=0, window=0, causal=1):
+    return float(query_key_pairs(*(np.array([float(v)]) for v in (new, past, window, causal)))[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "microseconds"),
+    [  # aiconfigurator tables, H100, vLLM 0.24 (FlashAttention-3), bf16
+        ({"batch": 2, "new": 8192, "kv_heads": 32}, 1999.8),
+        ({"batch": 4, "new": 4096, "kv_heads": 4}, 995.1),
+        ({"batch": 8, "new": 8192, "kv_heads": 2}, 7566.7),
+        ({"batch": 4, "new": 1, "past": 8191}, 64.4),
+        ({"batch": 256, "new": 1, "past": 1023}, 364.4),
+        ({"batch": 32, "new": 1, "past": 8191, "kv_heads": 1}, 59.6),
+    ],
+)
+def test_measured_points(changes, microseconds):
+    assert price(**changes).seconds[0] * 1e6 == pytest.approx(microseconds, rel=0.20)
+
+
+@given(st.integers(1, 3000), st.integers(0, 3000), st.integers(0, 4000))
+def test_pairs_are_the_sum_over_queries(new, past, window):
+    span = window or 10**9
+    assert pairs(new, past, window) == sum(min(past + i, span) for i in range(1, new + 1))
+
+
+@given(LENGTHS, LENGTHS)
+def test_prefix_and_suffix_make_the_whole(first, second):
+    assert pairs(first) + pairs(second, past=first) == pairs(first + second)
+
+
+@given(LENGTHS)
+def test_causal_pairs_lie_between_half_and_all(new):
+    assert new * new / 2 <= pairs(new) <= new * new == pairs(new, causal=0)
+
+
+@given(LENGTHS, st.integers(0, 5000))
+def test_a_window_as_long_as_the_context_changes_nothing(new, past):
+    full, windowed = price(new=new, past=past), price(new=new, past=past, window=new + past)
+    assert windowed.seconds[0] == pytest.approx(full.seconds[0], rel=1e-12)
+
+
+@given(LENGTHS, st.integers(0, 5000), st.sampled_from(["fa2", "fa3", "trtllm-fmha"]))
+def test_never_below_the_datasheet_roofline(new, past, kernel):
+    device = hardware.accelerator("h100-sxm")
+    columns = BASE | {"new": new, "past": past}
+    floor = operators.roofline("attention", columns, dtype="bf16", accelerator=device)
+    assert price(new=new, past=past, kernel=kernel).seconds[0] >= floor.seconds[0]
+
+
+@given(st.integers(1, 60000), st.integers(1, 512), st.sampled_from(["past", "batch"]))
+def test_decode_does_not_get_faster_with_more_work(past, batch, side):
+    row = {"new": 1, "past": past, "batch": batch}
+    more = row | {side: 2 * row[side] + 512}
+    assert price(**more).seconds[0] >= 0.97 * price(**row).seconds[0]
+
+
+@given(st.integers(1, 8000), st.sampled_from(["new", "batch", "heads"]))
+def test_prefill_does_not_get_faster_with_more_work(new, side):
+    row = {"new": new, "batch": 4, "heads": 32}
+    assert price(**row | {side: 2 * row[side] + 64}).seconds[0] >= price(**row).seconds[0]
+
+
+def test_splitting_a_batch_never_speeds_the_sum():
+    assert 2 * price(batch=4).seconds[0] >= price(batch=8).seconds[0]
+
+
+def test_split_kv_keeps_a_single_sequence_off_one_unit():
+    one = price(new=1, past=32767, batch=1, kv_heads=1, heads=8)
+    streamed = one.hbm_bytes[0] / hardware.accelerator("h100-sxm").memory.hbm.bandwidth
+    assert one.seconds[0] < 30 * streamed
+
+
+def test_backward_costs_two_and_a_half_times_the_arithmetic():
+    forward, backward = price(), price(backward=1)
+    assert backward.flops[0] == 2.5 * forward.flops[0]
+    assert backward.seconds[0] > 2.5 * forward.seconds[0] * 0.9
+
+
+def test_decode_and_prefill_rows_keep_their_order():
+    mixed = price(new=np.array([1.0, 2048.0, 1.0]), past=np.array([4095.0, 0.0, 99.0]))
+    apart = [price(new=1, past=4095), price(), price(new=1, past=99)]
+    assert np.array_equal(mixed.seconds, [p.seconds[0] for p in apart])
+    assert mixed.bound.dtype == np.int8
+
+
+def test_absorbed_latent_decode_reads_the_latent_once():
+    latent = {"new": 1, "past": 4095, "heads": 128, "kv_heads": 1, "head_dim": 576, "v_head_dim": 512, "shared_kv": 1}
+    priced = price(**latent, batch=128)  # enough items that nothing is split
+    assert priced.hbm_bytes[0] == 128 * (4096 * 576 * 2 + 2 * 128 * (576 + 512))
+    assert priced.flops[0] == 2 * 128 * 128 * (576 + 512) * 4096

@@ -1,0 +1,110 @@
+"""GEMM prices: measured points and the properties of tiles, waves and split-K."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rapid_llm import hardware, operators
+
+SHAPES = st.tuples(st.integers(1, 20000), st.integers(32, 30000), st.integers(64, 30000))
+ACCELERATORS = st.sampled_from(["a100-sxm", "h100-sxm", "b200-sxm", "l40s", "mi300x", "v100-sxm"])
+
+
+def price(m, n, k, accelerator="h100-sxm", *, dtype="bf16", kernel="cublas", size=2.0, **options):
+    columns = {
+        "m": m,
+        "n": n,
+        "k": k,
+        "groups": options.pop("groups", 1),
+        "x_bytes": size,
+        "w_bytes": size,
+        "y_bytes": 2,
+    }
+    device = hardware.accelerator(accelerator) if isinstance(accelerator, str) else accelerator
+    return operators.price("gemm", columns, dtype=dtype, kernel=kernel, accelerator=device, **options)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "m", "n", "k", "microseconds"),
+    [  # aiconfigurator tables, vLLM bf16: CUDA-graph replays
+        ("a100-sxm", 1, 8192, 8192, 96.9),
+        ("a100-sxm", 4096, 4096, 8192, 1119.9),
+        ("h100-sxm", 1, 4096, 4096, 15.0),
+        ("h100-sxm", 1, 8192, 8192, 51.6),
+        ("b200-sxm", 1, 8192, 8192, 23.8),
+        ("b200-sxm", 8192, 8192, 4096, 338.6),
+        ("l40s", 16, 8192, 8192, 218.8),
+        ("l40s", 4096, 4096, 8192, 1235.3),
+    ],
+)
+def test_measured_points(accelerator, m, n, k, microseconds):
+    predicted = price(m, n, k, accelerator, replayed=True).seconds[0] * 1e6
+    assert predicted == pytest.approx(microseconds, rel=0.20)
+
+
+@given(SHAPES, ACCELERATORS)
+def test_never_below_the_datasheet_roofline(shape, accelerator):
+    device = hardware.accelerator(accelerator)
+    m, n, k = shape
+    columns = {"m": m, "n": n, "k": k, "groups": 1, "x_bytes": 2, "w_bytes": 2, "y_bytes": 2}
+    dtype = "fp16"
+    floor = operators.roofline("gemm", columns, dtype=dtype, accelerator=device)
+    priced = operators.price("gemm", columns, dtype=dtype, kernel="cublas", accelerator=device)
+    assert priced.seconds[0] >= floor.seconds[0]
+    assert priced.flops[0] == floor.flops[0] == 2.0 * m * n * k
+
+
+@given(SHAPES, st.sampled_from(["m", "n", "k"]), st.sampled_from(["a100-sxm", "h100-sxm", "b200-sxm"]))
+def test_time_does_not_fall_when_a_side_doubles_beyond_one_tile(shape, side, accelerator):
+    m, n, k = (max(256, value) for value in shape)
+    larger = {"m": m, "n": n, "k": k, side: 2 * {"m": m, "n": n, "k": k}[side]}
+    before, after = price(m, n, k, accelerator).seconds[0], price(**larger, accelerator=accelerator).seconds[0]
+    assert after >= 0.97 * before
+
+
+def test_crossing_a_tile_edge_costs():
+    at, beyond = price([128, 256], 8192, 8192).seconds, price([129, 257], 8192, 8192).seconds
+    assert np.all(beyond > at)
+
+
+@given(SHAPES)
+def test_fp8_never_beats_twice_bf16_peak(shape):
+    m, n, k = shape
+    priced = price(m, n, k, dtype="fp8", kernel="cublas-fp8", size=1.0)
+    assert priced.flops[0] / priced.seconds[0] <= 2.0 * hardware.accelerator("h100-sxm").peak["bf16"]
+
+
+@given(SHAPES)
+def test_a_slower_clock_never_speeds_up_and_leaves_streaming_alone(shape):
+    m, n, k = shape
+    assert price(m, n, k, clock=0.78).seconds[0] >= price(m, n, k).seconds[0]
+    streaming = price(1, 16384, 16384, clock=0.78).seconds[0] / price(1, 16384, 16384).seconds[0]
+    assert streaming < 1.01
+
+
+def test_groups_fill_the_accelerator_that_one_would_leave_empty():
+    one, many = price(128, 128, 4096).seconds[0], price(128, 128, 4096, groups=64).seconds[0]
+    assert one < many < 64 * one / 4
+
+
+def test_replayed_benchmarks_find_small_weights_in_l2():
+    small, large = (1, 2048, 2048), (1, 16384, 16384)
+    assert price(*small, "l40s", replayed=True).seconds[0] < price(*small, "l40s").seconds[0]
+    assert price(*large, "l40s", replayed=True).seconds[0] == pytest.approx(price(*large, "l40s").seconds[0], rel=0.01)
+
+
+def test_rows_are_independent():
+    m, n, k = np.array([1.0, 4096.0, 77.0]), np.array([8192.0, 4096.0, 320.0]), np.array([8192.0, 4096.0, 640.0])
+    together = price(m, n, k).seconds
+    assert np.array_equal(together, [price(*shape).seconds[0] for shape in zip(m, n, k, strict=True)])
+
+
+def test_explanation_agrees_with_the_price():
+    device = hardware.accelerator("h100-sxm")
+    why = operators.explain_gemm(4096, 4096, 4096, dtype="bf16", kernel="cublas", accelerator=device)
+    assert why["seconds"] == price(4096, 4096, 4096).seconds[0]
+    assert why["bound"] == "compute"
+    assert why["tiles"] == -(-4096 // why["tile"][0]) * -(-4096 // why["tile"][1]) * why["split"]
+    assert why["waves"] == -(-why["tiles"] // device.compute_units)
+    assert 0 < why["last_wave_occupancy"] <= 1

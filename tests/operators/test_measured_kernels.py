@@ -1,0 +1,54 @@
+"""The fitted kernels against measured tables kept beside the checkout: unseen rows only, bounds as scored."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rapid_llm import hardware, operators
+
+ROOT = Path(__file__).parents[2]
+TABLES = ROOT.parent / "shared/data/silicon"
+sys.path.append(str(ROOT / "tools"))
+
+ROWS = 400
+# kernel -> accelerator -> highest mean absolute error on unseen rows, a few points above what the fit scores
+BOUNDS = {
+    "cublas": {"a100-sxm": 0.13, "h100-sxm": 0.09, "b200-sxm": 0.12, "l40s": 0.21},
+    "cutlass-fp8": {"h100-sxm": 0.21, "b200-sxm": 0.24, "l40s": 0.27},
+    "deepgemm": {"h100-sxm": 0.14, "b200-sxm": 0.16},
+    "cutlass-nvfp4": {"b200-sxm": 0.22},
+    "int8-wo": {"a100-sxm": 0.15},
+    "fa2": {"a100-sxm": 0.18, "l40s": 0.23},
+    "fa3": {"h100-sxm": 0.16, "b200-sxm": 0.20},
+    "trtllm-fmha": {"a100-sxm": 0.08, "h100-sxm": 0.15, "b200-sxm": 0.15},
+    "flash-decode": {"a100-sxm": 0.19, "h100-sxm": 0.16, "b200-sxm": 0.13},
+    "flash-decode-fp8": {"h100-sxm": 0.16, "b200-sxm": 0.22},
+    "mla-decode": {"h100-sxm": 0.14, "b200-sxm": 0.17},
+    "cutlass-moe": {"a100-sxm": 0.17, "h100-sxm": 0.22, "b200-sxm": 0.20},
+    "deepgemm-moe": {"h100-sxm": 0.13, "b200-sxm": 0.14},
+    "triton-moe": {"h100-sxm": 0.26},
+    "flashinfer-moe-nvfp4": {"b200-sxm": 0.22},
+    "flashinfer-gdn": {"h100-sxm": 0.12, "b200-sxm": 0.16},
+}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("kernel", BOUNDS)
+def test_unseen_rows(kernel):
+    if not TABLES.is_dir():
+        pytest.skip(f"needs the measured tables in {TABLES}")
+    from operator_tables import SLICES, read
+
+    part = next(s for s in SLICES if s.kernel == kernel)
+    errors: dict[str, list[np.ndarray]] = {}
+    for sample in read(TABLES, part):
+        rows = sample.half("unseen").some(ROWS)
+        device = hardware.accelerator(rows.accelerator)
+        priced = operators.price(
+            rows.family, rows.columns, dtype=rows.dtype, kernel=kernel, accelerator=device, replayed=True
+        )
+        errors.setdefault(rows.accelerator, []).append(priced.seconds / rows.seconds - 1.0)
+    for accelerator, bound in BOUNDS[kernel].items():
+        assert np.abs(np.concatenate(errors[accelerator])).mean() < bound, accelerator

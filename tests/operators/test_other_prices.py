@@ -1,0 +1,100 @@
+"""Experts, scans, memory-bound kernels, and what ``price`` refuses."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rapid_llm import hardware, operators
+from rapid_llm.errors import InputError
+
+H100 = hardware.accelerator("h100-sxm")
+EXPERTS = {
+    "rows": 64,
+    "hit": 8,
+    "tokens": 32,
+    "hidden": 4096,
+    "inter": 14336,
+    "matrices": 3,
+    "x_bytes": 2,
+    "w_bytes": 2,
+}
+SCAN = {"batch": 8, "new": 4096, "heads": 32, "key_dim": 128, "value_dim": 128, "state_bytes": 4, "backward": 0}
+
+
+def price(family, columns, kernel, *, dtype="bf16", kind="stream", accelerator=H100):
+    return operators.price(family, columns, kind=kind, dtype=dtype, kernel=kernel, accelerator=accelerator)
+
+
+@given(st.integers(1, 100000), st.integers(1, 256), st.sampled_from(["cutlass-moe", "triton-moe", "deepgemm-moe"]))
+def test_experts_stream_their_weights_and_never_beat_the_roofline(rows, hit, kernel):
+    columns = EXPERTS | {"rows": rows, "hit": min(hit, rows), "tokens": rows}
+    floor = operators.roofline("moe", columns, dtype="bf16", accelerator=H100).seconds[0]
+    assert price("moe", columns, kernel).seconds[0] >= floor
+
+
+def test_more_experts_cost_their_weights():
+    few, many = (price("moe", EXPERTS | {"hit": hit}, "cutlass-moe").seconds[0] for hit in (4, 8))
+    weights = 4 * 3 * 4096 * 14336 * 2 / H100.memory.hbm.bandwidth
+    assert many - few >= 0.9 * weights
+
+
+def test_one_expert_is_a_dense_mlp_with_the_moves_of_its_rows():
+    m = 8192
+    expert = price("moe", EXPERTS | {"rows": m, "hit": 1, "tokens": m}, "cutlass-moe").seconds[0]
+    gemms = {"m": m, "n": [2 * 14336, 4096], "k": [4096, 14336], "groups": 1, "x_bytes": 2, "w_bytes": 2, "y_bytes": 2}
+    dense = price("gemm", gemms, "cublas").seconds.sum()
+    assert 0.7 * dense < expert < 1.5 * dense
+
+
+def test_a_decode_scan_reads_and_writes_its_state_once():
+    update = price("scan", SCAN | {"new": 1}, "fla")
+    state = 2 * 8 * 32 * 128 * 128 * 4
+    assert update.hbm_bytes[0] == pytest.approx(state, rel=0.02)
+    assert update.seconds[0] > state / H100.memory.hbm.bandwidth
+
+
+def test_a_chunked_scan_is_never_faster_than_its_chunks_in_series():
+    once, twice = (price("scan", SCAN | {"batch": 1, "heads": 2, "new": n}, "fla").seconds[0] for n in (32768, 65536))
+    assert twice > 1.8 * once
+
+
+@given(st.floats(1, 1e12), st.sampled_from(operators.POINTWISE_KINDS))
+def test_pointwise_time_grows_with_bytes_and_has_a_floor(moved, kind):
+    columns = {"read_bytes": [moved, 2 * moved], "write_bytes": 0, "flops": 0}
+    small, large = price("pointwise", columns, "torch-pointwise", kind=kind).seconds
+    assert H100.sustained.launch <= small <= large
+
+
+def test_residual_add_as_measured():
+    # Vidur profiles, A100, Qwen-72B, 4096 tokens: add of 4096 x 8192 in bf16 takes 112 us.
+    add = {"read_bytes": 2 * 4096 * 8192 * 2, "write_bytes": 4096 * 8192 * 2, "flops": 4096 * 8192}
+    priced = price("pointwise", add, "fused-pointwise", accelerator=hardware.accelerator("a100-sxm"))
+    assert priced.seconds[0] * 1e6 == pytest.approx(112, rel=0.3)
+
+
+def test_bounds():
+    names = np.array(operators.BOUNDS)
+    shapes = {"m": [1, 8192, 1], "n": [8192, 8192, 32], "k": [8192, 8192, 32], "groups": 1}
+    priced = price("gemm", shapes | {"x_bytes": 2, "w_bytes": 2, "y_bytes": 2}, "cublas")
+    assert list(names[priced.bound]) == ["memory", "compute", "launch"]
+
+
+def test_no_rate_for_a_dtype():
+    with pytest.raises(InputError) as caught:
+        price(
+            "gemm",
+            dict.fromkeys(operators.COLUMNS["gemm"], 1),
+            "cublas",
+            dtype="fp8",
+            accelerator=hardware.accelerator("a100-sxm"),
+        )
+    assert caught.value.message == (
+        "a100-sxm has no matrix rate for fp8: it has bf16, fp16, fp64, int4, int8, tf32. Try one of these."
+    )
+
+
+def test_a_kernel_of_another_family():
+    with pytest.raises(InputError) as caught:
+        price("gemm", dict.fromkeys(operators.COLUMNS["gemm"], 1), "fa2")
+    assert caught.value.message == "kernel fa2 serves attention, not gemm. Try a kernel of the family gemm."
