@@ -58,4 +58,4 @@ def _engine_time(lowered: Lowered, machine: Machine) -> Column:
     s = lowered.shapes
     blocks = s.batch * np.ceil((s.past + s.new) / (serving.kv_block_tokens if serving else 1))
     growing = host.per_sequence * s.batch + host.per_kv_block * blocks
-    return host.per_step + np.where(s.decode > 0, growing, 0.0)
+    return (host.per_step + np.where(s.decode > 0, growing, 0.0)) / machine.host_speed

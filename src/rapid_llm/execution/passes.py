@@ -108,4 +108,4 @@ def _host(machine: Machine, busy: Matrix, launches: Matrix, priced: Priced) -> M
         captured = ~eager.astype(bool)[None, None, :]
     floor = np.where(captured, 0.0, floor)
     floor[OPTIMIZER] = 0.0
-    return np.maximum(floor - busy, 0.0) + np.where(busy > 0, gap, 0.0)
+    return np.maximum(floor / machine.host_speed - busy, 0.0) + np.where(busy > 0, gap / machine.host_speed, 0.0)

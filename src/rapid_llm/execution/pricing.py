@@ -25,12 +25,14 @@ DEDUPLICATE_ABOVE = 256
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What prices a step: one accelerator, its fabric, the runtime, and whether long compute-bound work throttles it."""
+    """What prices a step: one accelerator, its fabric, the runtime, whether long compute-bound work throttles it, and the
+    speed of the CPUs that feed it over those the runtime's host costs were measured on."""
 
     accelerator: Accelerator
     fabric: Fabric
     runtime: Runtime
     clock: float
+    host_speed: float
 
     @classmethod
     def of(cls, system: System, runtime: Runtime) -> Machine:
@@ -40,7 +42,7 @@ class Machine:
             raise InputError(f"system '{system.name}' has {len(system.groups)} node groups; one is priced so far.")
         accelerator = system.groups[0].node.accelerator
         clock = accelerator.sustained.clock if runtime.workload == "training" else 1.0
-        return cls(accelerator, Fabric.of(system), runtime, clock)
+        return cls(accelerator, Fabric.of(system), runtime, clock, system.groups[0].node.host_speed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
     messages = _step_messages(priced, forward, backward)
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
     tail = optimizer + sum((m.exposed for m in messages), np.zeros_like(optimizer))
-    total = pipeline + tail.max(axis=1) + machine.runtime.host.per_step
+    total = pipeline + tail.max(axis=1) + machine.runtime.host.per_step / machine.host_speed
     return TrainingStep(
         priced=priced,
         passes=passes,

@@ -10,6 +10,7 @@ from rapid_llm.units import (
     FlopsPerSecond,
     Fraction,
     Hertz,
+    Positive,
     Seconds,
     Watts,
 )
@@ -83,7 +84,8 @@ class Accelerator:
     """An accelerator from its datasheet.
 
     ``peak`` maps a compute dtype to its dense matrix rate in FLOP/s (or OP/s); ``vector`` is the fp32 rate outside
-    the matrix units. ``compute_units`` are SMs, CUs or cores: what a kernel's blocks are scheduled on.
+    the matrix units. ``compute_units`` are SMs, CUs or cores: what a kernel's blocks are scheduled on. ``host_speed``:
+    single-thread speed of the CPUs that it is usually sold with, over an EPYC 7742 (DGX A100).
     """
 
     name: str
@@ -97,5 +99,6 @@ class Accelerator:
     memory: Memory
     scale_up: ScaleUp | None = None
     host_link: str
+    host_speed: Positive = 1.0
     power: Power
     sustained: Sustained

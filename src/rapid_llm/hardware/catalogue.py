@@ -91,14 +91,14 @@ def build_system(document: Document, prefix: str = "") -> System:
 
 
 def _filled(node: Mapping[str, Any], given: Any, document: Document, path: str, prefix: str) -> dict[str, Any]:
-    """A node's fields with its accelerator built and the host link that the accelerator has by default."""
+    """A node's fields with its accelerator built, and the host link and host speed that come with it by default."""
     if isinstance(given, str):
         given = _named(given, document, path)
     elif isinstance(given, Mapping):
         given = build_accelerator(_below(document, given, path), join(prefix, path))
     if not isinstance(given, Accelerator):
         return {**node}
-    return {"host_link": {"link": given.host_link}, **node, "accelerator": given}
+    return {"host_link": {"link": given.host_link}, "host_speed": given.host_speed, **node, "accelerator": given}
 
 
 def _named(name: str, document: Document, path: str) -> Accelerator:
@@ -163,5 +163,5 @@ def _system(kind: Kind, name: str) -> System:
 
 def alone(one: Accelerator) -> System:
     """A system of one accelerator, named as it is."""
-    node = Node(accelerator=one, accelerators=1, host_link=LinkUse(link=one.host_link))
+    node = Node(accelerator=one, accelerators=1, host_link=LinkUse(link=one.host_link), host_speed=one.host_speed)
     return System(name=one.name, groups=(NodeGroup(node=node, count=1),))

@@ -40,12 +40,16 @@ class ScaleUpFabric:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Node:
-    """One server (or rack-scale NVLink domain): its accelerators, their fabric, and its network cards."""
+    """One server (or rack-scale NVLink domain): its accelerators, their fabric, and its network cards.
+
+    ``host_speed``: single-thread speed of its CPUs over an EPYC 7742; launches and engine steps take that much less.
+    """
 
     accelerator: Accelerator
     accelerators: Count
     scale_up: ScaleUpFabric = ScaleUpFabric(topology="none")
     host_link: LinkUse
+    host_speed: Positive = 1.0
     nics: LinkUse | None = None
 
 

@@ -71,7 +71,7 @@ def training_breakdown(step: TrainingStep) -> Cost:
         exposed, whole = float(message.exposed[0, end]), float(message.seconds[0, end])
         tally.add(COMMUNICATION, _axis(message.axis), exposed, max(0.0, whole - exposed), "network")
     tally.add(OPTIMIZER_STEP, OPTIMIZER_STEP, float(step.optimizer[0, end]), bound="memory")
-    tally.add(HOST, HOST, step.priced.machine.runtime.host.per_step, bound="host")
+    tally.add(HOST, HOST, step.priced.machine.runtime.host.per_step / step.priced.machine.host_speed, bound="host")
     return tally.tree("step", ORDER)
 
 
