@@ -12,6 +12,7 @@ from rapid_llm.model.architecture import (
     VisionTower,
 )
 from rapid_llm.model.catalogue import document, load, names
+from rapid_llm.model.flops import forward_flops, training_flops
 from rapid_llm.model.weights import (
     Weight,
     active_parameters,
@@ -35,9 +36,11 @@ __all__ = [
     "active_parameters",
     "block_weights",
     "document",
+    "forward_flops",
     "load",
     "names",
     "outer_weights",
     "parameters",
     "parameters_by_group",
+    "training_flops",
 ]

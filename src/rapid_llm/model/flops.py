@@ -1,7 +1,9 @@
-"""FLOPs of a forward pass: what MFU counts. A multiply-add is two.
+"""FLOP counts per token, forward: the numerators of MFU.
 
-Conventions (PaLM, arXiv 2204.02311, appendix B; Narayanan et al. 2021, equation 3): every weight matrix that a token
-meets, attention scores and their product with the values, the LM head; no embedding gather, norms or activations.
+A multiplication and an addition count two. Counted are matrix multiplications, attention over a sequence and the
+language-model head; norms, activations, rotary positions, softmax and the embedding look-up are not. *Full* attention
+takes every query against the whole sequence (Narayanan et al. 2021, eq. 2; PaLM appendix B); *causal* takes what a
+causal mask leaves, half of it. Training is three times the forward pass, without recompute.
 """
 
 from functools import lru_cache
@@ -9,72 +11,115 @@ from functools import lru_cache
 from rapid_llm.model.architecture import Attention, Block, CompressedAttention, LatentAttention, Model, MoE, StateSpace
 from rapid_llm.model.weights import block_weights
 
-_VECTORS = ("ssm.a", "ssm.conv", "mla.compress.position", "mla.index.compress.position")
+BACKWARD_AND_FORWARD = 3
+"""Training over forward: the backward pass multiplies once for inputs and once for weights."""
+
+_NOT_MULTIPLIED = frozenset({"ssm.a", "ssm.conv", "mla.compress.position", "mla.index.compress.position"})
+"""Tensors with two axes that no token is multiplied with."""
+
+_STATE_PASSES = {"mamba": 2, "mamba2": 2, "linear": 2, "gated-delta-net": 3, "kimi-delta": 3, "short-conv": 0}
+"""Multiply-adds over the state a token: write and read; the delta rule reads once more before it writes."""
 
 
 @lru_cache(maxsize=1024)
-def matrix_flops(block: Block, hidden_size: int) -> float:
-    """FLOPs of one token in the weight matrices of a block: 2 per parameter, routed experts only where it is sent."""
-    flops = 0.0
+def block_matmul_flops(block: Block, hidden_size: int) -> int:
+    """FLOPs of one token in the weight matrices of a block: ``2 x`` their sizes, routed experts ``k`` of ``E``."""
+    total = 0
     for weight in block_weights(block, hidden_size):
-        if len(weight.shape) < 2 or weight.role in _VECTORS:
+        if len(weight.shape) < 2 or weight.role in _NOT_MULTIPLIED:
             continue
-        share = 1.0
-        if isinstance(block.ffn, MoE) and weight.role.startswith("moe.expert."):
-            share = block.ffn.num_experts_per_tok / block.ffn.num_experts
-        flops += 2.0 * weight.size * share
-    return flops
+        size = weight.size
+        if weight.role.startswith("moe.expert.") and isinstance(block.ffn, MoE):
+            size = size // block.ffn.num_experts * block.ffn.num_experts_per_tok
+        total += 2 * size
+    return total
 
 
-def attention_flops(block: Block, sequence_length: int, *, causal: bool) -> float:
-    """FLOPs of one sequence in the token mixers of a block: scores and values over all pairs, or the causal half.
+def mean_keys(sequence_length: float, limit: float | None, *, causal: bool) -> float:
+    """Keys that a query sees on average over a sequence, with at most ``limit`` of them (window, top-k).
 
-    4 s^2 H d for softmax attention; a window caps the pairs of a query; a recurrent mixer updates and reads its state
-    once per token (4 s H dk dv).
+    Full: ``min(s, w)``. Causal: ``s / 2``, and ``w - w^2 / 2s`` under a window (the first w queries see fewer).
     """
-    return sum(_mixer_flops(mixer, sequence_length, causal=causal) for mixer in (block.mixer, block.side_mixer) if mixer)
+    seen = sequence_length if limit is None else min(sequence_length, limit)
+    if not causal or not sequence_length:
+        return seen
+    return seen - seen * seen / (2 * sequence_length)
+
+
+def attention_flops(block: Block, sequence_length: float, *, causal: bool) -> float:
+    """FLOPs of one token, mean over a sequence, in scores and values of a block: ``2 keys H (d_qk + d_v)``.
+
+    ``4 s H d`` for full attention. State-space mixers count their recurrence (the chunked kernels do more) and their
+    convolution; an indexer its scores over all tokens. Cross-attention to an image counts nothing for text.
+    """
+    mixers = (mixer for mixer in (block.mixer, block.side_mixer) if mixer is not None)
+    return sum(_mixer_flops(mixer, sequence_length, causal=causal) for mixer in mixers)
 
 
 def _mixer_flops(
-    mixer: Attention | LatentAttention | CompressedAttention | StateSpace, length: int, *, causal: bool
+    mixer: Attention | LatentAttention | CompressedAttention | StateSpace, length: float, *, causal: bool
 ) -> float:
     match mixer:
+        case Attention(cross=True):
+            return 0.0
         case Attention():
-            width = mixer.num_attention_heads * (mixer.head_dim + mixer.value_dim)
-            return 2.0 * width * _pairs(length, mixer.sliding_window or mixer.index_topk, causal=causal)
+            limits = [limit for limit in (mixer.sliding_window, mixer.index_topk) if limit is not None]
+            keys = mean_keys(length, min(limits, default=None), causal=causal)
+            width = mixer.head_dim + mixer.value_dim
         case LatentAttention():
-            width = mixer.num_attention_heads * (mixer.qk_head_dim + mixer.v_head_dim)
-            return 2.0 * width * _pairs(length, mixer.index_topk, causal=causal)
+            keys = mean_keys(length, mixer.index_topk, causal=causal)
+            width = mixer.qk_head_dim + mixer.v_head_dim
         case CompressedAttention():
-            width = 2 * mixer.num_attention_heads * mixer.head_dim
-            return 2.0 * width * _pairs(length, mixer.sliding_window + (mixer.index_topk or 0), causal=causal)
-        case _:
-            return 4.0 * length * mixer.num_value_heads * mixer.key_dim * mixer.value_dim
+            return _compressed_flops(mixer, length, causal=causal)
+        case StateSpace():
+            return _recurrence_flops(mixer)
+    attention = 2 * keys * mixer.num_attention_heads * width
+    return attention + _index_flops(mixer, mean_keys(length, None, causal=causal))
 
 
-def _pairs(length: int, window: int | None, *, causal: bool) -> float:
-    """Query-key pairs of one sequence: all, or s (s + 1) / 2 of them; a query sees at most ``window`` keys."""
-    seen = min(length, window or length)
-    if not causal:
-        return float(length) * seen
-    return seen * (seen + 1) / 2.0 + float(length - seen) * seen
+def _index_flops(mixer: Attention | LatentAttention | CompressedAttention, entries: float) -> float:
+    return 2 * entries * (mixer.index_n_heads or 0) * (mixer.index_head_dim or 0)
 
 
-def head_flops(model: Model) -> float:
-    """FLOPs of one token in the LM head: 2 h V."""
-    return 2.0 * model.hidden_size * model.vocab_size
+def _compressed_flops(mixer: CompressedAttention, length: float, *, causal: bool) -> float:
+    """A window of tokens, and the older ones as one entry for each ``compress_rate``."""
+    keys, entries = mean_keys(length, mixer.sliding_window, causal=causal), 0.0
+    if mixer.compress_rate is not None:
+        stored = length / mixer.compress_rate
+        entries = mean_keys(stored, None, causal=causal)
+        keys += mean_keys(stored, mixer.index_topk, causal=causal)
+    attention = 4 * keys * mixer.num_attention_heads * mixer.head_dim
+    return attention + _index_flops(mixer, entries)
+
+
+def _recurrence_flops(mixer: StateSpace) -> float:
+    state = mixer.num_value_heads * mixer.key_dim * mixer.value_dim
+    return 2.0 * (_STATE_PASSES[mixer.kind] * state + mixer.conv_channels * mixer.conv_kernel)
+
+
+def head_flops(model: Model) -> int:
+    """FLOPs of one token in the language-model head: ``2 h V`` (and the projection of narrower embeddings)."""
+    width = model.embedding_size or model.hidden_size
+    projection = 2 * width * model.hidden_size if width != model.hidden_size else 0
+    return 2 * width * model.vocab_size + projection
+
+
+def forward_flops(model: Model, sequence_length: float, *, causal: bool = False, head: bool = True) -> float:
+    """FLOPs of one token forward, mean over a sequence, in all blocks and the head."""
+    total = float(head_flops(model)) if head else 0.0
+    for index, block in enumerate(model.blocks):
+        one = block_matmul_flops(block, model.hidden_size) + attention_flops(block, sequence_length, causal=causal)
+        total += model.pattern.count(index) * one
+    return total
+
+
+def training_flops(model: Model, sequence_length: float, *, causal: bool = False) -> float:
+    """FLOPs of one token in training without recompute: the numerator of ``mfu`` (``causal``: of ``mfu_causal``)."""
+    return BACKWARD_AND_FORWARD * forward_flops(model, sequence_length, causal=causal)
 
 
 @lru_cache(maxsize=256)
 def step_flops(model: Model, sequence_length: int) -> tuple[float, float, float]:
     """Forward FLOPs of one sequence: with full attention, with causal attention, and of the head alone."""
-    head = head_flops(model) * sequence_length
-    matrices = [matrix_flops(block, model.hidden_size) * sequence_length for block in model.blocks]
-    full = [attention_flops(block, sequence_length, causal=False) for block in model.blocks]
-    causal = [attention_flops(block, sequence_length, causal=True) for block in model.blocks]
-    weights = sum(matrices[index] for index in model.pattern) + head
-    return (
-        weights + sum(full[index] for index in model.pattern),
-        weights + sum(causal[index] for index in model.pattern),
-        head,
-    )
+    full, causal = (sequence_length * forward_flops(model, sequence_length, causal=mask) for mask in (False, True))
+    return full, causal, float(sequence_length * head_flops(model))

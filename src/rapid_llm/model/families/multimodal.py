@@ -99,7 +99,7 @@ def _merge(f: Fields, name: str) -> int:
 def _kimi_k25(f: Fields, tower: VisionTower, hidden: int) -> int:
     vision = f.section("vision_config")
     rows, columns = (vision.items("merge_kernel_size", [2, 2]) if vision else None) or [2, 2]
-    norm = f.integer("projection_hidden_size", None) or tower.hidden_size
+    norm = f.size("projection_hidden_size", 1152)
     wide = tower.hidden_size * rows * columns
     return 2 * norm + linear(wide, wide) + linear(wide, hidden)
 
