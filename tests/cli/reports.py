@@ -1,6 +1,7 @@
 """Reports made by hand: what the renderer must cope with, from a comfortable fit to an overflow."""
 
 from rapid_llm.predict.report import Confidence, Cost, Fix, MemoryUse, Report, Violation, WhatIf
+from rapid_llm.scenario import from_mapping
 
 GIB = 2**30
 
@@ -8,10 +9,16 @@ SCENARIO = {
     "model": "llama-3.1-70b",
     "system": "dgx-h100",
     "accelerators": 64,
-    "runtime": {"name": "megatron-core@2021", "version": "2021"},
-    "parallelism": {"tp": 8, "pp": 2, "vpp": 1, "cp": 1, "ep": 1, "dp": 4, "sp": True, "zero_stage": 1},
+    "runtime": "megatron-core@2021",
+    "parallelism": {"tp": 8, "pp": 2},
     "precision": "bf16-mixed",
-    "workload": {"kind": "training", "global_batch_size": 512, "micro_batch_size": 1, "sequence_length": 8192},
+    "workload": {"kind": "training", "global_batch_size": 512, "sequence_length": 8192},
+}
+BATCH = {
+    "runtime": "vllm",
+    "parallelism": {"tp": 8},
+    "precision": "bf16",
+    "workload": {"kind": "inference", "batch_size": 8, "prompt_tokens": 1024, "output_tokens": 256},
 }
 
 
@@ -61,12 +68,10 @@ def training() -> Report:
         breakdown=breakdown(),
         confidence=Confidence("training", "korthikanti", 22, 0.034, 0.081, ("dgx-h100 is newer than these rows",)),
         interval=(10.1, 11.9),
-        what_if=(WhatIf("system.accelerator.scale_up.bandwidth=900GB/s", 0.96), WhatIf("parallelism.vpp=2", 0.97)),
+        what_if=(WhatIf("scale-up bandwidth x2", -0.04), WhatIf("network cards x2", -0.001)),
         defaults=("sp true", "zero_stage 1", "recompute none"),
         assumptions=("every rank starts the step together",),
-        scenario=SCENARIO,
-        version="0.1.0",
-        hash="3fa4c1d2e5b6a7f8",
+        origin=from_mapping(SCENARIO),
     )
 
 
@@ -75,15 +80,13 @@ def infeasible() -> Report:
         "does not fit: rank 0 needs 131.4 GiB of weights + 9.1 GiB of KV cache, has 79.1 GiB. "
         "Try tp 2, or fp8 weights (65.7 GiB)."
     )
-    fixes = (Fix("parallelism.tp=2", 66 * GIB, None), Fix("precision=fp8", 65 * GIB, 0.62))
+    fixes = (Fix("tp 2", 66 * GIB, None), Fix("fp8 weights", 65 * GIB, 0.62))
     return Report(
         kind="inference",
         feasible=False,
         violations=(Violation("memory", message, 141.0 * GIB, 79.1 * GIB, fixes),),
         memory=memory(peak=141),
-        scenario={**SCENARIO, "workload": {"kind": "inference"}},
-        version="0.1.0",
-        hash="00ff",
+        origin=from_mapping({**SCENARIO, **BATCH}),
     )
 
 
@@ -103,7 +106,5 @@ def inference() -> Report:
         breakdown=Cost("request", 4.2, children=(prefill, decode)),
         phases={"prefill": prefill, "decode": decode},
         interval=(3.9, 4.6),
-        scenario={**SCENARIO, "workload": {"kind": "inference"}},
-        version="0.1.0",
-        hash="abcd",
+        origin=from_mapping({**SCENARIO, **BATCH}),
     )

@@ -6,7 +6,6 @@ import pytest
 
 from rapid_llm.cli.answer import answer
 from rapid_llm.cli.page import page
-from rapid_llm.cli.result import as_object
 from rapid_llm.predict.report import Cost
 
 from . import reports
@@ -50,11 +49,11 @@ def test_training_says_all_that_a_first_look_needs():
         "optimizer 12.0",
         "free 17.0 GiB",
         "compute / gemm",
-        "what if      --set system.accelerator.scale_up.bandwidth=900GB/s   time -4.0 %",
+        "what if      scale-up bandwidth x2: -4.0 % time   network cards x2: -0.1 % time",
         "assumed      every rank starts the step together",
         "defaults     sp true, zero_stage 1, recompute none",
         "error median 3.4 %",
-        "reproduce    rapid-llm 0.1.0, scenario 3fa4c1d2e5b6",
+        f"reproduce    rapid-llm 0.1.0, scenario {reports.training().hash[:12]}",
     ):
         assert part in text
 
@@ -68,8 +67,8 @@ def test_inference_names_its_times():
 
 def test_infeasible_says_no_with_fixes_and_no_time():
     text = "\n".join(answer(reports.infeasible()))
-    assert "fits         NO: 141 GiB of 79.0 GiB on the fullest rank (rank 0, stage 0), 62.0 GiB missing" in text
-    assert "  try        --set parallelism.tp=2   saves 66.0 GiB" in text
+    assert "fits         NO: 141 GiB of 79.1 GiB on the fullest rank (rank 0, stage 0), 61.9 GiB missing" in text
+    assert "  try        tp 2: saves 66.0 GiB" in text
     assert "MISSING 62.0 GiB" in text
     assert "E2E" not in text
 
@@ -79,16 +78,6 @@ def test_memory_bar_is_as_long_as_its_share():
     inside = bar[bar.index("[") + 1 : bar.index("]")]
     assert len(inside) == 60
     assert len(inside.rstrip()) == round(62 / 79 * 60)
-
-
-def test_json_has_the_keys_of_its_kind_only():
-    training, inference = as_object(reports.training()), as_object(reports.inference())
-    assert {"step_time_s", "mfu", "memory", "breakdown", "confidence", "interval", "hash"} <= training.keys()
-    assert "ttft_s" not in training
-    assert {"ttft_s", "tpot_s", "e2e_s"} <= inference.keys()
-    assert "step_time_s" not in inference
-    assert training["memory"]["by_category"]["weights"] == 9 * 2**30
-    assert training["breakdown"]["children"][0]["name"] == "compute"
 
 
 def test_page_is_self_contained():

@@ -10,8 +10,11 @@ from rapid_llm.predict.report import Confidence, Cost, MemoryUse, Report, Violat
 from rapid_llm.units import format_bytes, format_percent, format_rate, format_seconds
 
 GIB = 2**30
+SMALLEST_SHOWN = 0.05 * GIB
+MINUTE, HOUR = 60.0, 3600.0
 BAR_COLUMNS = 60
-SHOWN_COSTS = 6
+COST_COLUMNS = 44
+SHOWN_COSTS = 5
 SHOWN_WHAT_IFS = 3
 _DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")
 _GLYPHS = "█▓▒░▚▞▤▥▦"
@@ -36,13 +39,13 @@ def _title(scenario: Mapping[str, Any]) -> list[str]:
     plan = " ".join(
         f"{axis} {degrees[axis]}" for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp") if _shown(degrees, axis)
     )
-    precision = _name(scenario.get("precision"))
+    count = scenario.get("accelerators", 1)
     parts = [
         f"{_name(scenario.get('model'))} {scenario.get('workload', {}).get('kind', '')}",
-        f"{scenario.get('accelerators', '?')} accelerators of {_name(scenario.get('system'))}",
+        f"{count:,} accelerator{'s' if count > 1 else ''} of {_name(scenario.get('system'))}",
         _name(scenario.get("runtime")),
         plan,
-        precision,
+        _name(scenario.get("precision")),
     ]
     return text.flowed("", filter(None, parts), separator=" · ", indent=0, lines=2)
 
@@ -58,24 +61,25 @@ def _name(noun: Any) -> str:
 
 def _verdict(report: Report) -> list[str]:
     if report.feasible:
-        return [_row("fits", f"yes: {_space(report.memory)}")]
+        memory = report.memory
+        return [_row("fits", f"yes: {_space(memory, memory.peak_bytes, memory.capacity_bytes)}")]
     return [line for violation in report.violations for line in _violation(violation, report.memory)]
 
 
-def _space(memory: MemoryUse) -> str:
-    free = memory.capacity_bytes - memory.peak_bytes
-    rest = f"{format_bytes(free)} free" if free >= 0 else f"{format_bytes(-free)} missing"
+def _space(memory: MemoryUse, need: float, have: float) -> str:
+    free = f"{format_bytes(have - need)} free" if have >= need else f"{format_bytes(need - have)} missing"
     place = f"on the fullest rank (rank {memory.rank}, stage {memory.stage})"
-    return f"{format_bytes(memory.peak_bytes)} of {format_bytes(memory.capacity_bytes)} {place}, {rest}"
+    return f"{format_bytes(need)} of {format_bytes(have)} {place}, {free}"
 
 
 def _violation(violation: Violation, memory: MemoryUse) -> list[str]:
-    """Say why not, and what would help. The door prints the whole sentence beside."""
-    why = _space(memory) if violation.kind == "memory" else violation.message
+    """Say why not, and what would help. The whole sentence stands on standard error."""
+    is_memory = violation.kind == "memory"
+    why = _space(memory, violation.need, violation.have) if is_memory else violation.message
     lines = text.wrapped("fits", f"NO: {why}", lines=4)
     for fix in violation.fixes[:SHOWN_WHAT_IFS]:
         cost = f", step time x{fix.step_time_ratio:.2f}" if fix.step_time_ratio else ""
-        lines.append(_row("  try", f"--set {fix.change}   saves {format_bytes(fix.saves_bytes)}{cost}"))
+        lines.append(_row("  try", f"{fix.change}: saves {format_bytes(fix.saves_bytes)}{cost}"))
     return lines
 
 
@@ -88,7 +92,7 @@ def _headline(report: Report) -> list[str]:
 
 
 def _training(report: Report, step_time_s: float) -> list[str]:
-    lines = [_row("step time", format_seconds(step_time_s) + _interval(report))]
+    lines = [_row("step time", _time(step_time_s) + _interval(report))]
     if report.tokens_per_s is not None and report.tokens_per_s_per_accelerator is not None:
         each = format_rate(report.tokens_per_s_per_accelerator)
         lines.append(_row("throughput", f"{format_rate(report.tokens_per_s)}, {each} per accelerator"))
@@ -109,7 +113,7 @@ def _inference(report: Report) -> list[str]:
         ("E2E", report.e2e_s, "arrival to last token"),
     )
     lines = [
-        _row(name, f"{format_seconds(value):<10} {meaning}" + (_interval(report) if name == "E2E" else ""))
+        _row(name, f"{_time(value):<10} {meaning}" + (_interval(report) if name == "E2E" else ""))
         for name, value, meaning in times
         if value is not None
     ]
@@ -126,7 +130,7 @@ def _interval(report: Report) -> str:
     if report.interval is None:
         return ""
     low, high = report.interval
-    return f"   (90 % of validated cases: {format_seconds(low)} to {format_seconds(high)})"
+    return f"   (90 % of validated cases: {_time(low)} to {_time(high)})"
 
 
 def _bound(report: Report) -> list[str]:
@@ -136,7 +140,7 @@ def _bound(report: Report) -> list[str]:
 def _memory(report: Report) -> list[str]:
     """Draw the fullest rank's memory as one bar with a legend; a rank that overflows fills the bar to its end."""
     memory = report.memory
-    parts = [(name, size) for name, size in memory.by_category.items() if size > 0]
+    parts = [(name, size) for name, size in memory.by_category.items() if size >= SMALLEST_SHOWN]
     marked = list(zip(_GLYPHS * 2, parts, strict=False))
     whole = max(memory.capacity_bytes, memory.peak_bytes, 1)
     bar, filled = "", 0
@@ -159,9 +163,11 @@ def _costs(report: Report) -> list[str]:
     leaves = sorted(_named_leaves(report.breakdown), key=lambda pair: -pair[1].seconds)
     shown = [(name, cost) for name, cost in leaves[:SHOWN_COSTS] if cost.seconds > 0]
     rest = total - sum(cost.seconds for _, cost in shown)
-    lines = [_row("costs", f"{format_seconds(total)} on the critical rank; the largest of {len(leaves)} parts:")]
+    network = sum(cost.seconds for _, cost in leaves if cost.bound == "network") / total
+    whole = f"{_time(total)} on the critical rank, {format_percent(network)} of it network"
+    lines = [_row("costs", f"{whole}; the largest of {len(leaves)} parts:")]
     for name, cost in shown:
-        hidden = f", {format_seconds(cost.hidden_seconds)} more hidden" if cost.hidden_seconds > 0 else ""
+        hidden = f", {_time(cost.hidden_seconds)} more hidden" if cost.hidden_seconds > 0 else ""
         bound = f"   bound by {cost.bound}" if cost.bound else ""
         lines.append(_cost_line(name, cost.seconds, total, bound + hidden))
     if rest > total * 5e-4:
@@ -170,7 +176,8 @@ def _costs(report: Report) -> list[str]:
 
 
 def _cost_line(name: str, value: float, total: float, note: str) -> str:
-    return f"  {name[:30]:<30} {format_seconds(value):>9} {format_percent(value / total):>7}{note}"[: text.WIDTH]
+    share = format_percent(value / total)
+    return f"  {name[:COST_COLUMNS]:<{COST_COLUMNS}} {_time(value):>9} {share:>7}{note}"[: text.WIDTH]
 
 
 def _named_leaves(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Cost]]:
@@ -183,30 +190,34 @@ def _named_leaves(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[tuple[str,
 
 def _what_ifs(report: Report) -> list[str]:
     best = sorted(report.what_if, key=lambda what_if: what_if.time_ratio)[:SHOWN_WHAT_IFS]
-    changes = [f"--set {one.change}   time {100 * (one.time_ratio - 1):+.1f} %" for one in best]
-    return [_row("" if i else "what if", change) for i, change in enumerate(changes)]
+    changes = [f"{one.change}: {100 * one.time_ratio:+.1f} % time" for one in best]
+    return text.flowed("what if", changes, separator="   ") if changes else []
 
 
 def _trust(report: Report) -> list[str]:
     lines: list[str] = []
     if report.assumptions:
-        lines += text.wrapped("assumed", "; ".join(report.assumptions))
+        lines += text.wrapped("assumed", "; ".join(report.assumptions), lines=2)
     if report.defaults:
-        lines += text.wrapped("defaults", ", ".join(report.defaults), lines=2)
-    if report.confidence is not None:
-        lines += text.wrapped("trust", _confidence(report.confidence))
+        names = [one.removeprefix("parallelism.").removeprefix("workload.") for one in report.defaults]
+        lines += text.wrapped("defaults", ", ".join(names))
+    lines += text.wrapped("trust", _confidence(report.confidence))
     lines.append(_row("reproduce", f"rapid-llm {report.version}, scenario {report.hash[:12]}"))
     return lines
 
 
-def _confidence(confidence: Confidence) -> str:
-    nearest = (
-        f"nearest measurements: {confidence.suite}, {confidence.group} ({confidence.rows} rows), error median "
-        f"{format_percent(confidence.median)}, 90 % of rows within {format_percent(confidence.p90)}"
-        if confidence.rows
-        else "no measurement is near this scenario: the answer rests on datasheets"
-    )
+def _confidence(confidence: Confidence | None) -> str:
+    if confidence is None or not confidence.rows:
+        nearest = "no measurement is near this scenario: the answer rests on datasheets and architecture constants"
+        return "; ".join((nearest, *(confidence.reasons if confidence else ())))
+    errors = f"error median {format_percent(confidence.median)}, 90 % of rows within {format_percent(confidence.p90)}"
+    nearest = f"nearest measurements: {confidence.suite}, {confidence.group} ({confidence.rows} rows), {errors}"
     return "; ".join((nearest, *confidence.reasons))
+
+
+def _time(seconds: float) -> str:
+    """Print a time; up to an hour in seconds, since that is how steps are compared."""
+    return f"{seconds:,.1f} s" if MINUTE <= seconds < HOUR else format_seconds(seconds)
 
 
 def _row(label: str, value: str) -> str:

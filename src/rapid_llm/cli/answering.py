@@ -35,7 +35,7 @@ def _scenario(kind: str, model: str, overrides: Sequence[str], common: Common) -
 
 
 def _answer(scenario: Scenario, answering: Answering) -> int:
-    report = predict(scenario, allow_infeasible=answering.allow_infeasible)
+    report = predict(scenario, allow_infeasible=answering.allow_infeasible, sensitivities=True)
     if answering.out is not None:
         from rapid_llm.cli.folder import write
 
@@ -45,9 +45,7 @@ def _answer(scenario: Scenario, answering: Answering) -> int:
 
 def _print(report: Report, *, as_json: bool) -> int:
     if as_json:
-        from rapid_llm.cli.result import as_object
-
-        print(json.dumps(as_object(report), indent=2))
+        print(json.dumps(report.to_dict(), indent=2))
     else:
         from rapid_llm.cli.answer import answer
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rapid_llm.cli import text
-from rapid_llm.cli.result import plain
 from rapid_llm.cli.style import show
 from rapid_llm.documents import Document
 from rapid_llm.errors import InputError, nearest
@@ -35,7 +35,8 @@ def show_entry(what: str, name: str, *, as_json: bool) -> int:
     document, sources = _entry(kind, name)
     data = document.data
     if as_json:
-        print(json.dumps({kind: name, **facts, "fields": plain(data), "sources": plain(sources)}, indent=2))
+        origins = {path: asdict(source) for path, source in sources.items()}
+        print(json.dumps({kind: name, **facts, "fields": data, "sources": origins}, indent=2))
         return 0
     lines = [f"{kind} {name}", *(f"  {key}".ljust(45) + _value(value) for key, value in facts.items())]
     show([*lines, *_fields(data, sources)])

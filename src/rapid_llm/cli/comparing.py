@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rapid_llm.cli import text
-from rapid_llm.cli.result import as_object
 from rapid_llm.cli.style import show
 from rapid_llm.documents import read_yaml
 from rapid_llm.errors import InputError
@@ -68,7 +67,7 @@ def _differs(key: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> b
 def _result(file: str) -> Mapping[str, Any]:
     """The JSON object of a result file, or of the answer to a scenario file."""
     if Path(file).suffix != ".json":
-        return as_object(predict(load(file)))
+        return predict(load(file)).to_dict()
     data = read_yaml(file).data
     if "feasible" not in data:
         raise InputError(f"{file} is not a result: it has no 'feasible'. Make one with: rapid-llm run FILE --json")

@@ -11,10 +11,9 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from rapid_llm.cli.page import page
-from rapid_llm.cli.result import as_object, plain
 from rapid_llm.errors import InputError
-from rapid_llm.predict import explain
-from rapid_llm.predict.report import Cost, Report
+from rapid_llm.predict.explain import explain
+from rapid_llm.predict.report import Cost, Report, plain_value
 from rapid_llm.scenario import Scenario
 
 
@@ -25,12 +24,12 @@ def write(scenario: Scenario, report: Report, folder: str) -> None:
         raise InputError(f"--out {folder} is a file. Name a folder.")
     out.mkdir(parents=True, exist_ok=True)
     with (out / "scenario.yaml").open("w", encoding="utf-8") as stream:
-        YAML().dump(plain(report.scenario), stream)
-    (out / "report.json").write_text(json.dumps(as_object(report), indent=2) + "\n", encoding="utf-8")
+        YAML().dump(dict(report.scenario), stream)
+    (out / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
     (out / "report.html").write_text(page(report), encoding="utf-8")
     if report.breakdown is not None:
         _table(out / "breakdown.csv", _breakdown(report.breakdown))
-        _table(out / "kernels.csv", (plain(row) for row in explain(scenario)))
+        _table(out / "kernels.csv", (plain_value(row) for row in explain(scenario)))
 
 
 def _breakdown(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ WIDTH = 100
 
 def wrapped(label: str, text: str, *, indent: int = 13, lines: int = 3) -> list[str]:
     """Lay ``label`` and ``text`` out in columns of at most 100 characters and so many lines."""
-    body = textwrap.wrap(text, WIDTH - indent, max_lines=lines, placeholder=" …") or [""]
+    body = textwrap.wrap(text, WIDTH - indent, max_lines=lines, placeholder=" …", break_on_hyphens=False) or [""]
     return [(label if i == 0 else "").ljust(indent) + line for i, line in enumerate(body)]
 
 

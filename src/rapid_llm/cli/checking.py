@@ -1,0 +1,55 @@
+"""``check`` and ``schema``: what a scenario must satisfy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rapid_llm import scenario
+from rapid_llm.cli import text
+from rapid_llm.cli.flags import Common
+from rapid_llm.cli.style import show
+from rapid_llm.errors import InfeasibleError, InputError
+from rapid_llm.scenario import Finding
+
+
+def check_file(file: str, common: Common) -> int:
+    """Print every named check; 2 if one fails, 3 if only memory does."""
+    loaded = scenario.load(file, overrides=list(common.sets), checked=False)
+    findings = scenario.check(loaded)
+    broken = any(not one.passed and one.severity == "error" for one in findings)
+    if not broken:
+        findings.append(_memory(loaded))
+    if common.json:
+        print(json.dumps({"checks": [{**asdict(one), "passed": one.passed} for one in findings]}, indent=2))
+    else:
+        show(_lines(findings))
+    if broken:
+        return InputError.exit_code
+    return 0 if findings[-1].passed else InfeasibleError.exit_code
+
+
+def _memory(loaded: scenario.Scenario) -> Finding:
+    from rapid_llm.predict import fit
+
+    report = fit(loaded)
+    message = "" if report.feasible else "; ".join(violation.message for violation in report.violations)
+    return Finding("memory fits", "error", "memory", message)
+
+
+def _lines(findings: Sequence[Finding]) -> list[str]:
+    lines = []
+    for one in findings:
+        verdict = "ok" if one.passed else "FAILS" if one.severity == "error" else "warning"
+        lines.append(f"{verdict:<9}{one.name}")
+        if one.message:
+            lines += text.wrapped("", one.message, indent=9, lines=4)
+    failed = sum(not one.passed for one in findings)
+    return [*lines, f"{len(findings)} checks, {failed} of them {'does' if failed == 1 else 'do'} not hold"]
+
+
+def print_schema() -> int:
+    """Print the JSON Schema of a scenario."""
+    print(json.dumps(scenario.schema(), indent=2))
+    return 0

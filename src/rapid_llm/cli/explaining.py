@@ -1,0 +1,53 @@
+"""``explain``: the answer, then every kernel and message of the critical rank in words."""
+
+from __future__ import annotations
+
+import json
+
+from rapid_llm.cli import text
+from rapid_llm.cli.answer import answer
+from rapid_llm.cli.flags import Common
+from rapid_llm.cli.style import show
+from rapid_llm.errors import InfeasibleError
+from rapid_llm.predict import predict
+from rapid_llm.predict.explain import KernelLine, explain
+from rapid_llm.predict.report import Cost, plain_value
+from rapid_llm.scenario import load
+from rapid_llm.units import format_count, format_percent, format_seconds
+
+
+def explain_file(file: str, common: Common) -> int:
+    """Print the answer to a scenario file and what each kernel of it does."""
+    scenario = load(file, overrides=list(common.sets))
+    report = predict(scenario, allow_infeasible=True, sensitivities=True)
+    kernels = explain(scenario)
+    if common.json:
+        print(json.dumps({**report.to_dict(), "kernels": plain_value(kernels)}, indent=2))
+    else:
+        show([*answer(report), "", *_tree(report.breakdown), "", *_lines(kernels)])
+    return 0 if report.feasible else InfeasibleError.exit_code
+
+
+def _tree(cost: Cost | None, depth: int = 0, total: float = 0.0) -> list[str]:
+    """The breakdown, indented: children sum to their parent, hidden time stands beside."""
+    if cost is None:
+        return []
+    total = total or cost.seconds or 1.0
+    hidden = f"   {format_seconds(cost.hidden_seconds)} more hidden" if cost.hidden_seconds else ""
+    bound = f"   bound by {cost.bound}" if cost.bound else ""
+    name = f"{'  ' * depth}{cost.name}"
+    line = f"{name:<44} {format_seconds(cost.seconds):>9} {format_percent(cost.seconds / total):>7}{bound}{hidden}"
+    return [line, *(row for child in cost.children for row in _tree(child, depth + 1, total))]
+
+
+def _lines(kernels: list[KernelLine]) -> list[str]:
+    """Two lines a kernel, the costliest first: what it costs, and why in the numbers of its formula."""
+    total = sum(kernel.total_seconds for kernel in kernels)
+    lines = [f"kernels      {len(kernels)} of the critical rank, {format_seconds(total)} with what overlaps"]
+    for kernel in kernels:
+        share, each = format_percent(kernel.total_seconds / total), format_seconds(kernel.seconds)
+        times = f"{format_count(kernel.count)} x {each}"
+        name = f"{kernel.unit} {kernel.phase} {kernel.name}"
+        lines.append(f"{share:>7}  {format_seconds(kernel.total_seconds):>8} = {times:<19} {name}"[: text.WIDTH])
+        lines += text.wrapped("", f"{kernel.implementation}, bound by {kernel.bound}. {kernel.words}", indent=9)
+    return lines

@@ -1,0 +1,177 @@
+"""Bad input through the command line: one sentence, exit code 2 or 3, no traceback; the same as JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .shell import rapid_llm
+
+TRAIN = (
+    "model: llama-3.1-8b\n"
+    "system: dgx-h100\n"
+    "accelerators: 64\n"
+    "workload: {kind: training, global_batch_size: 128, sequence_length: 4096}\n"
+)
+BOMB = "a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{below}'] * 9)}]\n" for below, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+# What is in the file, what is set on the command line, and the sentence; {f} stands for the file.
+FILES = [
+    (TRAIN + "paralelism: {tp: 2}\n", "{f}:5: unknown field 'paralelism'. Did you mean 'parallelism'?"),
+    (
+        TRAIN.replace("sequence_length", "sequence_lenght"),
+        "{f}:4: unknown field 'workload.sequence_lenght'. Did you mean 'sequence_length'?",
+    ),
+    (
+        TRAIN.replace("llama-3.1-8b", "lama-3.1-8b"),
+        "{f}:1: model 'lama-3.1-8b' is not in the catalogue. Did you mean 'llama-3.1-8b'? See: rapid-llm list models",
+    ),
+    (
+        TRAIN.replace("dgx-h100", "dgx-h1000"),
+        "{f}:2: system 'dgx-h1000' is not in the catalogue. Did you mean 'dgx-h100'? A path to a YAML file works too.",
+    ),
+    ("", "{f}: is empty."),
+    ("model: x\n\tsystem: y\n", "{f}:2: a tab indents this line; YAML wants spaces."),
+    (BOMB, "{f}:6: expands to more than 200000 values; use fewer aliases."),
+    ("- 1\n- 2\n", "{f}:1: must be a mapping of fields at its top level (got a list)."),
+    ("system: dgx-h100\n", "{f}: the field 'model' is missing. Try model: llama-3.1-8b. See: rapid-llm list models"),
+    (
+        TRAIN.replace("dgx-h100", "{base: dgx-h100, accelerator: {memory: {hbm: {capacity: 80}}}}"),
+        "{f}:2: system.accelerator.memory.hbm.capacity needs a unit, such as '80 GiB' (got 80).",
+    ),
+]
+
+SETS = [
+    (
+        "parallelism.tp=3",
+        "parallelism.tp must divide num_attention_heads: 32 heads / tp 3 leaves 2. Try 1, 2, 4, 8, 16, 32.",
+    ),
+    ("parallelism.tp=-8", "parallelism.tp must be at least 1 (got -8)."),
+    ("parallelism.tp=two", "parallelism.tp must be an integer (got 'two')."),
+    (
+        "parallelism.tp=8 parallelism.pp=3",
+        "{f}: tp 8 x pp 3 = 24 must divide accelerators 64: 64 / 24 leaves 16. Try pp 1, 2, 4, 8.",
+    ),
+    (
+        "workload.global_batch_size=100 parallelism.tp=4",
+        "workload.global_batch_size 100 must be a multiple of micro_batch_size 1 x dp 16 = 16: remainder 4. "
+        "Try 96 or 112.",
+    ),
+    (
+        "workload.sequence_length=1e30",
+        "workload.sequence_length must be an integer of at most 1,000,000,000,000 (got 1e+30).",
+    ),
+    ("accelerators=0", "accelerators must be at least 1 (got 0)."),
+    ("nonsense", "'--set nonsense' must name a field and a value, such as --set parallelism.tp=4."),
+    ("runtime=megatron-cor", "runtime 'megatron-cor' is not in the catalogue. Did you mean 'megatron-core'? "
+     "See: rapid-llm list runtimes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "sentence"), FILES)
+def test_file(tmp_path: Path, text: str, sentence: str):
+    file = tmp_path / "scenario.yaml"
+    file.write_text(text)
+    ran = rapid_llm("run", file)
+    assert (ran.code, ran.out, ran.err) == (2, "", sentence.replace("{f}", str(file)) + "\n")
+
+
+@pytest.mark.parametrize(("sets", "sentence"), SETS)
+def test_override(tmp_path: Path, sets: str, sentence: str):
+    file = tmp_path / "scenario.yaml"
+    file.write_text(TRAIN)
+    ran = rapid_llm("run", file, *(word for one in sets.split() for word in ("--set", one)))
+    assert (ran.code, ran.out, ran.err) == (2, "", sentence.replace("{f}", str(file)) + "\n")
+
+
+def test_precision_names_the_known_ones(tmp_path: Path):
+    ran = rapid_llm("train", "llama-3.1-8b", "--system", "dgx-h100", "--precision", "bf61",
+                    "--global-batch-size", "8", "--sequence-length", "4096")  # fmt: skip
+    assert ran.code == 2
+    assert ran.err.startswith("precision 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16, fp8, bf16-mixed")
+
+
+def test_missing_file_names_the_nearest(tmp_path: Path):
+    (tmp_path / "scenario.yaml").write_text(TRAIN)
+    ran = rapid_llm("run", tmp_path / "scenaro.yaml")
+    expected = f"{tmp_path}/scenaro.yaml: no such file. Did you mean 'scenario.yaml'?\n"
+    assert (ran.code, ran.err) == (2, expected)
+
+
+def test_folder(tmp_path: Path):
+    ran = rapid_llm("run", tmp_path)
+    assert (ran.code, ran.err) == (2, f"{tmp_path}: is a folder, not a file.\n")
+
+
+def test_binary_file(tmp_path: Path):
+    file = tmp_path / "scenario.yaml"
+    file.write_bytes(bytes(range(256)))
+    ran = rapid_llm("run", file)
+    assert (ran.code, ran.err) == (2, f"{file}: is a binary file; a YAML or JSON text is needed.\n")
+
+
+CONFIGS = [
+    (
+        {"architectures": ["FooForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32},
+        "{f}: architecture 'FooForCausalLM' is unknown and num_attention_heads is missing. Try a model YAML with both.",
+    ),
+    (
+        {"architectures": ["LlamaForCausalLM"], "hidden_size": 4096},
+        "{f}: num_attention_heads is missing; a config.json of this architecture must give it.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "sentence"), CONFIGS)
+def test_config_json(tmp_path: Path, config: dict[str, object], sentence: str):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config))
+    ran = rapid_llm("show", "model", file)
+    assert (ran.code, ran.err) == (2, sentence.replace("{f}", str(file)) + "\n")
+
+
+INFER_70B = ("infer", "llama-3.1-70b", "--batch-size", "1", "--prompt-tokens", "1024", "--output-tokens", "64")
+
+
+def test_infeasible_is_an_answer_with_fixes_and_exit_code_3():
+    ran = rapid_llm(*INFER_70B, "--system", "dgx-h100", "--json")
+    report = json.loads(ran.out)
+    assert ran.code == 3
+    assert ran.err == ""
+    assert report["feasible"] is False
+    assert report["e2e_s"] is None
+    (violation,) = report["violations"]
+    assert violation["kind"] == "memory"
+    assert violation["need"] > violation["have"]
+    assert violation["fixes"]
+
+
+def test_infeasible_says_so_in_one_sentence():
+    ran = rapid_llm(*INFER_70B, "--system", "dgx-h100")
+    assert ran.code == 3
+    assert ran.err.startswith("does not fit: rank 0 needs ")
+    assert "of weights" in ran.err
+    assert " Try tp 2" in ran.err
+    assert ran.err.count("\n") == 1
+    assert "NO: " in ran.out
+    assert "E2E" not in ran.out
+
+
+def test_times_of_what_does_not_fit_only_on_demand():
+    ran = rapid_llm(*INFER_70B, "--system", "dgx-h100", "--allow-infeasible", "--json")
+    assert ran.code == 3
+    assert json.loads(ran.out)["e2e_s"] > 0
+
+
+def test_json_error_carries_field_and_line(tmp_path: Path):
+    file = tmp_path / "scenario.yaml"
+    file.write_text(TRAIN + "paralelism: {tp: 2}\n")
+    ran = rapid_llm("run", file, "--json")
+    assert ran.code == 2
+    assert ran.err == ""
+    error = json.loads(ran.out)["error"]
+    assert error["line"] == 5
+    assert error["field"] == "paralelism"
+    assert error["suggestions"] == ["parallelism"]
