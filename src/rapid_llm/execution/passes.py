@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.execution.pricing import Machine, Priced
+from rapid_llm.execution.pricing import Machine, Priced, host_launched
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE
 
 Matrix = NDArray[np.float64]
@@ -101,11 +101,9 @@ def _host(machine: Machine, busy: Matrix, launches: Matrix, priced: Priced) -> M
     if shapes.training:
         gap[FORWARD, layers] = host.per_layer.forward
         gap[BACKWARD, layers] = host.per_layer.backward
-        captured = [[[phase in host.captured]] for phase in PHASES]
+        floor *= [[[phase not in host.captured]] for phase in PHASES]
     else:
         gap[FORWARD, layers] = np.where(shapes.decode > 0, host.per_layer.decode, host.per_layer.prefill)
-        eager = np.where(shapes.decode > 0, "decode" not in host.captured, "prefill" not in host.captured)
-        captured = ~eager.astype(bool)[None, None, :]
-    floor = np.where(captured, 0.0, floor)
+        floor *= host_launched(priced.lowered, machine.runtime)
     floor[OPTIMIZER] = 0.0
     return np.maximum(floor / machine.host_speed - busy, 0.0) + np.where(busy > 0, gap / machine.host_speed, 0.0)

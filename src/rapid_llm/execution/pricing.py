@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -150,9 +150,26 @@ class Priced:
 
 def price_step(lowered: Lowered, machine: Machine) -> Priced:
     """Price all rows of a lowered step."""
+    floor = machine.runtime.host.per_peer / machine.host_speed * host_launched(lowered, machine.runtime)
+    messages = price_all_messages(lowered.messages, machine)
     return Priced(
         lowered,
         machine,
         tuple(price_table(rows, machine) for rows in lowered.kernels),
-        price_all_messages(lowered.messages, machine),
+        tuple(_with_drift(message, floor) for message in messages) if floor.any() else messages,
     )
+
+
+def host_launched(lowered: Lowered, runtime: Runtime) -> Matrix:
+    """1.0 for the plans (or points) whose forward pass the host launches kernel by kernel, 0.0 where a graph is replayed [P]."""
+    s, captured = lowered.shapes, runtime.host.captured
+    if s.training:
+        return np.full(len(s.plans), float("forward" not in captured))
+    return np.where(s.decode > 0, float("decode" not in captured), float("prefill" not in captured))
+
+
+def _with_drift(message: PricedMessages, floor: Matrix) -> PricedMessages:
+    """A collective starts when its last rank has launched it: at least ``floor`` [P] seconds per rank of the group."""
+    rows = message.rows
+    drift = np.where(rows.ranks > 1, rows.ranks * floor, 0.0)
+    return replace(message, prices=replace(message.prices, seconds=np.maximum(message.prices.seconds, drift)))

@@ -42,7 +42,9 @@ class Host:
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass since
     the queue runs ahead; ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_step``: scheduler,
     input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``:
-    arrival to first launch of one request. ``captured`` phases run as a graph: no per-kernel cost.
+    arrival to first launch of one request; ``per_peer``: how far the launches of a collective drift apart per rank of its
+    group, a floor under it. ``captured`` phases run as a graph: no per-kernel cost, no drift. All seconds on a host of
+    speed 1 (``Node.host_speed``).
     """
 
     per_kernel: Seconds = 0.0
@@ -51,6 +53,7 @@ class Host:
     per_sequence: Seconds = 0.0
     per_kv_block: Seconds = 0.0
     ingress: Seconds = 0.0
+    per_peer: Seconds = 0.0
     captured: tuple[Literal["forward", "backward", "prefill", "decode"], ...] = ()
 
 
