@@ -149,6 +149,18 @@ def test_base_and_paths(write):
     assert (scenario.parallelism.tp, scenario.parallelism.pp) == (8, 4)
 
 
+def test_an_accelerator_file_is_a_system_of_one(write):
+    chip = "base: h100-sxm\nname: mine\nmemory:\n  hbm:\n    capacity: 96 GiB\n"
+    one = TEXT.replace("64", "1").replace("{tp: 8, pp: 2}", "{}").replace("dgx-h100", "system.yaml")
+    write(chip, "system.yaml")
+    scenario = load(write(one))
+    assert (scenario.system.name, scenario.system.accelerators) == ("mine", 1)
+    write("\n" * 9 + chip.replace("96 GiB", "80"), "system.yaml")
+    with pytest.raises(InputError) as error:
+        load(write(one))
+    assert str(error.value) == "system.yaml:14: memory.hbm.capacity needs a unit, such as '80 GiB' (got 80)."
+
+
 def test_nouns_stand_for_themselves():
     scenario = read()
     again = from_mapping({**parse_yaml(TEXT).data, "system": scenario.system, "model": scenario.model})

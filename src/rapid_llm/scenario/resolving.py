@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeVar
 from pydantic.dataclasses import dataclass
 
 from rapid_llm import hardware, model, runtime
-from rapid_llm.documents import Document, build, join, known_fields, merge, plain
+from rapid_llm.documents import Document, build, join, known_fields, merge, plain, read_yaml
 from rapid_llm.dtypes import PRESETS, Precision, precision
 from rapid_llm.errors import InputError
-from rapid_llm.hardware import System
+from rapid_llm.hardware import Accelerator, System
 from rapid_llm.model import Model, MoE
 from rapid_llm.model.catalogue import CATALOGUE as MODELS
 from rapid_llm.model.huggingface import read_document
@@ -76,7 +76,7 @@ def resolve(document: Document) -> Scenario:
     _refuse_unavailable(document)
     workload = _field(document, "workload", Workload, prepare=_workload)
     found_model = _slot(document, "model", Model, model.load, _model)
-    system = _slot(document, "system", System, hardware.system, _system)
+    system = _slot(document, "system", System, _system_named, _system)
     kind = workload.kind
     if data.get("runtime") is None:
         document = replace(document, data={**data, "runtime": RUNTIMES[kind]})
@@ -207,6 +207,22 @@ def _below(document: Document, value: Mapping[str, Any], path: str) -> Document:
     start = f"{path}."
     lines = {key.removeprefix(start): line for key, line in document.lines.items() if key.startswith(start)}
     return Document(data=dict(value), lines=lines, file=document.file)
+
+
+_CHIP = frozenset(known_fields(Accelerator)) - {"name", "aliases"}
+
+
+def _system_named(name: str) -> System:
+    """The system of a name or path; a file that describes an accelerator is one of it, as an accelerator's name is."""
+    if not is_path(name):
+        return hardware.system(name)
+    written = read_yaml(name)
+    own = written.data.keys() - {"base", "name", "aliases", "source", "kind", "notes"}
+    base = str(written.data.get("base", ""))
+    if base in hardware.system_names() or not (own & _CHIP or base in hardware.accelerator_names()):
+        return hardware.system(name)
+    chip = hardware.build_accelerator(replace(written, data={"name": Path(name).stem, **written.data}))
+    return hardware.alone(chip)
 
 
 def _system(document: Document, value: Mapping[str, Any], path: str) -> System:
