@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rapid_llm.validation import published, tables
+from rapid_llm.validation import published, run, tables
 from rapid_llm.validation.running import cases_of
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
@@ -26,6 +26,17 @@ def test_published_values_are_those_of_the_papers():
     assert float(rows["korthikanti2022-0003"]["value"]) == 18.13  # arXiv:2205.05198 table 5, 175B, full recompute
     assert float(rows["korthikanti2022-0008"]["value"]) == 71.49  # 1T, selective recompute and sequence parallelism
     assert float(rows["narayanan2021-0010"]["value"]) == 163  # arXiv:2104.04473 table 1, 1T on 3072
+
+
+def test_the_scorecard_of_the_published_table():
+    card = run()
+    assert {row.suite for row in card.rows} == {"training", "memory", "inference"}
+    assert not [r.reason for r in card.results if r.reason.startswith("fault:")]
+    mape = {row.group: row.mape for row in card.rows if row.metric == "step_time" and row.split == "all"}
+    assert mape["korthikanti2022"] is not None
+    assert mape["korthikanti2022"] < 0.08
+    assert mape["narayanan2021"] is not None
+    assert mape["narayanan2021"] < 0.08
 
 
 @pytest.mark.shared

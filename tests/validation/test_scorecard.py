@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from rapid_llm.documents import parse_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.predict.report import MemoryUse, Report
 from rapid_llm.scenario import from_mapping
@@ -133,6 +134,9 @@ def test_quantiles_for_confidence_are_of_unseen_rows(card):
     head = "  - {suite: training, group: 'a', metric: step_time, split: unseen, rows: 1, "
     assert head + "median: 0.1000, p90: 0.1000, bias: 0.1000}\n" in text
     assert "split: fit" not in text
+    parsed = parse_yaml(text).data["quantiles"]
+    assert parsed[-1]["group"] == "all"
+    assert set(parsed[0]) == {"suite", "group", "metric", "split", "rows", "median", "p90", "bias"}
 
 
 def test_an_unknown_suite():

@@ -1,5 +1,6 @@
 import pytest
 
+from rapid_llm.units import parse
 from rapid_llm.validation.suites import inference, memory, training
 from rapid_llm.validation.tables import Table
 
@@ -136,12 +137,11 @@ def test_milliseconds_and_rates_per_accelerator(tmp_path):
     first = LLAMA_70B | {"metric": "ttft_ms", "value": "131.21", "id": "i2"}
     prefill = LLAMA_70B | {"metric": "prefill_tok_s", "value": "2000", "id": "i3"}
     found = list(inference.cases(table("inference", tmp_path, per_gpu, first, prefill)))
-    if all(case.scenario for case in found):
-        assert [(c.metric, c.quantity, pytest.approx(c.measured)) for c in found] == [
-            ("throughput", "output_rate", 800.0),
-            ("ttft", "ttft", 0.13121),
-            ("ttft", "ttft", 0.5),
-        ]
+    assert [(c.metric, c.quantity, pytest.approx(c.measured)) for c in found] == [
+        ("throughput", "output_rate", 800.0),
+        ("ttft", "ttft", 0.13121),
+        ("ttft", "ttft", 0.5),
+    ]
 
 
 def test_memory_rows_give_a_verdict_and_a_peak(tmp_path):
@@ -151,3 +151,67 @@ def test_memory_rows_give_a_verdict_and_a_peak(tmp_path):
     assert (peak.metric, peak.quantity, peak.measured) == ("peak", "allocated", 40 * 2.0**30)
     (out,) = memory.cases(table("memory", tmp_path, row | {"outcome": "OOM"}))
     assert (out.metric, out.measured) == ("verdict", 1.0)
+
+
+NANOTRON = {
+    "id": "hf-1",
+    "gpu": "H100-SXM5-80GB",
+    "n_gpus": "64",
+    "gpus_per_node": "8",
+    "framework": "nanotron",
+    "model_label": "8.86G",
+    "hidden": "4096",
+    "layers": "32",
+    "heads": "32",
+    "kv_heads": "32",
+    "ffn_hidden": "14336",
+    "vocab": "131072",
+    "seq_len": "4096",
+    "gated_mlp": "1",
+    "global_batch_seqs": "256",
+    "micro_batch": "2",
+    "tp": "4",
+    "sp": "1",
+    "pp": "1",
+    "zero_stage": "1",
+    "precision": "bf16",
+    "outcome": "ok",
+    "qa_flags": "",
+    "tokens_per_s_per_gpu": "8000",
+    "mem_alloc_gb": "20",
+    "mem_reserved_gb": "40",
+    "ar_busbw_gbs": "100",
+}
+
+
+def test_the_sweep_has_a_second_group_that_knows_its_fabric(tmp_path):
+    plain, own = training.cases(table("nanotron", tmp_path, NANOTRON))
+    assert plain.headline
+    assert not own.headline
+    assert plain.measured == pytest.approx(256 * 4096 / (8000 * 64))
+    assert plain.key == own.key == "nanotron/8.86G-64"
+    assert plain.scenario is not None, plain.reason
+    assert own.scenario is not None, own.reason
+    assert plain.scenario["system"] == own.scenario["system"]["base"] == "p5"
+    nominal = 12.5e9  # one EFA card of 100 Gb/s; 32 of them reach far more than 100 GB/s
+    assert 0 < parse(own.scenario["system"]["node"]["nics"]["bandwidth"], "bandwidth") < nominal
+    assert {k: v for k, v in own.scenario.items() if k != "system"} == {
+        k: v for k, v in plain.scenario.items() if k != "system"
+    }
+
+
+def test_runs_of_the_sweep_that_failed(tmp_path):
+    found = [
+        case.reason
+        for outcome in ("OOM", "failed (non-OOM: crash/timeout/cancel; exclude)")
+        for case in training.cases(table("nanotron", tmp_path, NANOTRON | {"outcome": outcome}))
+    ]
+    assert found == ["ran out of memory"] * 2 + ["failed for another reason"] * 2
+    (verdict,) = memory.cases(table("nanotron", tmp_path, NANOTRON | {"outcome": "OOM"}))
+    assert (verdict.metric, verdict.measured) == ("verdict", 1.0)
+    three = memory.cases(table("nanotron", tmp_path, NANOTRON))
+    assert [(c.metric, c.quantity) for c in three] == [
+        ("verdict", "out_of_memory"),
+        ("peak", "reserved"),
+        ("persistent", "persistent"),
+    ]

@@ -47,6 +47,12 @@ def _text(path: Path) -> str:
     return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
 
 
+def _cell(text: str | None) -> str:
+    """A cell without blanks around it; whole numbers without ``.0``, so that rules can name them."""
+    cell = (text or "").strip()
+    return cell[:-2] if cell.endswith(".0") and cell[:-2].isdigit() else cell
+
+
 def schema_of(columns: frozenset[str]) -> str | None:
     """The schema that a header belongs to, or None."""
     return next((name for name, needed in SCHEMAS.items() if needed <= columns), None)
@@ -62,7 +68,7 @@ def read(path: Path) -> Table | None:
         schema = schema_of(frozenset(reader.fieldnames or ()))
         if schema is None:
             return None
-        rows = tuple({k: (v or "").strip() for k, v in row.items() if k is not None} for row in reader)
+        rows = tuple({k: _cell(v) for k, v in row.items() if k is not None} for row in reader)
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as a CSV table: {error}. Give a .csv or .csv.gz file.") from error
     return Table(schema, path, rows)
