@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,38 @@ from rapid_llm.documents import read_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.predict import predict
 from rapid_llm.scenario import load
+from rapid_llm.units import (
+    format_bandwidth,
+    format_bytes,
+    format_flops,
+    format_frequency,
+    format_percent,
+    format_power,
+    format_rate,
+    format_seconds,
+)
 
-_SHOWN = 20
+_SHOWN = 12
+_COST = "breakdown."
+_WIDEST = 24
+_QUANTITIES: Mapping[str, Callable[[float], str]] = {
+    "B": format_bytes,
+    "B/s": format_bandwidth,
+    "FLOP/s": format_flops,
+    "Hz": format_frequency,
+    "W": format_power,
+    "s": format_seconds,
+}
+_UNITS: Mapping[str, Callable[[Any], str]] = {
+    "tokens_per_s": format_rate,
+    "tokens_per_s_per_accelerator": format_rate,
+    "mfu": format_percent,
+    "_bytes": format_bytes,
+    "time_s": format_seconds,
+    "ttft_s": format_seconds,
+    "tpot_s": format_seconds,
+    "e2e_s": format_seconds,
+}
 _RESULTS = (
     "feasible",
     "step_time_s",
@@ -35,14 +65,14 @@ def compare(a: str, b: str, *, as_json: bool) -> int:
     """Print the fields that differ in the input, then the results with B / A."""
     first, second = _flat(_result(a)), _flat(_result(b))
     asked = _asked(first, second)
-    costs = [key for key in dict.fromkeys([*first, *second]) if key.startswith("breakdown.")]
-    came_out = [_pair(key, first.get(key), second.get(key)) for key in (*_RESULTS, *costs)]
+    parts = _most_changed(first, second)
+    came_out = [_pair(key, first.get(key), second.get(key)) for key in (*_RESULTS, *parts)]
     came_out = [pair for pair in came_out if pair["a"] is not None or pair["b"] is not None]
     if as_json:
         print(json.dumps({"scenario": asked, "results": came_out}, indent=2))
         return 0
     inputs = [[row["field"].removeprefix("scenario."), _cell(row["a"]), _cell(row["b"])] for row in asked[:_SHOWN]]
-    results = [[row["field"], *map(_cell, (row["a"], row["b"], row["ratio"]))] for row in came_out]
+    results = [_cells(row) for row in came_out[: len(_RESULTS) + _SHOWN]]
     show(text.columns(inputs, ("asked", "A", "B")) if inputs else ["asked  the same"])
     more = [f"and {len(asked) - _SHOWN} more fields; --json prints them all"] if len(asked) > _SHOWN else []
     show([*more, "", *text.columns(results, ("came out", "A", "B", "B / A"), right=(1, 2, 3))])
@@ -52,7 +82,9 @@ def compare(a: str, b: str, *, as_json: bool) -> int:
 def _asked(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The input fields that differ; of another model or runtime only the name."""
     renamed = [f"scenario.{noun}." for noun in ("model", "runtime") if _differs(f"scenario.{noun}.name", first, second)]
-    keys = [key for key in dict.fromkeys([*first, *second]) if key.startswith("scenario.")]
+    keys = [
+        key for key in dict.fromkeys([*first, *second]) if key.startswith("scenario.") and not key.endswith(".aliases")
+    ]
     return [
         {"field": key, "a": first.get(key), "b": second.get(key)}
         for key in keys
@@ -96,12 +128,35 @@ def _costs(cost: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str
         yield from _costs(child, here)
 
 
+def _most_changed(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """The leaves of both breakdowns, the largest change in seconds first."""
+    keys = [key for key in dict.fromkeys([*first, *second]) if key.startswith(_COST)]
+    return sorted(keys, key=lambda key: -abs(second.get(key, 0.0) - first.get(key, 0.0)))
+
+
 def _pair(key: str, a: Any, b: Any) -> dict[str, Any]:
     numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (a, b))
     return {"field": key, "a": a, "b": b, "ratio": b / a if numbers and a else None}
 
 
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    """A result as a reader wants it: values with their unit, costs indented."""
+    name = str(row["field"])
+    printed = next((printed for suffix, printed in _UNITS.items() if name.endswith(suffix)), _cell)
+    if name.startswith(_COST):
+        name, printed = f"  {name.removeprefix(_COST)}", format_seconds
+    ratio = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
+    return [name, *("-" if row[side] is None else printed(row[side]) for side in ("a", "b")), ratio]
+
+
 def _cell(value: Any) -> str:
+    """A value of an input field as a reader wants it."""
     if value is None:
         return "-"
-    return f"{value:,.5g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return f"{value:,.5g}" if isinstance(value, float) else f"{value:,}"
+    number, _, unit = str(value).partition(" ")
+    text = _QUANTITIES[unit](float(number)) if unit in _QUANTITIES else str(value)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 2]} …"
