@@ -150,8 +150,6 @@ def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
     wire = technology.latency if node.nics.latency is None else node.nics.latency
     reach = total if fabric.topology == "single-switch" else _leaf_nodes(node, fabric) * node.accelerators
     leaf = Tier("leaf", min(reach, total), rate, wire + SWITCH_HOP, technology.name, "switch", "inter")
-    if total <= reach:
-        return (leaf,)
     spine = Tier(
         "spine",
         total,
@@ -161,7 +159,9 @@ def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
         "switch",
         "inter",
     )
-    return (leaf, spine)
+    if total <= reach:
+        return (leaf,)
+    return (leaf, spine) if reach > node.accelerators else (spine,)
 
 
 def _leaf_nodes(node: Node, fabric: ScaleOutFabric) -> int:

@@ -67,13 +67,13 @@ def _ring(phase: Phase, inner: int, outer: int, n: int) -> Iterator[_Send]:
 
 
 def _chain(unit: int, n: int, *, spread: bool) -> Iterator[_Send]:
-    """Channel c gathers along the ranks of a unit towards rank c, or spreads from it."""
+    """Channels c and unit + c, one for each tree, gather along a unit towards its rank c, or spread from it."""
     for base in range(0, n, unit):
-        for channel in range(unit):
+        for channel in range(2 * unit):
             for step in range(unit - 1):
                 near, far = base + (channel - step) % unit, base + (channel - step - 1) % unit
                 pair = (near, far) if spread else (far, near)
-                yield step if spread else unit - 2 - step, channel, *pair, 1 / unit
+                yield step if spread else unit - 2 - step, channel, *pair, 0.5 / unit
 
 
 def _double_tree(inner: int, units: int, *, spread: bool) -> Iterator[_Send]:

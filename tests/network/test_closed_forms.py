@@ -1,0 +1,209 @@
+"""Closed forms with nothing but bandwidth and latency, against the textbook (Thakur 2005; Patarasuk and Yuan 2009)."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rapid_llm import hardware
+from rapid_llm.errors import InputError
+from rapid_llm.network import ALGORITHMS, OPS, Fabric, LinkCost, bus_bandwidth, price
+from rapid_llm.units import Si
+
+from .toys import fabric, leaf, library, node
+
+S, B, L = 64e6, 100e9, 1e-6
+
+
+def seconds(op, algorithm, ranks, *tiers, size=S, stride=1):
+    return price(op, size, ranks, stride, fabric=fabric(*tiers), library=library(algorithm)).seconds.item()
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 8])
+def test_ring(n):
+    tier = node(bandwidth=B, latency=L)
+    step = S / n / B + L
+    assert seconds("all_reduce", "ring", n, tier) == pytest.approx(2 * (n - 1) * step)
+    assert seconds("all_gather", "ring", n, tier) == pytest.approx((n - 1) * step)
+    assert seconds("reduce_scatter", "ring", n, tier) == pytest.approx((n - 1) * step)
+    assert seconds("broadcast", "ring", n, tier) == pytest.approx(S / B + (n - 1) * L)
+
+
+def test_direct_exchange_and_point_to_point():
+    assert seconds("all_to_all", "direct", 8, node(latency=L)) == pytest.approx(L + S * 7 / 8 / B)
+    assert seconds("send_recv", "p2p", 8, node(latency=L)) == pytest.approx(L + S / B)
+
+
+def test_one_shot_and_two_shot():
+    assert seconds("all_reduce", "one-shot", 8, node(latency=L)) == pytest.approx(L + 7 * S / B)
+    assert seconds("all_reduce", "two-shot", 8, node(latency=L)) == pytest.approx(2 * L + 2 * S * 7 / 8 / B)
+
+
+@pytest.mark.parametrize(("n", "gain"), [(8, 14 / 9), (4, 6 / 5)])
+def test_switch_reduction_sends_less_than_a_ring(n, gain):
+    tier = node(span=n, in_network_reduction=True)
+    assert seconds("all_reduce", "nvls", n, tier) == pytest.approx(S * (n + 1) / n / B)
+    assert seconds("all_reduce", "ring", n, tier) / seconds("all_reduce", "nvls", n, tier) == pytest.approx(gain)
+
+
+def test_double_binary_tree_of_single_ranks():
+    assert seconds("all_reduce", "tree", 8, leaf(bandwidth=B, latency=L)) == pytest.approx(2 * S / B + 2 * 3 * L)
+    assert seconds("all_reduce", "tree", 2, leaf(bandwidth=B, latency=L)) == pytest.approx(S / B + 2 * L)
+
+
+def test_ring_over_nodes_is_bound_by_the_cards_of_a_node():
+    inside, between = node(bandwidth=100e9, latency=L), leaf(bandwidth=10e9, latency=3 * L)
+    data = 2 * S * 31 / 32 / (8 * 10e9)
+    hops = 2 * 31 * (28 / 32 * L + 4 / 32 * 3 * L)
+    assert seconds("all_reduce", "ring", 32, inside, between) == pytest.approx(data + hops)
+
+
+def test_hierarchical_all_reduce_is_the_sum_of_its_parts():
+    inside, between = node(bandwidth=100e9), leaf(bandwidth=10e9)
+    parts = 2 * S * 7 / 8 / 100e9 + 2 * (S / 8) * 3 / 4 / 10e9
+    assert seconds("all_reduce", "hierarchical", 32, inside, between) == pytest.approx(parts)
+
+
+def test_a_group_with_one_rank_a_node_uses_its_own_card():
+    inside, between = node(), leaf(bandwidth=10e9)
+    assert seconds("all_gather", "ring", 4, inside, between, stride=8) == pytest.approx(S * 3 / 4 / 10e9)
+
+
+def test_exchange_over_nodes_sends_the_far_share_through_the_cards():
+    assert seconds("all_to_all", "direct", 32, node(), leaf(bandwidth=10e9)) == pytest.approx(S * 24 / 32 / 10e9)
+
+
+def test_exchange_on_a_ring_takes_the_mean_distance():
+    port = 2 * 50e9  # two links of B = 50 GB/s: S n / (8 B), ties split
+    tier = node(span=8, bandwidth=port, kind="ring")
+    assert seconds("all_to_all", "direct", 8, tier) == pytest.approx(S * 8 / (8 * 50e9))
+
+
+def test_full_mesh_gives_a_small_group_its_own_links_only():
+    tier = node(span=8, bandwidth=70e9, kind="full")
+    assert seconds("send_recv", "p2p", 2, tier) == pytest.approx(S / 10e9)
+    assert seconds("all_to_all", "direct", 8, tier) == pytest.approx(S * 7 / 8 / 70e9)
+
+
+def test_units_behind_a_host_bridge_share_one_crossing():
+    pair, host = node(span=2, bandwidth=300e9, kind="full"), node(span=4, bandwidth=30e9, kind="shared")
+    assert seconds("all_reduce", "ring", 4, pair, host) == pytest.approx(2 * S * 3 / 4 / 30e9)
+
+
+def test_ramp_is_the_best_slicing():
+    cost = LinkCost(launch=0, step=0, efficiency=1.0, slice=Si(1e-6))
+    toy = library("ring", link=cost)
+    ramped = type(toy)(
+        name="toy",
+        protocols={"only": type(toy.protocols["only"])(algorithms=("ring",), ramp=1.0)},
+        links=toy.links,
+    )
+    w = S * 7 / 8 / B
+    got = price("all_gather", S, 8, 1, fabric=fabric(), library=ramped).seconds
+    assert got == pytest.approx(w + 2 * np.sqrt(1e-6 * w))
+
+
+def test_bus_bandwidth_as_nccl_tests_defines_it():
+    assert bus_bandwidth("all_reduce", 1e9, 8, 1e-2) == pytest.approx(100e9 * 1.75)
+    assert bus_bandwidth("all_gather", 1e9, 8, 1e-2) == pytest.approx(100e9 * 0.875)
+    assert bus_bandwidth("send_recv", 1e9, 2, 1e-2) == pytest.approx(100e9)
+
+
+def test_rows_and_results():
+    got = price(
+        [0, 1, 0], [1e6, 2e6, 3e6], [8, 16, 1], [1, 8, 4], fabric=fabric(node(), leaf()), library=library("ring")
+    )
+    assert [ALGORITHMS[a] for a in got.algorithm] == ["ring", "ring", "none"]
+    assert got.nodes.tolist() == [1, 16, 1]
+    assert got.wire_bytes == pytest.approx([1.75e6, 15 / 16 * 2e6, 0])
+    assert got.seconds[2] == 0
+
+
+def test_no_rows():
+    empty = np.array([], dtype=int)
+    got = price(empty, empty, empty, empty, fabric=fabric(), library="nccl")
+    assert got.seconds.shape == got.nodes.shape == (0,)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_a_group_of_one_moves_nothing_anywhere(op):
+    got = price(op, 1e9, 1, 1, fabric=Fabric.of(hardware.system("h100-sxm")), library="nccl")
+    assert (got.seconds, got.wire_bytes) == (0, 0)
+
+
+_GROUPS = st.sampled_from([(2, 1), (4, 1), (8, 1), (2, 8), (16, 1), (64, 1), (8, 8), (32, 8), (256, 1)])
+_CLUSTERS = st.sampled_from(
+    ["dgx-h100", "dgx-a100", "gb200-nvl72", "p5", "mi300x-8", "lumi-g", "a3-mega", "l40s-pcie-8"]
+)
+
+
+@given(op=st.sampled_from(OPS), group=_GROUPS, cluster=_CLUSTERS, size=st.floats(1, 1e11), factor=st.floats(1, 100))
+def test_more_bytes_are_never_faster(op, group, cluster, size, factor):
+    got = price(op, [size, size * factor], *group, fabric=Fabric.of(hardware.system(cluster)), library="nccl").seconds
+    assert got[0] <= got[1] * (1 + 1e-12)
+    assert got[0] > 0
+
+
+@given(op=st.sampled_from(OPS), group=_GROUPS, size=st.floats(1, 1e11), inner=st.floats(1, 10), outer=st.floats(1, 10))
+def test_more_bandwidth_is_never_slower(op, group, size, inner, outer):
+    slow = fabric(node(in_network_reduction=True), leaf())
+    fast = fabric(node(bandwidth=100e9 * inner, in_network_reduction=True), leaf(bandwidth=10e9 * outer))
+    before, after = (price(op, size, *group, fabric=f, library="nccl").seconds.item() for f in (slow, fast))
+    assert after <= before * (1 + 1e-12)
+
+
+@given(op=st.sampled_from(OPS), group=_GROUPS, cluster=_CLUSTERS, size=st.floats(1e3, 1e11))
+def test_no_link_carries_more_than_it_can(op, group, cluster, size):
+    """Lower bound: what a rank must receive from outside its node, over the card share of the whole node."""
+    system = Fabric.of(hardware.system(cluster))
+    got = price(op, size, *group, fabric=system, library="nccl")
+    ranks, stride = group
+    inside = max(1, min(ranks, system.node_span // stride))
+    if got.nodes > 1 and op == "all_gather":
+        assert got.seconds >= size * (1 - inside / ranks) / inside / system.tiers[-1].bandwidth * (1 - 1e-9)
+
+
+def test_order_of_rows_changes_nothing():
+    rng = np.random.default_rng(1)
+    rows = [
+        np.array(c)
+        for c in zip(
+            *[(rng.integers(6), 10 ** rng.uniform(2, 9), 2 ** rng.integers(0, 6), 1) for _ in range(40)], strict=True
+        )
+    ]
+    order = rng.permutation(40)
+    system = Fabric.of(hardware.system("dgx-h100"))
+    one = price(rows[0], *rows[1:], fabric=system, library="nccl").seconds
+    two = price(rows[0][order], *(r[order] for r in rows[1:]), fabric=system, library="nccl").seconds
+    assert (one[order] == two).all()
+
+
+def test_a_small_library_only_helps():
+    system = Fabric.of(hardware.system("dgx-h100"))
+    sizes = np.logspace(2, 9, 30)
+    plain = price("all_reduce", sizes, 8, 1, fabric=system, library="nccl").seconds
+    both = price("all_reduce", sizes, 8, 1, fabric=system, library="nccl", small="vllm-custom-all-reduce").seconds
+    assert (both <= plain).all()
+    assert plain[0] / both[0] > 3
+    assert both[-1] == plain[-1]
+
+
+def test_errors_are_sentences():
+    with pytest.raises(InputError) as caught:
+        price("allreduce", 1e6, 8, 1, fabric=fabric(), library="nccl")
+    assert str(caught.value) == (
+        "collective 'allreduce' is unknown. Did you mean 'all_reduce'? "
+        "Known: all_reduce, all_gather, reduce_scatter, all_to_all, send_recv, broadcast."
+    )
+    with pytest.raises(InputError) as caught:
+        price("all_reduce", 1e6, 16, 1, fabric=fabric(), library="nccl")
+    assert str(caught.value) == (
+        "a group of 16 ranks, 1 apart, does not fit 'toy': 8 accelerators are connected. "
+        "Use fewer ranks or a larger system."
+    )
+    with pytest.raises(InputError) as caught:
+        price("all_to_all", 1e6, 8, 1, fabric=fabric(), library="vllm-custom-all-reduce")
+    assert str(caught.value) == (
+        "collective library 'vllm-custom-all-reduce' has no algorithm for all_to_all on 8 ranks; "
+        "it has one-shot, two-shot."
+    )

@@ -1,0 +1,93 @@
+"""Tiers of the catalogue's systems."""
+
+from dataclasses import replace
+
+import pytest
+from pydantic import ValidationError
+
+from rapid_llm import hardware
+from rapid_llm.errors import InputError
+from rapid_llm.network import Fabric, library, link
+from rapid_llm.network.technologies import LIBRARIES, LINKS
+
+NAMES = [
+    *(f"nvlink{n}" for n in (2, 3, 4, 5)),
+    *(f"pcie{n}-x16" for n in (3, 4, 5, 6)),
+    *("infinity-fabric3", "infinity-fabric4", "tpu-ici-v5p", "tpu-ici-v6e", "gaudi-roce", "c2c"),
+    *("infiniband-hdr", "infiniband-ndr", "infiniband-xdr", "roce-400", "efa-v1", "efa-v2", "slingshot-11"),
+    *("gpudirect-tcpx-200g", "ethernet-100g"),
+]
+
+
+def tiers(name):
+    return Fabric.of(hardware.system(name)).tiers
+
+
+def test_dgx_h100():
+    node, rail, spine = tiers("dgx-h100")
+    assert (node.span, node.bandwidth, node.kind, node.in_network_reduction) == (8, 450e9, "switch", True)
+    assert (rail.span, rail.bandwidth) == (256, 50e9)  # 32 nodes below a rail leaf, a 400 Gb/s card for each GPU
+    assert spine.bandwidth == 50e9
+    assert spine.latency > rail.latency > node.latency
+
+
+def test_rack_scale_domain():
+    assert tiers("gb200-nvl72")[0].span == 72
+
+
+def test_nvlink_pairs_reach_the_rest_over_the_host():
+    pair, host = tiers("a100-pcie-4-nvlink-pairs")
+    assert (pair.span, pair.bandwidth, host.span, host.kind) == (2, 300e9, 4, "shared")
+    assert host.bandwidth == pytest.approx(31.5e9, rel=1e-3)
+
+
+def test_torus_has_one_tier():
+    (torus,) = tiers("tpu-v5p-pod")
+    assert (torus.kind, torus.dimensions) == ("torus", 3)
+    assert torus.reach(4, 1) == pytest.approx(torus.bandwidth / 3)
+    assert torus.reach(64, 1) == torus.bandwidth
+
+
+def test_four_cards_for_eight_accelerators():
+    assert tiers("p4d")[1].bandwidth == pytest.approx(4 * 12.5e9 / 8)
+
+
+def test_one_accelerator_has_no_tier():
+    assert tiers("h100-sxm") == ()
+
+
+@pytest.mark.parametrize("name", hardware.system_names())
+def test_every_system_has_nested_tiers(name):
+    spans = [tier.span for tier in tiers(name)]
+    assert spans == sorted(set(spans))
+    assert all(tier.bandwidth > 0 and tier.latency > 0 for tier in tiers(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_link_technologies(name):
+    sources = LINKS.load(name)[1]
+    assert link(name).bandwidth > 1e9
+    assert {"bandwidth", "latency"} <= sources.keys()
+
+
+@pytest.mark.parametrize("name", LIBRARIES.names())
+def test_every_number_of_a_library_has_a_source(name):
+    data, sources = LIBRARIES.load(name)
+    assert library(name).name == name
+    for part in ("protocols", "links"):
+        numbers = {
+            f"{part}.{key}.{field}" for key, cost in data[part].items() for field in cost if field != "algorithms"
+        }
+        assert numbers <= sources.keys()
+
+
+def test_a_library_needs_its_defaults():
+    with pytest.raises(ValidationError, match="links must hold the default 'inter'"):
+        replace(library("nccl"), links={"intra": library("nccl").links["intra"]})
+
+
+def test_unknown_names():
+    with pytest.raises(InputError, match=r"^link 'nvlink6' is not in the catalogue\. Did you mean 'nvlink\d'\?"):
+        link("nvlink6")
+    with pytest.raises(InputError, match=r"^collective library 'ncll' is not in the catalogue\. Did you mean 'nccl'\?"):
+        library("ncll")

@@ -1,0 +1,66 @@
+"""The sends of a template agree with the loads and rounds that its closed form uses."""
+
+import numpy as np
+import pytest
+
+from rapid_llm.network.flows import SWITCH, expand
+from rapid_llm.network.templates import BUILDERS, loads
+
+GROUPS = [((8,), 1), ((4, 16), 1), ((2, 4), 1), ((8,), 0), ((8, 64), 0), ((3,), 0), ((2,), 0)]
+
+
+def cases():
+    found = []
+    for name, (build, ops) in BUILDERS.items():
+        for op in ops:
+            for bounds, inside in GROUPS:
+                needs = {
+                    "nvls": inside == len(bounds),
+                    "nvls-tree": inside < len(bounds) and inside,
+                    "tree": inside < len(bounds),
+                }
+                if needs.get(name, True):
+                    found.append(pytest.param(build(op, bounds, inside), bounds, id=f"{name}-{op}-{bounds}-{inside}"))
+    return found
+
+
+@pytest.mark.parametrize(("template", "bounds"), cases())
+def test_sends_are_what_the_closed_form_counts(template, bounds):
+    flows = expand(template, bounds)
+    sent = np.bincount(flows.source, weights=flows.share, minlength=bounds[-1])
+    assert sent.max() == pytest.approx(template.sent)
+    for index, phase in enumerate(template.phases):
+        assert flows.step[flows.phase == index].max() + 1 == phase.steps or phase.pattern == "neighbour"
+
+
+@pytest.mark.parametrize(("template", "bounds"), [c for c in cases() if len(c.values[1]) == 2])
+def test_the_load_between_units_is_spread_over_their_ports(template, bounds):
+    if template.phases[0].pattern in ("relay", "neighbour"):
+        pytest.skip("one path, not spread")
+    flows, unit = expand(template, bounds), bounds[0]
+    crosses = (flows.source // unit != flows.destination // unit) & (flows.destination != SWITCH)
+    leaves = np.bincount(flows.source[crosses] // unit, weights=flows.share[crosses]) / unit
+    expected = sum(loads(phase, bounds)[1] for phase in template.phases)
+    assert leaves.max() == pytest.approx(expected, rel=0.51 if bounds == (8, 64) else 1e-9)
+
+
+def _reached(template, bounds):
+    """Which ranks' data each rank holds after all sends, channel by channel, in order of rounds."""
+    flows, n = expand(template, bounds), bounds[-1]
+    channels = int(flows.channel.max()) + 1
+    held = np.broadcast_to(np.eye(n, dtype=bool), (channels, n, n)).copy()
+    for index in range(len(template.phases)):
+        for step in range(int(flows.step[flows.phase == index].max()) + 1):
+            now = np.flatnonzero((flows.phase == index) & (flows.step == step))
+            before = held.copy()
+            for row in now:
+                channel, source, to = flows.channel[row], flows.source[row], flows.destination[row]
+                held[channel, to] |= before[channel, source]
+    return held
+
+
+@pytest.mark.parametrize("bounds", [(4, 16), (2, 8)])
+def test_a_tree_brings_every_contribution_to_every_rank(bounds):
+    build, _ = BUILDERS["tree"]
+    held = _reached(build("all_reduce", bounds, 1), bounds)
+    assert held.all()
