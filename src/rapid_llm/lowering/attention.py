@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rapid_llm.lowering.operators import Canonical, Column, Operator, pointwise
+from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, pointwise
 from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.model.architecture import Attention, LatentAttention
@@ -41,6 +41,7 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, fused: bool, dropout:
     if mixer.rotary:
         out.append(pointwise("rotary", "gather", qk, qk))
     a = {"a": t * heads * dv * act}
+    out.extend(_context_parallel("kv", kv, s))
     if fused or not s.training:
         out.append(_core(mixer, heads, kv_heads, qkv, a, s))
     else:
@@ -50,6 +51,18 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, fused: bool, dropout:
     out.append(matmul("out", s, n=hidden, k=heads * dv, reads="a", writes={"o": t * hidden * act}))
     out.extend(reduce("attention", "o", hidden, s))
     return out
+
+
+def _context_parallel(tensor: str, width: Column, s: Shapes) -> list[Canonical]:
+    """Keys and values of the whole sequence on every rank of a cp group, ``width`` elements a token.
+
+    Gathered or passed round the ring, each rank receives (cp - 1) times its own share; the backward pass repeats that
+    and reduces the gradients back (Liu et al. 2023, ring attention; Llama 3, section 3.3.2).
+    """
+    if not np.any(s.plans.cp > 1):
+        return []
+    size = s.tokens * s.plans.cp * width * s.act
+    return [Collective(f"attention {tensor} exchange", "all_gather", "reduce_scatter", "cp", size, again=True)]
 
 
 def _context(s: Shapes) -> tuple[Column, Column]:
@@ -142,6 +155,7 @@ def latent_attention(mixer: LatentAttention, hidden: int, s: Shapes) -> list[Can
     out.append(pointwise("rotary", "gather", {"q": t * heads * rope * act}, {"q": t * heads * rope * act}))
     if mixer.index_n_heads and mixer.index_head_dim:
         out.extend(_indexer(mixer, hidden, s))
+    out.extend(_context_parallel("kv", heads * (nope + rope + dv), s))
     out.extend(_latent_core(mixer, heads, q_bytes, s))
     out.append(matmul("out", s, n=hidden, k=heads * dv, reads="a", writes={"o": t * hidden * act}))
     out.extend(reduce("attention", "o", hidden, s))
@@ -154,7 +168,7 @@ def _latent_core(mixer: LatentAttention, heads: Column, q: dict[str, Column], s:
     new, past = _context(s)
     kv = {"kv": t * heads * (nope + dv) * act}
     a = {"a": t * heads * dv * act, "lse": t * heads * FP32_BYTES}
-    common = {
+    common: dict[str, Column | float] = {
         "batch": s.batch,
         "new": new,
         "past": past,
@@ -164,8 +178,8 @@ def _latent_core(mixer: LatentAttention, heads: Column, q: dict[str, Column], s:
         "backward": 0,
         "kv_bytes": s.kv,
     }
-    dense = {**common, "kv_heads": heads, "head_dim": nope + rope, "v_head_dim": dv, "shared_kv": 0}
-    absorbed = {**common, "kv_heads": 1, "head_dim": rank + rope, "v_head_dim": rank, "shared_kv": 1}
+    dense: dict[str, Column | float] = {**common, "kv_heads": heads, "head_dim": nope + rope, "v_head_dim": dv, "shared_kv": 0}
+    absorbed: dict[str, Column | float] = {**common, "kv_heads": 1, "head_dim": rank + rope, "v_head_dim": rank, "shared_kv": 1}
     result: list[Canonical] = [
         matmul("kv_up", s, n=heads * (nope + dv), k=rank, reads="latentn", writes=kv, when=s.prefill),
         Operator(

@@ -55,7 +55,9 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     group_tokens = t * p.ep * p.etp / p.tp
     hit = np.minimum(local, distinct_experts(float(ffn.num_experts), group_tokens, ffn.num_experts_per_tok) / p.ep)
     inter = ffn.moe_intermediate_size / p.etp
-    out: list[Canonical] = [*gather("moe", "n2", hidden, s)]
+    travels = (p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1))
+    whole = np.where(travels & (p.sp > 0) & (ffn.shared_intermediate_size == 0), 0.0, 1.0)
+    out: list[Canonical] = [*gather("moe", "n2", hidden, s, when=whole)]
     out.append(
         matmul("router", s, m=s.shard, n=ffn.num_experts, k=hidden, reads="n2", writes={"r": s.shard * ffn.num_experts * FP32_BYTES}, plain=True)
     )
@@ -63,12 +65,17 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     if ffn.expert_hidden_size:
         latent = {"n2l": s.shard * width * act}
         out.append(matmul("latent_down", s, m=s.shard, n=width, k=hidden, reads="n2", writes=latent))
-    travels = (p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1))
     buffer = s.shard * ffn.num_experts_per_tok * width * act
     buffer = np.where(p.sp > 0, buffer, buffer / p.tp)
+    cut = (travels & (p.etp > 1)).astype(float)
+    landed = rows * width * act
     if np.any(travels):
         out.append(Collective("dispatch", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
+    if np.any(cut):
+        out.append(Collective("expert gather", "all_gather", "reduce_scatter", "etp", landed, again=True, when=cut))
     out.extend(_experts(ffn, width, rows, hit, inter, s, fused=fused))
+    if np.any(cut):
+        out.append(Collective("expert scatter", "reduce_scatter", "all_gather", "etp", landed, when=cut))
     if np.any(travels):
         out.append(Collective("combine", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
     if ffn.expert_hidden_size:
@@ -76,7 +83,7 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     if ffn.shared_intermediate_size:
         shared = MLP(intermediate_size=ffn.shared_intermediate_size, gated=ffn.gated)
         out.extend(renamed(mlp(shared, hidden, s, inter=ffn.shared_intermediate_size / p.tp), "shared_", keep=("n2",)))
-    out.extend(reduce("moe", "d", hidden, s))
+    out.extend(reduce("moe", "d", hidden, s, when=whole))
     return out
 
 

@@ -8,9 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.model.architecture import Model
+from rapid_llm.model.weights import block_weights
 from rapid_llm.parallelism import Plans
 
 Counts = NDArray[np.float64]
+ROUNDING = 1e-9
+"""Relative slack where a division that is exact on paper is rounded."""
 
 
 @lru_cache(maxsize=64)
@@ -21,13 +24,38 @@ def _prefix(pattern: tuple[int, ...], kinds: int) -> NDArray[np.float64]:
     return marks.cumsum(axis=1)
 
 
-def layers_per_stage(model: Model, plans: Plans) -> Counts:
+@lru_cache(maxsize=256)
+def _costs(model: Model) -> tuple[NDArray[np.float64], float]:
+    """Matrix elements of the layers before each layer boundary [layers + 1], and of the LM head."""
+    blocks = [
+        float(sum(w.size for w in block_weights(layer, model.hidden_size) if len(w.shape) > 1)) for layer in model.blocks
+    ]
+    return np.array([0.0, *np.cumsum([blocks[kind] for kind in model.pattern])]), float(model.vocab_size * model.hidden_size)
+
+
+@lru_cache(maxsize=1024)
+def _balanced(model: Model, pp: int, stages: int) -> NDArray[np.int64]:
+    """Layer boundaries of stages that close once they reach their share of the whole cost, head included [stages + 1].
+
+    The rule of nanotron (``build_model`` in helpers: cumulative block costs against pp equal thresholds).
+    """
+    done, head = _costs(model)
+    shares = np.minimum(np.arange(1, stages + 1), pp) * ((done[-1] + head) / pp)
+    ends = np.minimum(np.searchsorted(done, shares * (1.0 - ROUNDING)), model.num_hidden_layers)
+    return np.concatenate([[0], ends]).astype(np.int64)
+
+
+def layers_per_stage(model: Model, plans: Plans, balance: str = "layers") -> Counts:
     """Layers of each block kind on each stage [kinds, P, stages]; stages beyond a plan's pp hold none.
 
-    Layers are dealt in order; where pp does not divide them the later stages hold one more, as the first also embeds.
+    ``layers``: layers are dealt in order; where pp does not divide them the later stages hold one more, as the first
+    also embeds. ``cost``: stages of equal cost, the LM head being one more block.
     """
     prefix = _prefix(model.pattern, len(model.blocks))
     stages = int(plans.pp.max())
-    edge = np.minimum(np.arange(stages + 1)[None, :], plans.pp[:, None])
-    bounds = np.floor(edge * model.num_hidden_layers / plans.pp[:, None] + 1e-9).astype(np.int64)
+    if balance == "cost":
+        bounds = np.stack([_balanced(model, int(pp), stages) for pp in plans.pp])
+    else:
+        edge = np.minimum(np.arange(stages + 1)[None, :], plans.pp[:, None])
+        bounds = np.floor(edge * model.num_hidden_layers / plans.pp[:, None] + ROUNDING).astype(np.int64)
     return np.diff(prefix[:, bounds], axis=2)

@@ -15,7 +15,7 @@ from rapid_llm.lowering.operators import Canonical, Column, Operator, total
 from rapid_llm.lowering.passes import backward_rows, forward_rows, kept_bytes, recompute_rows
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.sharding import shard_rows
-from rapid_llm.lowering.table import OPTIMIZER, Builder, Kernels, Messages
+from rapid_llm.lowering.table import Builder, Kernels, Messages, saved_bytes
 from rapid_llm.lowering.weights import block_parameters, outer_parameters
 from rapid_llm.model.architecture import Attention, CompressedAttention, LatentAttention, Model, StateSpace
 from rapid_llm.runtime import Runtime
@@ -51,7 +51,7 @@ def unit_names(model: Model) -> tuple[str, ...]:
     """Names of the units: block kinds by what they are, then embedding and head."""
     names = []
     for index, layer in enumerate(model.blocks):
-        mixer = layer.mixer.kind if layer.mixer else ""
+        mixer: str = layer.mixer.kind if layer.mixer else ""
         if isinstance(layer.mixer, Attention) and layer.mixer.sliding_window:
             mixer = "window-" + mixer
         ffn = layer.ffn.kind if layer.ffn else ""
@@ -61,8 +61,11 @@ def unit_names(model: Model) -> tuple[str, ...]:
     return (*names, "embedding", "head")
 
 
-def lower(model: Model, s: Shapes, runtime: Runtime) -> Lowered:
-    """Lower every unit of ``model`` for the passes that ``s`` describes, under each plan of ``s.plans``."""
+def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False) -> Lowered:
+    """Lower every unit of ``model`` for the passes that ``s`` describes, under each plan of ``s.plans``.
+
+    ``bytes_only`` leaves out the rows of kernels and messages: what a memory account needs and no more.
+    """
     plans = s.plans
     facts = runtime.training
     builder = Builder(plans)
@@ -77,21 +80,26 @@ def lower(model: Model, s: Shapes, runtime: Runtime) -> Lowered:
     saved, working = np.zeros((kinds + 2, width)), np.zeros((kinds + 2, width))
     selective = facts.selective if facts else ()
     for unit, sequence in enumerate(sequences):
+        if not s.training:
+            working[unit] = _widest(sequence)
+        elif unit < kinds:
+            saved[unit], working[unit] = kept_bytes(sequence, plans, selective)
+        else:
+            saved[unit] = _outer_saved(sequence)
+        if bytes_only:
+            continue
         forward_rows(builder, unit, sequence)
         if s.training:
             if unit < kinds:
                 recompute_rows(builder, unit, sequence, plans, selective)
-                saved[unit], working[unit] = kept_bytes(sequence, plans, selective)
-            else:
-                saved[unit] = _outer_saved(sequence)
             backward_rows(builder, unit, sequence, s)
-        else:
-            working[unit] = _widest(sequence)
     dense, expert = _parameters(model, s, facts.vocab_multiple if facts else 1)
-    if s.training:
+    if s.training and not bytes_only:
         for unit in range(kinds + 2):
             shard_rows(builder, unit, dense[unit], expert[unit], s)
-            _optimizer_row(builder, unit, dense[unit], expert[unit], s)
+            outer.optimizer_rows(builder, unit, dense[unit], expert[unit], s)
+        if model.tie_word_embeddings:
+            outer.tied_row(builder, kinds + 1, vocab * model.hidden_size, s)
     kernels, messages = builder.freeze()
     return Lowered(
         units=unit_names(model),
@@ -99,7 +107,7 @@ def lower(model: Model, s: Shapes, runtime: Runtime) -> Lowered:
         shapes=s,
         kernels=kernels,
         messages=messages,
-        layers=_layers(model, s),
+        layers=_layers(model, s, facts.balance if facts else "layers"),
         dense=dense,
         expert=expert,
         saved=saved,
@@ -111,8 +119,6 @@ def lower(model: Model, s: Shapes, runtime: Runtime) -> Lowered:
 
 def _outer_saved(sequence: list[Canonical]) -> Column | float:
     """Saved bytes of embedding or head; logits are counted apart by the runtime's loss copies."""
-    from rapid_llm.lowering.table import saved_bytes
-
     return sum((b for n, b in saved_bytes(sequence).items() if n not in ("logits", "logits32", "probs")), 0.0)
 
 
@@ -131,28 +137,13 @@ def _parameters(model: Model, s: Shapes, vocab_multiple: int) -> tuple[Matrix, M
     return dense, expert
 
 
-def _layers(model: Model, s: Shapes) -> NDArray[np.float64]:
-    layers = layers_per_stage(model, s.plans)
+def _layers(model: Model, s: Shapes, balance: str) -> NDArray[np.float64]:
+    layers = layers_per_stage(model, s.plans, balance)
     kinds, width, stages = layers.shape
     ends = np.zeros((2, width, stages))
     ends[0, :, 0] = 1.0
     ends[1, np.arange(width), s.plans.pp.astype(np.int64) - 1] = 1.0
     return np.concatenate([layers, ends])
-
-
-def _optimizer_row(builder: Builder, unit: int, dense: Column, expert: Column, s: Shapes) -> None:
-    """Fused Adam over the parameters that this rank updates: gradient, master and two moments in, weight out."""
-    plans = s.plans
-    sharded = plans.zero_stage >= 1
-    owned = dense / np.where(sharded, plans.shard, 1.0) + expert / np.where(sharded, plans.edp, 1.0)
-    states = 3.0 * FP32_BYTES
-    columns: dict[str, Column | float] = {
-        "read_bytes": owned * (s.gradient + states),
-        "write_bytes": owned * (states + s.act),
-        "flops": 0.0,
-    }
-    op = Operator("optimizer", "pointwise", {}, {}, kind="optimizer", dtype=s.activation_dtype)
-    builder.kernel(op, unit, OPTIMIZER, 1.0, columns)
 
 
 def _cache(model: Model, s: Shapes) -> Matrix:

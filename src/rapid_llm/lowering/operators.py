@@ -40,7 +40,8 @@ class Collective:
 
     op and backward name the collectives ("" for none); axis is whose process group carries it; size is the message in
     bytes [P] as ``network`` counts it. ``again``: the backward pass repeats the forward message (gathered inputs that
-    were not kept, Korthikanti et al. 2022, section 4.2.2).
+    were not kept, Korthikanti et al. 2022, section 4.2.2); ``kept``: of such an input, its name and the bytes that
+    stay until then [P].
     """
 
     name: str
@@ -50,6 +51,7 @@ class Collective:
     size: Column
     again: bool = False
     when: Column | float = 1.0
+    kept: tuple[str, Column] | None = None
 
 
 Canonical = Operator | Collective

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, pointwise
-from rapid_llm.lowering.projection import matmul
+from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, pointwise
+from rapid_llm.lowering.projection import gather, matmul
 from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.lowering.table import OPTIMIZER, Builder
 from rapid_llm.model.architecture import Model
 
 FP32_BYTES = 4.0
 LOSS_SCALARS = 3.0
 """Vocabulary-parallel cross entropy exchanges the maximum, the sum and the target logit of each token."""
+OPTIMIZER_STATES = 3.0
+"""Adam's master weight and two moments, fp32 each."""
 
 
 def padded_vocabulary(vocab: int, multiple: int, tp: Column) -> Column:
@@ -47,11 +50,7 @@ def head(model: Model, s: Shapes, vocab: Column) -> list[Canonical]:
     logits = {"logits": rows * vocab * s.act}
     out: list[Canonical] = [pointwise("norm", "reduce", {"xf": size}, {"nf": size}, saves=("xf",))]
     if s.training and np.any(s.plans.tp > 1):
-        full = s.tokens * hidden * s.act
-        out += [
-            Collective("head gather", "all_gather", "reduce_scatter", "tp", full, again=True, when=s.plans.sp),
-            Collective("head", "", "all_reduce", "tp", full, when=1.0 - s.plans.sp),
-        ]
+        out += gather("head", "nf", hidden, s)
     out.append(matmul("lm_head", s, m=rows, n=vocab, k=hidden, reads="nf", writes=logits, plain=True))
     if s.training:
         fp32 = {"logits32": rows * vocab * FP32_BYTES}
@@ -70,3 +69,29 @@ def sampling(s: Shapes, vocab: int) -> list[Canonical]:
     """Softmax and top-k over the whole vocabulary in fp32: two reads and one write a logit (notes of measured samplers)."""
     logits = s.rows * vocab * FP32_BYTES
     return [pointwise("sampling", "reduce", {"l": 2.0 * logits}, {"p": logits})]
+
+
+def optimizer_rows(builder: Builder, unit: int, dense: Column, expert: Column, s: Shapes) -> None:
+    """The step after the last micro-batch, over the parameters that this rank updates (bytes of one unit pass).
+
+    The gradient norm reads every gradient (clipping, Megatron-LM and torch both); fused Adam reads gradient, master and
+    two moments, writes the latter three and the weight.
+    """
+    plans = s.plans
+    sharded = plans.zero_stage >= 1
+    owned = dense / np.where(sharded, plans.shard, 1.0) + expert / np.where(sharded, plans.edp, 1.0)
+    states = OPTIMIZER_STATES * FP32_BYTES
+    for name, kind, read, write in (
+        ("gradient_norm", "reduce", s.gradient, 0.0),
+        ("optimizer", "optimizer", s.gradient + states, states + s.act),
+    ):
+        op = Operator(name, "pointwise", {}, {}, kind=kind, dtype=s.activation_dtype)
+        columns: dict[str, Column | float] = {"read_bytes": owned * read, "write_bytes": owned * write, "flops": 0.0}
+        builder.kernel(op, unit, OPTIMIZER, 1.0, columns)
+
+
+def tied_row(builder: Builder, unit: int, parameters: Column, s: Shapes) -> None:
+    """First and last stage add up their gradients of a tied embedding once a step (Megatron-LM, embedding group)."""
+    apart = (s.plans.pp > 1).astype(float)
+    if apart.any():
+        builder.message("tied embedding", "all_reduce", "ends", unit, OPTIMIZER, parameters * s.reduce, apart)

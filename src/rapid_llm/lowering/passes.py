@@ -54,9 +54,10 @@ def backward_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], s:
 
 
 def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None:
-    """dX[m, k] = dY W^T and dW[k, n] = X^T dY, the latter accumulated in place into the gradient."""
+    """dX[m, k] = dY W^T and dW[k, n] = X^T dY; a weight gradient is added to what earlier micro-batches left, but under
+    ZeRO-3 it is written afresh and reduced."""
     c = op.columns
-    y = 2.0 * s.gradient if op.weight else s.act
+    y = np.where(s.plans.zero_stage >= 3, s.act, 2.0 * s.gradient) if op.weight else s.act
     data = {**c, "n": c["k"], "k": c["n"], "y_bytes": s.act}
     weight = {**c, "m": c["k"], "k": c["m"], "w_bytes": c["x_bytes"], "y_bytes": y}
     builder.kernel(op, unit, BACKWARD, op.when, data, op.name + " dgrad")

@@ -53,25 +53,34 @@ def matmul(
     )
 
 
-def gather(part: str, tensor: str, hidden: int, s: Shapes) -> list[Canonical]:
-    """Into a column-parallel GEMM: all-gather of the sequence shards, or nothing forward and an all-reduce backward."""
+def gather(part: str, tensor: str, hidden: int, s: Shapes, *, when: Column | float = 1.0) -> list[Canonical]:
+    """Into a column-parallel GEMM: all-gather of the sequence shards, or nothing forward and an all-reduce backward.
+
+    ``when``: share of plans that need it [P].
+
+    A runtime that keeps the gathered input does not gather again in the backward pass.
+    """
     if not np.any(s.plans.tp > 1):
         return []
     size = s.tokens * hidden * s.act
     sp = s.plans.sp
+    again = not s.keeps_gathered
+    kept = (tensor, s.shard * hidden * s.act) if again else None
     return [
-        Collective(f"{part} {tensor} gather", "all_gather", "reduce_scatter", "tp", size, again=True, when=sp),
-        Collective(f"{part} {tensor}", "", "all_reduce", "tp", size, when=1.0 - sp),
+        Collective(
+            f"{part} {tensor} gather", "all_gather", "reduce_scatter", "tp", size, again=again, when=when * sp, kept=kept
+        ),
+        Collective(f"{part} {tensor}", "", "all_reduce", "tp", size, when=when * (1.0 - sp)),
     ]
 
 
-def reduce(part: str, tensor: str, hidden: int, s: Shapes) -> list[Canonical]:
+def reduce(part: str, tensor: str, hidden: int, s: Shapes, *, when: Column | float = 1.0) -> list[Canonical]:
     """Out of a row-parallel GEMM: reduce-scatter to sequence shards, or all-reduce forward and nothing backward."""
     if not np.any(s.plans.tp > 1):
         return []
     size = s.tokens * hidden * s.act
     sp = s.plans.sp
     return [
-        Collective(f"{part} {tensor} scatter", "reduce_scatter", "all_gather", "tp", size, when=sp),
-        Collective(f"{part} {tensor} reduce", "all_reduce", "", "tp", size, when=1.0 - sp),
+        Collective(f"{part} {tensor} scatter", "reduce_scatter", "all_gather", "tp", size, when=when * sp),
+        Collective(f"{part} {tensor} reduce", "all_reduce", "", "tp", size, when=when * (1.0 - sp)),
     ]

@@ -107,7 +107,7 @@ def compressed_attention(mixer: CompressedAttention, hidden: int, s: Shapes) -> 
         out.append(
             matmul("index_scores", s, m=s.batch * s.new, n=entries, k=width, reads="iq", writes=scores, weight=False)
         )
-    core = {
+    core: dict[str, Column | float] = {
         "batch": s.batch,
         "new": s.new / s.plans.cp,
         "past": s.past + (s.new - s.new / s.plans.cp) / 2.0,

@@ -1,8 +1,9 @@
-"""Messages of sharded states: ZeRO-3 gathers per pass, gradients and updated weights per step."""
+"""Messages of sharded states: ZeRO gathers and reductions per pass, gradients and updated weights per step."""
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rapid_llm.lowering.operators import Column
 from rapid_llm.lowering.shapes import Shapes
@@ -13,29 +14,31 @@ def shard_rows(builder: Builder, unit: int, dense: Column, expert: Column, s: Sh
     """Data-parallel messages of one pass of a unit (sizes in bytes of the whole buffer, as nccl-tests counts them).
 
     ZeRO-3 gathers weights before the forward and again before the backward pass and reduce-scatters gradients of every
-    micro-batch; below that gradients travel once a step: all-reduce (stage 0), or reduce-scatter and all-gather of the
-    updated weights (stages 1, 2). Experts do the same over the replicas of an expert.
+    micro-batch; stage 2 reduce-scatters every micro-batch; below that gradients travel once a step: all-reduce (stage
+    0), or reduce-scatter and all-gather of the updated weights (arXiv 1910.02054, section 7). Sharding inside dp_shard
+    leaves an all-reduce of each shard over its replicas behind every reduce-scatter (HSDP). Experts do the same over
+    the replicas of an expert.
     """
+    _rows(builder, unit, dense, s, whole="data", shard="shard", label="weights")
+    _rows(builder, unit, expert, s, whole="edp", shard="edp", label="expert weights")
+
+
+def _rows(builder: Builder, unit: int, parameters: Column, s: Shapes, *, whole: str, shard: str, label: str) -> None:
+    if not np.any(parameters > 0):
+        return
     zero = s.plans.zero_stage
-    three = np.where(zero >= 3, 1.0, 0.0)
-    one = np.where((zero >= 1) & (zero < 3), 1.0, 0.0)
-    none = np.where(zero < 1, 1.0, 0.0)
-    for parameters, whole, shard, label in (
-        (dense, "data", "shard", "weights"),
-        (expert, "edp", "edp", "expert weights"),
-    ):
-        if not np.any(parameters > 0):
-            continue
-        weights, gradients = parameters * s.act, parameters * s.reduce
-        if three.any():
-            builder.message(f"{label} gather", "all_gather", shard, unit, FORWARD, weights, three)
-            builder.message(f"{label} gather", "all_gather", shard, unit, BACKWARD, weights, three)
-            builder.message(f"{label} gradient", "reduce_scatter", shard, unit, BACKWARD, gradients, three)
-            if shard == "shard":
-                share = gradients / s.plans.shard
-                builder.message(f"{label} gradient", "all_reduce", "replicas", unit, OPTIMIZER, share, three)
-        if one.any():
-            builder.message(f"{label} gradient", "reduce_scatter", whole, unit, OPTIMIZER, gradients, one)
-            builder.message(f"{label} gather", "all_gather", whole, unit, OPTIMIZER, weights, one)
-        if none.any():
-            builder.message(f"{label} gradient", "all_reduce", whole, unit, OPTIMIZER, gradients, none)
+    weights, gradients = parameters * s.act, parameters * s.reduce
+
+    def add(what: str, op: str, axis: str, phase: int, size: Column, plans: NDArray[np.bool_]) -> None:
+        if np.any(plans):
+            builder.message(f"{label} {what}", op, axis, unit, phase, size, plans.astype(float))
+
+    for stages, reduced in ((zero == 1, OPTIMIZER), (zero >= 2, BACKWARD)):
+        add("gradient", "reduce_scatter", shard, reduced, gradients, stages)
+        if shard != whole:
+            share = gradients / getattr(s.plans, shard)
+            add("gradient replicas", "all_reduce", "replicas", reduced, share, stages & (s.plans.replicas > 1))
+    add("gather", "all_gather", shard, OPTIMIZER, weights, (zero >= 1) & (zero < 3))
+    for phase in (FORWARD, BACKWARD):
+        add("gather", "all_gather", shard, phase, weights, zero >= 3)
+    add("gradient", "all_reduce", whole, OPTIMIZER, gradients, zero < 1)

@@ -129,13 +129,17 @@ def forward_columns(op: Operator) -> dict[str, Column | float]:
 
 
 def saved_bytes(sequence: list[Canonical]) -> dict[str, Column | float]:
-    """Tensors that the backward pass needs: name -> bytes [P], each once."""
+    """Tensors that the backward pass needs: name -> bytes [P], each once.
+
+    Of an input that the backward pass gathers again only this rank's shard stays.
+    """
     sizes: dict[str, Column | float] = {}
     for op in sequence:
         if isinstance(op, Operator):
             for tensors in (op.reads, op.writes):
                 for name, size in tensors.items():
                     sizes[name] = np.maximum(sizes[name], size) if name in sizes else size
+    sizes |= dict(op.kept for op in sequence if isinstance(op, Collective) and op.kept)
     kept = dict.fromkeys(n for op in sequence if isinstance(op, Operator) for n in op.saves)
     return {name: sizes[name] for name in kept}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,14 +76,15 @@ class Plans:
     @classmethod
     def stack(cls, plans: Sequence[Plans]) -> Plans:
         """Several tables of plans with one placement order as one table."""
-        columns = {f.name: np.concatenate([getattr(p, f.name) for p in plans]) for f in fields(cls) if f.name != "order"}
+        columns = {name: np.concatenate([getattr(p, name) for p in plans]) for name in _NAMES}
         return cls(**columns, order=plans[0].order)
 
     def repeat(self, times: int) -> Plans:
         """Each plan ``times`` times, the plan axis outermost."""
         if times == 1:
             return self
-        return replace(self, **{f.name: np.repeat(getattr(self, f.name), times) for f in fields(self) if f.name != "order"})
+        columns: dict[str, Any] = {name: np.repeat(getattr(self, name), times) for name in _NAMES}
+        return replace(self, **columns)
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -108,6 +110,11 @@ class Plans:
         return self.dp / self.dp_shard
 
     @property
+    def ends(self) -> Column:
+        """First and last stage, which share tied embeddings: 2 ranks, or 1 without a pipeline."""
+        return np.where(self.pp > 1, 2.0, 1.0)
+
+    @property
     def ranks(self) -> Column:
         """Accelerators of the job."""
         return self.tp * self.cp * self.dp * self.pp
@@ -122,6 +129,8 @@ class Plans:
             return np.minimum(self.stride("cp"), self.stride("dp"))
         if axis == "replicas":
             return self.stride("dp") * self.dp_shard
+        if axis == "ends":
+            return self.stride("pp") * np.maximum(self.pp - 1.0, 1.0)
         expert = axis in ("etp", "ep", "edp")
         sizes = (
             {"tp": self.etp, "ep": self.ep, "dp": self.edp, "pp": self.pp}
@@ -136,3 +145,6 @@ class Plans:
             if inner in sizes:
                 stride = stride * sizes[inner]
         return stride
+
+
+_NAMES = tuple(f.name for f in fields(Plans) if f.name != "order")

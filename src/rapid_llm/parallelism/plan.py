@@ -1,13 +1,14 @@
 """How a job is cut over ranks."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT
 from rapid_llm.units import Count
 
-AXES = ("tp", "cp", "ep", "dp", "pp")
+Axis = Literal["tp", "cp", "ep", "dp", "pp"]
+AXES: Final[tuple[Axis, ...]] = ("tp", "cp", "ep", "dp", "pp")
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -35,4 +36,4 @@ class Parallelism:
 class Placement:
     """The order in which axes fill the accelerators, innermost first."""
 
-    order: tuple[Literal["tp", "cp", "ep", "dp", "pp"], ...] = AXES
+    order: tuple[Axis, ...] = AXES

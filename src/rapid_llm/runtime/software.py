@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from rapid_llm.nouns import STRICT, Map
+from rapid_llm.nouns import STRICT, Map, hash_once
 from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Seconds
 
 Whole = Annotated[int, Field(ge=0, strict=True)]
@@ -42,8 +42,8 @@ class Host:
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass since
     the queue runs ahead; ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_step``: scheduler,
     input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``:
-    arrival to first launch of one request; ``per_peer``: how far the launches of a collective drift apart per rank of its
-    group, a floor under it. ``captured`` phases run as a graph: no per-kernel cost, no drift. All seconds on a host of
+    arrival to first launch of one request; ``per_peer``: how far the launches of a collective drift apart per rank of
+    its group, a floor under it. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host of
     speed 1 (``Node.host_speed``).
     """
 
@@ -116,7 +116,9 @@ class Training:
     and passes; ``reduce_dtype`` carries gradients; ``gradient_buffers`` extra bytes per parameter beside the
     precision's gradient (nanotron keeps bf16 and fp32); ``loss_copies`` fp32 copies of the logits alive at the loss;
     ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective
-    recompute runs again; ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message
+    recompute runs again; ``keeps_gathered`` inputs that sequence parallelism gathers stay whole for the backward pass;
+    ``balance`` deals layers to pipeline stages by number, or by cost with the LM head as one block;
+    ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message
     per rank and gathers it behind (arXiv 2104.04473, section 4.1).
     """
 
@@ -127,6 +129,8 @@ class Training:
     vocab_multiple: Count = 1
     loss_copies: NonNegative = 2.0
     sharded_gather_layers: Count = 2
+    keeps_gathered: bool = False
+    balance: Literal["layers", "cost"] = "layers"
     selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
     bucket: Bytes = 0
     scatter_gather: bool = False
@@ -141,6 +145,7 @@ class Serving:
     capture_sizes: tuple[int, ...] = ()
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Runtime:
     """How software executes. ``fusions`` are runs of canonical operators that become one launch (DESIGN 2.7).
