@@ -213,6 +213,6 @@ def test_errors_are_sentences():
     ("ranks", "size", "measured"), [(4, 1 << 28, 18.98e-3), (8, 1 << 30, 90.2e-3), (8, 1 << 25, 2.86e-3)]
 )
 def test_a_sound_pcie_box(ranks, size, measured):
-    """Large all-reduces of L40S under SGLang 0.5.12 (aiconfigurator collection): another box than the fitted table's."""
+    """Large all-reduces of L40S under SGLang 0.5.12 (aiconfigurator collection): not the fitted box."""
     box = Fabric.of(hardware.system("l40s-pcie-8"))
     assert price("all_reduce", size, ranks, 1, fabric=box, library="nccl").seconds == pytest.approx(measured, rel=0.1)
