@@ -3,7 +3,8 @@
 A noun is written ``@dataclass(frozen=True, kw_only=True, config=STRICT)``; a mapping field is a ``Map[...]``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import AfterValidator, ConfigDict
@@ -17,7 +18,7 @@ _Value = TypeVar("_Value")
 class FrozenDict(dict[str, _Value]):
     """A dictionary that never changes and therefore has a hash."""
 
-    def __hash__(self) -> int:  # type: ignore[override]
+    def __hash__(self) -> int:
         return hash(frozenset(self.items()))
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
@@ -33,10 +34,28 @@ def _freeze(mapping: Mapping[str, _Value]) -> FrozenDict[_Value]:
 Map = Annotated[dict[str, _Value], AfterValidator(_freeze)]
 
 _Noun = TypeVar("_Noun")
+_Class = TypeVar("_Class", bound=type)
+_HASH = "_hash"
+
+
+def hash_once(noun: _Class) -> _Class:
+    """Class decorator above ``@dataclass``: a noun that keys caches computes its hash (over all it holds) once."""
+    compute: Callable[[Any], int] = noun.__hash__
+
+    def remembered(self: Any) -> int:
+        kept: dict[str, Any] = self.__dict__
+        found = kept.get(_HASH)
+        if found is None:
+            found = kept[_HASH] = compute(self)
+        return int(found)
+
+    noun.__hash__ = remembered  # type: ignore[assignment]
+    return noun
 
 
 def replaced(noun: _Noun, **changes: Any) -> _Noun:
     """A copy of a noun with fields changed to values already in SI units (the door is not passed again)."""
     copy = object.__new__(type(noun))
-    copy.__dict__.update({name: noun.__dict__[name] for name in noun.__dataclass_fields__} | changes)  # type: ignore[attr-defined]
+    kept: dict[str, Any] = noun.__dict__
+    copy.__dict__.update({field.name: kept[field.name] for field in fields(type(noun))} | changes)  # type: ignore[arg-type]
     return copy

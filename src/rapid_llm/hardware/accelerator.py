@@ -2,7 +2,7 @@
 
 from pydantic.dataclasses import dataclass
 
-from rapid_llm.nouns import STRICT, Map
+from rapid_llm.nouns import STRICT, Map, hash_once
 from rapid_llm.units import (
     Bytes,
     BytesPerSecond,
@@ -79,6 +79,7 @@ class Sustained:
     launch: Seconds
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Accelerator:
     """An accelerator from its datasheet.

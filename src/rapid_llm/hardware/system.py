@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.hardware.accelerator import Accelerator
-from rapid_llm.nouns import STRICT
+from rapid_llm.nouns import STRICT, hash_once
 from rapid_llm.units import BytesPerSecond, Count, Positive, Seconds
 
 
@@ -81,6 +81,7 @@ class SystemDescription:
     fabric: ScaleOutFabric | None = None
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class System:
     """A cluster as a user buys it."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from rapid_llm.nouns import STRICT
+from rapid_llm.nouns import STRICT, hash_once
 from rapid_llm.units import Count
 
 Whole = Annotated[int, Field(ge=0, strict=True)]
@@ -191,6 +191,7 @@ class MoE:
     latent_norm: bool = False
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Block:
     """One residual layer: norms, a mixer and a feed-forward part (either may be absent in hybrid stacks).
@@ -226,6 +227,7 @@ class VisionTower:
     parameters: Count
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Model:
     """A decoder-only (or multimodal) language model.

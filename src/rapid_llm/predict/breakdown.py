@@ -49,7 +49,9 @@ class Tally:
             if len(leaves) == 1 and leaves[0].name == group:
                 children.append(leaves[0])
             else:
-                children.append(Cost(group, sum(c.seconds for c in leaves), sum(c.hidden_seconds for c in leaves), leaves))
+                children.append(
+                    Cost(group, sum(c.seconds for c in leaves), sum(c.hidden_seconds for c in leaves), leaves)
+                )
         return Cost(name, sum(c.seconds for c in children), sum(c.hidden_seconds for c in children), tuple(children))
 
 
@@ -94,7 +96,9 @@ def _passes(tally: Tally, priced: Priced, passes: Passes, weights: Weights) -> N
     for table in priced.kernels:
         rows = table.rows
         seconds = (table.prices.seconds * rows.count * weights[rows.unit]).sum(axis=1)
-        flops_bound = np.where(table.prices.bound == 0, table.prices.seconds * rows.count * weights[rows.unit], 0.0).sum(axis=1)
+        flops_bound = np.where(
+            table.prices.bound == 0, table.prices.seconds * rows.count * weights[rows.unit], 0.0
+        ).sum(axis=1)
         for index, name in enumerate(rows.names):
             if rows.phase[index] == OPTIMIZER or seconds[index] == 0.0:
                 continue

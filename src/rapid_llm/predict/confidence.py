@@ -28,5 +28,7 @@ def confidence_of(scenario: Scenario) -> Confidence | None:
     chip = scenario.system.groups[0].node.accelerator.name
     near = [r for r in rows if r["group"].endswith("/" + chip)]
     chosen = max(near, key=lambda r: r["rows"]) if near else next((r for r in rows if r["group"] == "all"), rows[0])
-    reasons = () if near else (f"{chip} was not measured end to end: its datasheet and its architecture's constants answer",)
+    reasons = (
+        () if near else (f"{chip} was not measured end to end: its datasheet and its architecture's constants answer",)
+    )
     return Confidence(kind, chosen["group"], chosen["rows"], chosen["median"], chosen["p90"], reasons)

@@ -51,7 +51,7 @@ def evaluate(scenario: Scenario) -> TrainingTable | InferenceTable:
     work, precision = scenario.workload, scenario.precision
     common = scenario.model, scenario.system, scenario.runtime, precision, plans_of(scenario)
     if isinstance(work, Training):
-        return evaluate_training(*common, work.sequence_length)
+        return evaluate_training(*common, sequence_length=work.sequence_length)
     return evaluate_inference(*common, work)
 
 
@@ -81,7 +81,12 @@ def evaluate_many(scenarios: Iterable[Scenario]) -> TrainingTable:
         raise InputError("workload.kind must be training to evaluate many plans as one table (got inference).")
     plans = Plans.stack([plans_of(s) for s in every])
     return evaluate_training(
-        first.model, first.system, first.runtime, first.precision, plans, first.workload.sequence_length
+        first.model,
+        first.system,
+        first.runtime,
+        first.precision,
+        plans,
+        sequence_length=first.workload.sequence_length,
     )
 
 

@@ -62,7 +62,10 @@ def candidate_changes(scenario: Scenario) -> list[tuple[str, Scenario]]:
     if isinstance(work, Training):
         mode = work.recompute.mode if work.recompute else "none"
         for harder in ("selective", "full")[("none", "selective", "full").index(mode) :]:
-            offer(f"recompute {harder}", lambda h=harder: _with(scenario, workload=replaced(work, recompute=Recompute(mode=h))))  # type: ignore[misc]
+            offer(
+                f"recompute {harder}",
+                lambda h=harder: _with(scenario, workload=replaced(work, recompute=Recompute(mode=h))),
+            )  # type: ignore[misc]
         for stage in range((plan.zero_stage or 0) + 1, 4):
             offer(f"zero_stage {stage}", lambda z=stage: _with(scenario, parallelism=replaced(plan, zero_stage=z)))  # type: ignore[misc]
         if work.micro_batch_size > 1:

@@ -53,12 +53,12 @@ def evaluate_inference(
     budget = runtime.serving.max_batched_tokens if runtime.serving else DEFAULT_BUDGET_TOKENS
     prefill = prefill_points(requests, workload.prompt_tokens, budget)
     decode = decode_points(micro, workload.prompt_tokens, workload.output_tokens)
-    last = Points(*(np.array([v]) for v in (float(requests), 1.0, workload.prompt_tokens + workload.output_tokens - 1.0, 0.0)))
+    last = Points(
+        *(np.array([v]) for v in (float(requests), 1.0, workload.prompt_tokens + workload.output_tokens - 1.0, 0.0))
+    )
     points = join([prefill, decode, last])
     columns = replace(plans.repeat(len(points.batch)), micro_batch=points.batch)
-    shapes = Shapes.of(
-        columns, new=points.new, past=points.past, training=False, precision=precision, runtime=runtime
-    )
+    shapes = Shapes.of(columns, new=points.new, past=points.past, training=False, precision=precision, runtime=runtime)
     lowered = lower(model, shapes, runtime)
     machine = Machine.of(system, runtime)
     steps = forward_steps(lowered, machine)
@@ -80,4 +80,6 @@ def _times(
     gaps = float(count[~first].sum())
     step = np.maximum(traversal, waves * pace) + steps.host
     tpot = float((count * step)[~first].sum()) / gaps if gaps else 0.0
-    return InferenceTable(points, steps, account, waves, prefill, ttft, tpot, ttft + tpot * (workload.output_tokens - 1))
+    return InferenceTable(
+        points, steps, account, waves, prefill, ttft, tpot, ttft + tpot * (workload.output_tokens - 1)
+    )

@@ -39,9 +39,7 @@ def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
     points, steps = table.points, table.steps
     first = np.where(points.decode, 0.0, points.count)
     gaps = np.where(points.decode, points.count, 0.0)
-    prefill = forward_breakdown(
-        "prefill", steps, first, table.ttft_s, steps.priced.machine.runtime.host.ingress
-    )
+    prefill = forward_breakdown("prefill", steps, first, table.ttft_s, steps.priced.machine.runtime.host.ingress)
     decode = forward_breakdown("decode", steps, gaps, table.tpot_s * (work.output_tokens - 1), 0.0)
     return prefill, decode
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rapid_llm import __version__
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from rapid_llm.scenario import Scenario
 
 
@@ -35,7 +37,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A change that makes an infeasible scenario fit, verified by predicting it: as ``--set`` takes it, and its price."""
+    """A change that makes an infeasible scenario fit, as ``--set`` takes it; its price was predicted."""
 
     change: str
     saves_bytes: int
@@ -88,7 +90,7 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The answer to one scenario. Times are None where the scenario does not fit (unless infeasible ones are allowed)."""
+    """The answer to one scenario. Times are None where it does not fit (unless infeasible ones are allowed)."""
 
     kind: str
     feasible: bool
@@ -134,10 +136,30 @@ class Report:
         """Version of the package that answered."""
         return __version__
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows the report."""
+        from rapid_llm.predict.pictures import report_html
+
+        return report_html(self)
+
+    def to_pandas(self) -> DataFrame:
+        """The breakdown as a table: a row a node, with its path, seconds, hidden seconds, share and bound."""
+        import pandas as pd
+
+        rows = list(_walk(self.breakdown, ())) if self.breakdown else []
+        return pd.DataFrame(rows, columns=["path", "seconds", "hidden_seconds", "bound"])
+
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values, keys as in DESIGN section 5."""
         own = {f.name: plain_value(getattr(self, f.name)) for f in fields(self) if f.name != "origin"}
         return {**own, "scenario": dict(self.scenario), "version": self.version, "hash": self.hash}
+
+
+def _walk(cost: Cost, above: tuple[str, ...]) -> Iterator[tuple[str, float, float, str]]:
+    path = (*above, cost.name)
+    yield " / ".join(path), cost.seconds, cost.hidden_seconds, cost.bound
+    for child in cost.children:
+        yield from _walk(child, path)
 
 
 def plain_value(value: Any) -> Any:

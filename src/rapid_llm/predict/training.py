@@ -47,7 +47,7 @@ class TrainingTable:
 
 
 def evaluate_training(
-    model: Model, system: System, runtime: Runtime, precision: Precision, plans: Plans, sequence_length: int
+    model: Model, system: System, runtime: Runtime, precision: Precision, plans: Plans, *, sequence_length: int
 ) -> TrainingTable:
     """Evaluate every plan of ``plans`` for one training job, as one table."""
     width = len(plans)

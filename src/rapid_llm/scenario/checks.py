@@ -6,6 +6,7 @@ A check is a predicate on columns and one sentence for a failing row: loading ra
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -49,13 +50,18 @@ class Finding:
 
 def check(scenario: Scenario) -> list[Finding]:
     """Every named check of a scenario, in order."""
+    return list(_findings(scenario))
+
+
+@lru_cache(maxsize=256)
+def _findings(scenario: Scenario) -> tuple[Finding, ...]:
     given = columns(scenario)
     row = given.row(0)
     found = []
     for one in CHECKS:
         message = "" if bool(np.all(one.holds(given))) else one.sentence(row)
         found.append(Finding(one.name, one.severity, one.field, message))
-    return found
+    return tuple(found)
 
 
 def require(scenario: Scenario) -> Scenario:

@@ -12,7 +12,7 @@ from rapid_llm.documents import plain
 from rapid_llm.dtypes import Precision
 from rapid_llm.hardware import System
 from rapid_llm.model import Model
-from rapid_llm.nouns import STRICT, FrozenDict, Map
+from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
 from rapid_llm.parallelism import Parallelism, Placement
 from rapid_llm.provenance import Source
 from rapid_llm.runtime import Runtime
@@ -20,6 +20,7 @@ from rapid_llm.units import Count
 from rapid_llm.workload import Workload
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Scenario:
     """A resolved scenario: model x system x plan x workload.
