@@ -3,7 +3,7 @@
 A noun is written ``@dataclass(frozen=True, kw_only=True, config=STRICT)``; a mapping field is a ``Map[...]``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -18,13 +18,13 @@ _Value = TypeVar("_Value")
 class FrozenDict(dict[str, _Value]):
     """A dictionary that never changes and therefore has a hash."""
 
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("this mapping is frozen")
 
-    __setitem__ = __delitem__ = __ior__ = update = pop = popitem = clear = setdefault = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = update = pop = popitem = clear = setdefault = _refuse
 
 
 def _freeze(mapping: Mapping[str, _Value]) -> FrozenDict[_Value]:
@@ -40,7 +40,7 @@ _HASH = "_hash"
 
 def hash_once(noun: _Class) -> _Class:
     """Class decorator above ``@dataclass``: a noun that keys caches computes its hash (over all it holds) once."""
-    compute: Callable[[Any], int] = noun.__hash__
+    compute: Any = noun.__hash__
 
     def remembered(self: Any) -> int:
         kept: dict[str, Any] = self.__dict__
