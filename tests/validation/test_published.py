@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rapid_llm.predict.report import MemoryUse, Report
 from rapid_llm.validation import published, run, tables
 from rapid_llm.validation.running import cases_of
 
@@ -50,3 +51,18 @@ def test_the_shared_tables_become_cases():
     assert by_suite["memory"] > 3000
     assert all(case.reason or case.measured or case.metric == "verdict" for case in cases)
     assert not any("no rule for the software" in case.reason for case in cases)
+
+
+@pytest.mark.shared
+def test_one_constant_per_source_reaches_what_is_known_of_it():
+    if not SHARED.is_dir():
+        pytest.skip("no measured tables beside the checkout")
+    memory = MemoryUse(
+        persistent_bytes=0, allocated_bytes=0, peak_bytes=0, capacity_bytes=0, by_category={}, rank=0, stage=0
+    )
+    any_time = Report(kind="training", feasible=True, step_time_s=1.0, memory=memory)
+    card = run(["training"], SHARED, predict=lambda scenario: any_time)
+    naive = {row.group: row.baseline_mape for row in card.rows if row.split == "all"}
+    assert naive["nanotron"] == pytest.approx(0.519, abs=0.002)
+    assert naive["vtrain-single"] == pytest.approx(0.477, abs=0.002)
+    assert naive["rapid-uci-a100"] == pytest.approx(0.227, abs=0.002)

@@ -11,7 +11,7 @@ from rapid_llm.predict.report import MemoryUse, Report
 from rapid_llm.scenario import from_mapping
 from rapid_llm.validation import confidence, run
 from rapid_llm.validation.cases import Baseline, Case
-from rapid_llm.validation.runner import evaluate
+from rapid_llm.validation.evaluation import evaluate
 from rapid_llm.validation.scorecard import score
 
 MEMORY = MemoryUse(

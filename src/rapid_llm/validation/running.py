@@ -7,7 +7,7 @@ from pathlib import Path
 from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.validation import tables
 from rapid_llm.validation.cases import Case
-from rapid_llm.validation.runner import Predictor, Progress, evaluate, predictor
+from rapid_llm.validation.evaluation import Predictor, Progress, evaluate, predictor
 from rapid_llm.validation.scorecard import Scorecard, score
 from rapid_llm.validation.suites import SUITES
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rapid_llm.validation import metrics
-from rapid_llm.validation.runner import Result
+from rapid_llm.validation.evaluation import Result
 
 MEAN = "all"
 """The group that is the unweighted mean over groups."""

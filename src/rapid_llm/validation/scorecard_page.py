@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from rapid_llm import charts
-from rapid_llm.validation.runner import Result
+from rapid_llm.validation.evaluation import Result
 from rapid_llm.validation.scorecard import MEAN, VERDICT, Scorecard, ScoreRow
 
 HEADER = ("suite", "metric", "group", "split", "rows", "scored", "MAPE", "median", "P90", "bias", "rank", "naive MAPE")
