@@ -43,10 +43,12 @@ def best(run: Callable[[], float], times: int = 5) -> float:
 
 
 def warm_predict() -> float:
-    """Seconds of one prediction, best of many scenarios that differ in their batch and were never predicted."""
+    """Seconds of one prediction: median over scenarios of other sequence lengths and batches, none predicted before."""
     from rapid_llm import load, predict
 
-    scenarios = [load(GPT, overrides=[f"workload.global_batch_size={64 * n}"]) for n in range(1, 41)]
+    changes = [[f"workload.sequence_length={2048 - 32 * n}", f"workload.global_batch_size={64 + n}"] for n in range(41)]
+    first, *scenarios = [load(GPT, overrides=change) for change in changes]
+    predict(first)
     seconds = []
     for scenario in scenarios:
         start = time.perf_counter()
@@ -56,15 +58,19 @@ def warm_predict() -> float:
 
 
 def plans() -> float:
-    """Seconds for a table of 1,000 plans of one job."""
+    """Seconds for a table of 1,000 plans of one job that were never priced before."""
     from rapid_llm import load
-    from rapid_llm.predict import predict_many
+    from rapid_llm.nouns import replaced
+    from rapid_llm.predict import evaluate_many
 
     scenario = load(GPT)
-    degrees = [(tp, pp, 1) for tp in (1, 2, 4, 8) for pp in (1, 2, 4, 8)] * 63
-    columns = {"tp": [d[0] for d in degrees[:1000]], "pp": [d[1] for d in degrees[:1000]]}
+    degrees = [(tp, pp) for tp in (1, 2, 4, 8) for pp in (1, 2, 4, 8, 12, 16)]
+    batches = [replaced(scenario.workload, global_batch_size=64 * n) for n in range(1, 43)]
+    cuts = [replaced(scenario.parallelism, tp=tp, pp=pp) for tp, pp in degrees]
+    pairs = [(work, cut) for work in batches for cut in cuts][:1000]
+    scenarios = [replaced(scenario, workload=work, parallelism=cut) for work, cut in pairs]
     start = time.perf_counter()
-    predict_many(scenario, columns)
+    evaluate_many(scenarios)
     return time.perf_counter() - start
 
 

@@ -80,16 +80,16 @@ def compare(a: str, b: str, *, as_json: bool) -> int:
 
 
 def _asked(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The input fields that differ; of another model or runtime only the name."""
+    """The input fields that differ, hardware last; of another model or runtime only the name."""
     renamed = [f"scenario.{noun}." for noun in ("model", "runtime") if _differs(f"scenario.{noun}.name", first, second)]
-    keys = [
-        key for key in dict.fromkeys([*first, *second]) if key.startswith("scenario.") and not key.endswith(".aliases")
-    ]
-    return [
-        {"field": key, "a": first.get(key), "b": second.get(key)}
-        for key in keys
-        if _differs(key, first, second) and not any(key.startswith(noun) and key != f"{noun}name" for noun in renamed)
-    ]
+
+    def tells(key: str) -> bool:
+        inside = any(key.startswith(noun) and key != f"{noun}name" for noun in renamed)
+        return key.startswith("scenario.") and not key.endswith(".aliases") and not inside
+
+    keys = [key for key in dict.fromkeys([*first, *second]) if tells(key) and _differs(key, first, second)]
+    keys.sort(key=lambda key: key.startswith("scenario.system."))
+    return [{"field": key, "a": first.get(key), "b": second.get(key)} for key in keys]
 
 
 def _differs(key: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
