@@ -16,6 +16,7 @@ from rapid_llm.cli import catalogue
 
 ROOT = Path(__file__).resolve().parents[1]
 FORMULA_ROOMS = ("model", "operators", "network", "parallelism", "lowering", "execution", "memory", "predict")
+MOST_NAMED = 12
 TITLES = {
     "index": "RAPID-LLM",
     "newcomer": "Newcomer",
@@ -117,9 +118,11 @@ def _type(spec: dict) -> str:
     if "$ref" in spec:
         return spec["$ref"].rpartition("/")[2]
     if "enum" in spec or "const" in spec:
-        return ", ".join(map(str, spec.get("enum", [spec.get("const")])))
+        names = [str(name) for name in spec.get("enum", [spec.get("const")])]
+        return ", ".join(names) if len(names) <= MOST_NAMED else "a catalogue name"
     options = spec.get("anyOf") or spec.get("oneOf")
-    return " or ".join(_type(option) for option in options) if options else str(spec.get("type", "any"))
+    named = [_type(option) for option in options or () if option.get("type") != "null"]
+    return " or ".join(named) if named else str(spec.get("type", "any"))
 
 
 def _default(spec: dict) -> str:
