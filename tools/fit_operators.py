@@ -34,6 +34,7 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
     "rate": (0.05, 0.7, 1.0),
     "bandwidth": (0.05, 0.9, 1.0),
     "tile": (0.0, 6e-7, 6e-6),
+    "unit_share": (0.5, 3.0, 12.0),
     "occupancy": (0.0, 0.6, 1.2),
     "overlap": (1.0, 2.2, 6.0),
     "split": (0.0, 2e-6, 1.5e-5),
@@ -101,7 +102,9 @@ def predict(kernel: Kernel, sample: Sample) -> NDArray[np.float64]:
 def score(predicted: Callable[[Sample], NDArray[np.float64]], samples: list[Sample], half: str) -> str:
     """MAPE, median and bias in per cent over the samples, and the number of rows."""
     parts = [s.half(half) for s in samples]
-    error = np.concatenate([predicted(s) / s.seconds - 1.0 for s in parts if len(s.seconds)] or [np.full(1, np.nan)])
+    error = np.concatenate([predicted(s) / s.seconds - 1.0 for s in parts])
+    if not len(error):
+        return "no rows"
     mape, median, bias = (100.0 * v for v in (np.abs(error).mean(), np.median(np.abs(error)), error.mean()))
     return f"{mape:5.1f} {median:5.1f} {bias:+6.1f} ({len(error)})"
 

@@ -209,7 +209,7 @@ def _table(path: Path) -> pd.DataFrame:
     return table
 
 
-_GEMM = ("setup", "rate", "bandwidth", "tile", "occupancy", "overlap", "split")
+_GEMM = ("setup", "rate", "bandwidth", "tile", "unit_share", "overlap", "split")
 _CONTEXT = ("setup", "rate", "bandwidth", "softmax", "item", "overlap")
 _DECODE = ("setup", "rate", "bandwidth", "item", "combine", "occupancy", "overlap")
 _MOE = ("setup", "rate", "bandwidth", "expert", "overlap", "row_passes", "token_passes")

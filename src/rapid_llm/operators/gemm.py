@@ -1,14 +1,15 @@
-"""Matrix multiplication: tiles, waves, split-K and the bandwidth that a part-filled accelerator reaches.
+"""Matrix multiplication: tiles, waves, split-K and the bandwidth that one compute unit reaches by itself.
 
 For each candidate tile (bm, bn) and split s, with S compute units::
 
     CTA = groups ceil(m/bm) ceil(n/bn) s,  waves = ceil(CTA / S)
     Tc  = waves (2 bm bn ceil(k/s) S / (P rate) + tile)
-    Tm  = B / (bandwidth HBM min(1, CTA/S)^occupancy)
+    Tm  = max(B / (bandwidth HBM), (bm x + bn w) k/s / (unit_share HBM / S))
     T   = (Tc^p + Tm^p)^(1/p) + [s > 1] (split + 4 s m n / (bandwidth HBM))
 
-and t = launch + setup + min T over the candidates (tile quantisation: NVIDIA, "Matrix multiplication background user's
-guide"; split-K: CUTLASS).
+with B the compulsory bytes and x, w bytes per element: a few tiles cannot stream as fast as many. t = launch + setup +
+min T over the candidates; every term grows with m, n and k, and so does t (tile quantisation: NVIDIA, "Matrix
+multiplication background user's guide"; split-K: CUTLASS).
 """
 
 from functools import lru_cache
@@ -55,7 +56,9 @@ def _candidates(columns: tuple[Column, ...], kernel: GemmKernel, c: GemmConstant
     waves = np.ceil(ctas / r.units)
     depth = np.ceil(k / (table.splits * kernel.k_step)) * kernel.k_step
     compute = waves * (depth * table.per_k + c.tile)
-    memory = streamed * np.minimum(ctas / r.units, 1.0) ** -c.occupancy
+    x_bytes, w_bytes = (column[:, None, None] for column in columns[4:6])
+    edge = np.minimum(m, table.rows) * x_bytes + np.minimum(n, table.cols) * w_bytes
+    memory = np.maximum(streamed, edge * (k / table.splits) * (r.units / (c.unit_share * r.hbm)))
     joined = (compute**c.overlap + memory**c.overlap) ** (1.0 / c.overlap)
     extra = c.split + table.splits * (groups * m * n * (_PARTIAL_BYTES / table.bandwidth))
     joined += np.where(table.splits > 1.0, np.where(k >= _LEAST_SPLIT_K * table.splits, extra, np.inf), 0.0)

@@ -30,16 +30,16 @@ FALLBACK: Final = "hopper"
 class GemmConstants:
     """``setup`` beyond the launch floor (s); ``rate``, ``bandwidth`` reachable shares of peak and of sustained HBM.
 
-    ``tile``: prologue and epilogue of one wave of tiles (s); ``occupancy``: exponent of the bandwidth lost when fewer
-    tiles than compute units run; ``overlap``: p of the norm that joins compute and memory; ``split``: cost of the
-    reduction pass of split-K (s).
+    ``tile``: prologue and epilogue of one wave of tiles (s); ``unit_share``: what one compute unit streams by itself,
+    in even shares of the sustained HBM bandwidth; ``overlap``: p of the norm that joins compute and memory; ``split``:
+    cost of the reduction pass of split-K (s).
     """
 
     setup: Seconds
     rate: Fraction
     bandwidth: Fraction
     tile: Seconds
-    occupancy: NonNegative
+    unit_share: Positive
     overlap: Positive
     split: Seconds
 
