@@ -19,8 +19,13 @@ _HIDDEN_BY = {
     "cp": "context_parallel",
     "shard": "parameter_gather",
     "edp": "parameter_gather",
+    "data": "gradient_reduce",
+    "replicas": "gradient_reduce",
 }
 """Which flag of ``runtime.Overlap`` puts the messages of an axis on a stream of their own."""
+_COVERS = {"tp": "gemm", "cp": "attention"}
+"""Kernels that can run beside the messages of an axis, where it is not all of the pass: a chunked product beside its
+gather or scatter, attention on one chunk of the sequence beside the ring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +46,18 @@ class Passes:
     @property
     def total(self) -> Matrix:
         """Seconds of one pass [phases, U, P]."""
-        return self.kernels + self.blocking + self.exposed + self.host
+        return np.asarray(self.kernels + self.blocking + self.exposed + self.host)
 
     @property
     def forward(self) -> Matrix:
         """Seconds of a forward pass of each unit [U, P]."""
-        return self.total[FORWARD]
+        return np.asarray(self.total[FORWARD])
 
     @property
     def backward(self) -> Matrix:
         """Seconds of a backward pass with what it recomputes [U, P]."""
         total = self.total
-        return total[RECOMPUTE] + total[BACKWARD]
+        return np.asarray(total[RECOMPUTE] + total[BACKWARD])
 
 
 def on_side_stream(machine: Machine, axis: str) -> bool:
@@ -64,27 +69,39 @@ def on_side_stream(machine: Machine, axis: str) -> bool:
 def time_passes(priced: Priced) -> Passes:
     """Form the time of each pass from its priced rows.
 
-    On the side stream a message of duration M slows the kernels beside it by the share sigma of compute units that the
-    collective library occupies: a pass with C seconds of its own takes max(M, C + sigma M). The host launches
-    ``per_kernel`` per row; its queue runs ahead within a pass, so a pass takes at least launches x per_kernel.
+    On the side stream the messages of an axis, M seconds in all, slow the kernels that cover them (C seconds) by the
+    share sigma of compute units that the collective library occupies: together they take max(M, C + sigma M). The host
+    launches ``per_kernel`` per row; its queue runs ahead within a pass, so a pass takes at least launches x per_kernel.
     """
     lowered, machine = priced.lowered, priced.machine
     shape = (len(PHASES), len(lowered.units), len(lowered.shapes.plans))
-    kernels, blocking, side, launches = (np.zeros(shape) for _ in range(4))
+    kernels, blocking, launches = (np.zeros(shape) for _ in range(3))
+    covers: dict[str, Matrix] = {family: np.zeros(shape) for family in _COVERS.values()}
+    beside: dict[str, Matrix] = {}
     for table in priced.kernels:
         cell = (table.rows.phase, table.rows.unit)
-        np.add.at(kernels, cell, table.prices.seconds * table.rows.count)
+        seconds = table.prices.seconds * table.rows.count
+        np.add.at(kernels, cell, seconds)
         np.add.at(launches, cell, table.rows.count)
+        if table.rows.family in covers:
+            np.add.at(covers[table.rows.family], cell, seconds)
     for message in priced.messages:
-        step = message.rows.phase != OPTIMIZER
-        cell = (message.rows.phase[step], message.rows.unit[step])
-        target = side if on_side_stream(machine, message.rows.axis) else blocking
-        moving = message.rows.count[step] * (message.rows.ranks[step] > 1)
+        rows = message.rows
+        step = rows.phase != OPTIMIZER
+        cell = (rows.phase[step], rows.unit[step])
+        target = blocking
+        if on_side_stream(machine, rows.axis):
+            target = beside.setdefault(_COVERS.get(rows.axis, ""), np.zeros(shape))
+        moving = rows.count[step] * (rows.ranks[step] > 1)
         np.add.at(target, cell, message.prices.seconds[step] * moving)
         np.add.at(launches, cell, moving)
-    own = kernels + blocking
-    exposed = np.maximum(side, own + occupied_share(machine) * side) - own
-    return Passes(kernels, blocking, side, exposed, _host(machine, own + exposed, launches, priced))
+    share = occupied_share(machine)
+    exposed = np.zeros(shape)
+    for family, side in beside.items():
+        cover = covers.get(family, kernels + blocking)
+        exposed += np.maximum(side - cover, share * side)
+    side = sum(beside.values(), np.zeros(shape))
+    return Passes(kernels, blocking, side, exposed, _host(machine, kernels + blocking + exposed, launches, priced))
 
 
 def occupied_share(machine: Machine) -> float:

@@ -118,13 +118,17 @@ def price_all_messages(tables: tuple[Messages, ...], machine: Machine) -> tuple[
     out, start = [], 0
     for table in tables:
         stop = start + table.size.size
-        part = {name: getattr(prices, name)[start:stop].reshape(table.size.shape) for name in CollectivePrices.__slots__}
+        part = {
+            name: getattr(prices, name)[start:stop].reshape(table.size.shape) for name in CollectivePrices.__slots__
+        }
         out.append(PricedMessages(table, CollectivePrices(**part)))
         start = stop
     return tuple(out)
 
 
-def price_group(codes: NDArray[np.int64], size: Matrix, ranks: Matrix, stride: Matrix, machine: Machine) -> CollectivePrices:
+def price_group(
+    codes: NDArray[np.int64], size: Matrix, ranks: Matrix, stride: Matrix, machine: Machine
+) -> CollectivePrices:
     """Price messages by op code with the libraries of the machine's runtime."""
     communication = machine.runtime.communication
     return price_messages(

@@ -94,7 +94,9 @@ def _ready(
     return done.get((FORWARD, m, c, s)) if c == chunks - 1 else done.get((BACKWARD, m, c + 1, 0))
 
 
-def pipeline_time(forward: Matrix, backward: Matrix, micro_batches: Column, chunks: Column, all_forward_first: NDArray[np.bool_]) -> Column:
+def pipeline_time(
+    forward: Matrix, backward: Matrix, micro_batches: Column, chunks: Column, all_forward_first: NDArray[np.bool_]
+) -> Column:
     """Closed form of GPipe, 1F1B and interleaved 1F1B with unequal stages; forward, backward [P, S] (s), result [P].
 
     1F1B: the pacing stage s fills (F before it, D behind it), works m (f + b), and drains; its idle time in fill and
@@ -112,13 +114,13 @@ def pipeline_time(forward: Matrix, backward: Matrix, micro_batches: Column, chun
     idle = np.maximum(0.0, after - behind * forward) + np.maximum(0.0, after - behind * backward)
     m = micro_batches[:, None]
     steady = (before + m * both + idle).max(axis=1)
-    if not all_forward_first.any():
-        return steady
-    flush = sum(x.sum(axis=1) + (micro_batches - 1.0) * x.max(axis=1) for x in (forward, backward))
-    return np.where(all_forward_first, flush, steady)
+    flush = (forward + backward).sum(axis=1) + (micro_batches - 1.0) * (forward.max(axis=1) + backward.max(axis=1))
+    return np.asarray(np.where(all_forward_first, flush, steady))
 
 
-def micro_batches_in_flight(stages: Column, chunks: Column, micro_batches: Column, all_forward_first: NDArray[np.bool_], width: int) -> Matrix:
+def micro_batches_in_flight(
+    stages: Column, chunks: Column, micro_batches: Column, all_forward_first: NDArray[np.bool_], width: int
+) -> Matrix:
     """Micro-batches whose activations a stage holds at its peak, in units of the whole stage [P, S].
 
     1F1B stage i: min(m, pp - i); interleaved: (warm-up + 1) chunks of v (Korthikanti et al. 2022, section 4.2.3, gives

@@ -53,7 +53,8 @@ class TrainingStep:
     @property
     def end(self) -> NDArray[np.int64]:
         """The stage whose gradients and optimizer take longest [P]."""
-        return (self.optimizer + sum((m.exposed for m in self.messages), np.zeros_like(self.optimizer))).argmax(axis=1)
+        tail = self.optimizer + sum((m.exposed for m in self.messages), np.zeros_like(self.optimizer))
+        return np.asarray(tail.argmax(axis=1))
 
 
 def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
@@ -65,9 +66,7 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
     backward = np.einsum("ups,up->ps", lowered.layers, passes.backward)
     send = send_time(priced)
     share = np.where(plans.pp > 1, send, 0.0)[:, None] * (np.arange(forward.shape[1]) < plans.pp[:, None])
-    pipeline = pipeline_time(
-        forward + share, backward + share, plans.micro_batches, plans.vpp, plans.schedule == GPIPE
-    )
+    pipeline = pipeline_time(forward + share, backward + share, plans.micro_batches, plans.vpp, plans.schedule == GPIPE)
     messages = _step_messages(priced, forward, backward)
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
     tail = optimizer + sum((m.exposed for m in messages), np.zeros_like(optimizer))
@@ -111,7 +110,7 @@ def send_time(priced: Priced) -> Column:
 def _step_messages(priced: Priced, forward: Matrix, backward: Matrix) -> tuple[StepMessages, ...]:
     """Gradient and weight messages of whole stages, in buckets, hidden behind the last backward or first forward pass.
 
-    All but the last bucket can hide (the last gradient is ready when the backward pass ends); a hidden message slows
+    A runtime without buckets sends one message a layer. All but the last message can hide (the last gradient is ready when the backward pass ends); a hidden message slows
     the kernels beside it by the compute units that it occupies.
     """
     lowered, machine = priced.lowered, priced.machine
@@ -126,7 +125,7 @@ def _step_messages(priced: Priced, forward: Matrix, backward: Matrix) -> tuple[S
         sizes = message.size[chosen] * message.count[chosen]
         stage_bytes = np.einsum("rps,rp->ps", lowered.layers[message.unit[chosen]], sizes)
         ranks = getattr(plans, message.axis)
-        buckets = np.maximum(1.0, np.ceil(stage_bytes / bucket)) if bucket else np.ones_like(stage_bytes)
+        buckets = np.maximum(1.0, np.ceil(stage_bytes / bucket) if bucket else lowered.layers.sum(axis=0))
         code = np.full(stage_bytes.size, OPS.index(message.op))
         width = stage_bytes.shape[1]
         groups = np.repeat(ranks, width), np.repeat(plans.stride(message.axis), width)

@@ -74,7 +74,9 @@ def _context(s: Shapes) -> tuple[Column, Column]:
     return new, s.past + (s.new - new) / 2.0
 
 
-def _core(mixer: Attention, heads: Column, kv_heads: Column, qkv: dict[str, Column], a: dict[str, Column], s: Shapes) -> Operator:
+def _core(
+    mixer: Attention, heads: Column, kv_heads: Column, qkv: dict[str, Column], a: dict[str, Column], s: Shapes
+) -> Operator:
     new, past = _context(s)
     lse = {"lse": s.tokens * heads * FP32_BYTES}
     return Operator(
@@ -127,7 +129,9 @@ def _unfused(
         out.append(pointwise("attention_dropout", "stream", probs, dropped, saves=("mask",)))
         last = "dropped"
     inputs = {last: elements * s.act, **qkv}
-    out.append(matmul("context", s, m=queries, n=dv, k=keys, groups=groups, reads=last, writes=a, weight=False, x=inputs))
+    out.append(
+        matmul("context", s, m=queries, n=dv, k=keys, groups=groups, reads=last, writes=a, weight=False, x=inputs)
+    )
     return out
 
 
@@ -178,8 +182,20 @@ def _latent_core(mixer: LatentAttention, heads: Column, q: dict[str, Column], s:
         "backward": 0,
         "kv_bytes": s.kv,
     }
-    dense: dict[str, Column | float] = {**common, "kv_heads": heads, "head_dim": nope + rope, "v_head_dim": dv, "shared_kv": 0}
-    absorbed: dict[str, Column | float] = {**common, "kv_heads": 1, "head_dim": rank + rope, "v_head_dim": rank, "shared_kv": 1}
+    dense: dict[str, Column | float] = {
+        **common,
+        "kv_heads": heads,
+        "head_dim": nope + rope,
+        "v_head_dim": dv,
+        "shared_kv": 0,
+    }
+    absorbed: dict[str, Column | float] = {
+        **common,
+        "kv_heads": 1,
+        "head_dim": rank + rope,
+        "v_head_dim": rank,
+        "shared_kv": 1,
+    }
     result: list[Canonical] = [
         matmul("kv_up", s, n=heads * (nope + dv), k=rank, reads="latentn", writes=kv, when=s.prefill),
         Operator(

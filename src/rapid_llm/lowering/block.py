@@ -48,7 +48,9 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
     return out
 
 
-def _residual(x: str, branch: str, out: str, size: Column, s: Shapes, *, dropout: bool, sandwich: bool) -> list[Canonical]:
+def _residual(
+    x: str, branch: str, out: str, size: Column, s: Shapes, *, dropout: bool, sandwich: bool
+) -> list[Canonical]:
     """Post-norm of a sandwich, dropout with its mask, and the add."""
     result: list[Canonical] = []
     last = branch
@@ -57,7 +59,11 @@ def _residual(x: str, branch: str, out: str, size: Column, s: Shapes, *, dropout
         last = branch + "n"
     if dropout:
         mask = size / s.act * MASK_BYTES
-        result.append(pointwise("dropout", "stream", {last: size}, {branch + "x": size, branch + "m": mask}, saves=(branch + "m",)))
+        result.append(
+            pointwise(
+                "dropout", "stream", {last: size}, {branch + "x": size, branch + "m": mask}, saves=(branch + "m",)
+            )
+        )
         last = branch + "x"
     result.append(pointwise("residual", "stream", {x: size, last: size}, {out: size}))
     return result

@@ -59,9 +59,20 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     whole = np.where(travels & (p.sp > 0) & (ffn.shared_intermediate_size == 0), 0.0, 1.0)
     out: list[Canonical] = [*gather("moe", "n2", hidden, s, when=whole)]
     out.append(
-        matmul("router", s, m=s.shard, n=ffn.num_experts, k=hidden, reads="n2", writes={"r": s.shard * ffn.num_experts * FP32_BYTES}, plain=True)
+        matmul(
+            "router",
+            s,
+            m=s.shard,
+            n=ffn.num_experts,
+            k=hidden,
+            reads="n2",
+            writes={"r": s.shard * ffn.num_experts * FP32_BYTES},
+            plain=True,
+        )
     )
-    out.append(pointwise("topk", "reduce", {"r": s.shard * ffn.num_experts * FP32_BYTES}, {"w": s.shard * 8.0}, saves=("r",)))
+    out.append(
+        pointwise("topk", "reduce", {"r": s.shard * ffn.num_experts * FP32_BYTES}, {"w": s.shard * 8.0}, saves=("r",))
+    )
     if ffn.expert_hidden_size:
         latent = {"n2l": s.shard * width * act}
         out.append(matmul("latent_down", s, m=s.shard, n=width, k=hidden, reads="n2", writes=latent))
@@ -79,7 +90,9 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     if np.any(travels):
         out.append(Collective("combine", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
     if ffn.expert_hidden_size:
-        out.append(matmul("latent_up", s, m=s.shard, n=hidden, k=width, reads="d", writes={"dl": s.shard * hidden * act}))
+        out.append(
+            matmul("latent_up", s, m=s.shard, n=hidden, k=width, reads="d", writes={"dl": s.shard * hidden * act})
+        )
     if ffn.shared_intermediate_size:
         shared = MLP(intermediate_size=ffn.shared_intermediate_size, gated=ffn.gated)
         out.extend(renamed(mlp(shared, hidden, s, inter=ffn.shared_intermediate_size / p.tp), "shared_", keep=("n2",)))
@@ -87,7 +100,9 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     return out
 
 
-def _experts(ffn: MoE, hidden: int, rows: Column, hit: Column, inter: Column, s: Shapes, *, fused: bool) -> list[Canonical]:
+def _experts(
+    ffn: MoE, hidden: int, rows: Column, hit: Column, inter: Column, s: Shapes, *, fused: bool
+) -> list[Canonical]:
     act = s.act
     matrices = 3.0 if ffn.gated else 2.0
     up_width = inter * (2.0 if ffn.gated else 1.0)

@@ -28,9 +28,12 @@ def _prefix(pattern: tuple[int, ...], kinds: int) -> NDArray[np.float64]:
 def _costs(model: Model) -> tuple[NDArray[np.float64], float]:
     """Matrix elements of the layers before each layer boundary [layers + 1], and of the LM head."""
     blocks = [
-        float(sum(w.size for w in block_weights(layer, model.hidden_size) if len(w.shape) > 1)) for layer in model.blocks
+        float(sum(w.size for w in block_weights(layer, model.hidden_size) if len(w.shape) > 1))
+        for layer in model.blocks
     ]
-    return np.array([0.0, *np.cumsum([blocks[kind] for kind in model.pattern])]), float(model.vocab_size * model.hidden_size)
+    return np.array([0.0, *np.cumsum([blocks[kind] for kind in model.pattern])]), float(
+        model.vocab_size * model.hidden_size
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -45,11 +48,21 @@ def _balanced(model: Model, pp: int, stages: int) -> NDArray[np.int64]:
     return np.concatenate([[0], ends]).astype(np.int64)
 
 
+def _dealt(layers: int, edge: Counts, pp: Counts) -> NDArray[np.int64]:
+    """Layer boundaries [P, stages + 1] at stage ``edge`` of ``pp`` stages, outer parts counting where that evens them."""
+    last = np.where((layers % pp != 0) & (((layers + 1) % pp == 0) | ((layers + 2) % pp == 0)), 1, 0)
+    first = np.where((last > 0) & ((layers + 1) % pp != 0), 1, 0)
+    slots = np.floor(edge * (layers + last + first) / pp + ROUNDING)
+    bounds: NDArray[np.int64] = np.clip(slots - first, 0, layers).astype(np.int64)
+    return bounds
+
+
 def layers_per_stage(model: Model, plans: Plans, balance: str = "layers") -> Counts:
     """Layers of each block kind on each stage [kinds, P, stages]; stages beyond a plan's pp hold none.
 
-    ``layers``: layers are dealt in order; where pp does not divide them the later stages hold one more, as the first
-    also embeds. ``cost``: stages of equal cost, the LM head being one more block.
+    ``layers``: layers are dealt in order. Where pp does not divide them the LM head counts as a layer of the last
+    stage, or it and the embedding of the first (Megatron-Core ``account_for_loss_in_pipeline_split``; Llama 3, section
+    3.3.2), if that makes stages equal; else the later stages hold one more. ``cost``: stages of equal cost, the LM head being one more block.
     """
     prefix = _prefix(model.pattern, len(model.blocks))
     stages = int(plans.pp.max())
@@ -57,5 +70,5 @@ def layers_per_stage(model: Model, plans: Plans, balance: str = "layers") -> Cou
         bounds = np.stack([_balanced(model, int(pp), stages) for pp in plans.pp])
     else:
         edge = np.minimum(np.arange(stages + 1)[None, :], plans.pp[:, None])
-        bounds = np.floor(edge * model.num_hidden_layers / plans.pp[:, None] + ROUNDING).astype(np.int64)
+        bounds = _dealt(model.num_hidden_layers, edge, plans.pp[:, None])
     return np.diff(prefix[:, bounds], axis=2)

@@ -165,7 +165,9 @@ def _cache(model: Model, s: Shapes) -> Matrix:
             cache[unit] = s.batch * length * (mixer.kv_lora_rank + mixer.qk_rope_head_dim) * s.kv
             cache[unit] += s.batch * length * index
         elif isinstance(mixer, CompressedAttention):
-            entries = np.minimum(length, mixer.sliding_window) + (length / mixer.compress_rate if mixer.compress_rate else 0.0)
+            entries = np.minimum(length, mixer.sliding_window) + (
+                length / mixer.compress_rate if mixer.compress_rate else 0.0
+            )
             cache[unit] = s.batch * entries * mixer.head_dim * s.kv
         for recurrent in (mixer, layer.side_mixer):
             if isinstance(recurrent, StateSpace):

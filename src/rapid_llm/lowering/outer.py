@@ -87,11 +87,12 @@ def optimizer_rows(builder: Builder, unit: int, dense: Column, expert: Column, s
     ):
         op = Operator(name, "pointwise", {}, {}, kind=kind, dtype=s.activation_dtype)
         columns: dict[str, Column | float] = {"read_bytes": owned * read, "write_bytes": owned * write, "flops": 0.0}
-        builder.kernel(op, unit, OPTIMIZER, 1.0, columns)
+        builder.kernel(op, (unit, OPTIMIZER), columns, count=1.0)
 
 
 def tied_row(builder: Builder, unit: int, parameters: Column, s: Shapes) -> None:
     """First and last stage add up their gradients of a tied embedding once a step (Megatron-LM, embedding group)."""
     apart = (s.plans.pp > 1).astype(float)
     if apart.any():
-        builder.message("tied embedding", "all_reduce", "ends", unit, OPTIMIZER, parameters * s.reduce, apart)
+        size = parameters * s.reduce
+        builder.message("tied embedding", "all_reduce", "ends", (unit, OPTIMIZER), size=size, count=apart)

@@ -14,16 +14,20 @@ from rapid_llm.parallelism import RECOMPUTE_MODES, Plans
 NONE, SELECTIVE, FULL = range(len(RECOMPUTE_MODES))
 
 
-def forward_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], *, phase: int = FORWARD, again: Column | float = 1.0) -> None:
+def forward_rows(
+    builder: Builder, unit: int, sequence: Sequence[Canonical], *, phase: int = FORWARD, again: Column | float = 1.0
+) -> None:
     """Rows of the forward pass; ``again`` scales how often they run (recomputation)."""
     for op in sequence:
         if isinstance(op, Operator):
-            builder.kernel(op, unit, phase, op.when * again, forward_columns(op))
+            builder.kernel(op, (unit, phase), forward_columns(op), count=op.when * again)
         elif op.op:
-            builder.message(op.name, op.op, op.axis, unit, phase, op.size, op.when * again)
+            builder.message(op.name, op.op, op.axis, (unit, phase), size=op.size, count=op.when * again)
 
 
-def recompute_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], plans: Plans, selective: Sequence[str]) -> None:
+def recompute_rows(
+    builder: Builder, unit: int, sequence: Sequence[Canonical], plans: Plans, selective: Sequence[str]
+) -> None:
     """What the backward pass runs again: every row under full recomputation, the named ones under selective."""
     share = 1.0 / plans.recompute_every
     full = np.where(plans.recompute == FULL, share, 0.0)
@@ -39,18 +43,19 @@ def recompute_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], p
 
 def backward_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], s: Shapes) -> None:
     """Rows of the backward pass, in reverse order."""
+    cell = (unit, BACKWARD)
     for op in reversed(sequence):
         if isinstance(op, Collective):
             if op.again:
-                builder.message(op.name + " again", op.op, op.axis, unit, BACKWARD, op.size, op.when)
+                builder.message(op.name + " again", op.op, op.axis, cell, size=op.size, count=op.when)
             if op.backward:
-                builder.message(op.name + " grad", op.backward, op.axis, unit, BACKWARD, op.size, op.when)
+                builder.message(op.name + " grad", op.backward, op.axis, cell, size=op.size, count=op.when)
         elif op.family == "gemm":
             _gemm_backward(builder, unit, op, s)
         elif op.family == "pointwise":
             _pointwise_backward(builder, unit, op)
         else:
-            builder.kernel(op, unit, BACKWARD, op.when, {**op.columns, "backward": 1.0}, op.name + " grad")
+            builder.kernel(op, cell, {**op.columns, "backward": 1.0}, count=op.when, name=op.name + " grad")
 
 
 def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None:
@@ -60,15 +65,15 @@ def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None
     y = np.where(s.plans.zero_stage >= 3, s.act, 2.0 * s.gradient) if op.weight else s.act
     data = {**c, "n": c["k"], "k": c["n"], "y_bytes": s.act}
     weight = {**c, "m": c["k"], "k": c["m"], "w_bytes": c["x_bytes"], "y_bytes": y}
-    builder.kernel(op, unit, BACKWARD, op.when, data, op.name + " dgrad")
-    builder.kernel(op, unit, BACKWARD, op.when, weight, op.name + " wgrad")
+    builder.kernel(op, (unit, BACKWARD), data, count=op.when, name=op.name + " dgrad")
+    builder.kernel(op, (unit, BACKWARD), weight, count=op.when, name=op.name + " wgrad")
 
 
 def _pointwise_backward(builder: Builder, unit: int, op: Operator) -> None:
     """Reads the gradients of what it wrote and what it saved, writes the gradients of what it read."""
     read = total(op.writes) + total(op.reads, op.saves)
     columns = {"read_bytes": read, "write_bytes": total(op.reads), "flops": 0.0}
-    builder.kernel(op, unit, BACKWARD, op.when, columns, op.name + " grad")
+    builder.kernel(op, (unit, BACKWARD), columns, count=op.when, name=op.name + " grad")
 
 
 def kept_bytes(sequence: Sequence[Canonical], plans: Plans, selective: Sequence[str]) -> tuple[Column, Column]:

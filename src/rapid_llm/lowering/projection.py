@@ -68,7 +68,14 @@ def gather(part: str, tensor: str, hidden: int, s: Shapes, *, when: Column | flo
     kept = (tensor, s.shard * hidden * s.act) if again else None
     return [
         Collective(
-            f"{part} {tensor} gather", "all_gather", "reduce_scatter", "tp", size, again=again, when=when * sp, kept=kept
+            f"{part} {tensor} gather",
+            "all_gather",
+            "reduce_scatter",
+            "tp",
+            size,
+            again=again,
+            when=when * sp,
+            kept=kept,
         ),
         Collective(f"{part} {tensor}", "", "all_reduce", "tp", size, when=when * (1.0 - sp)),
     ]

@@ -65,7 +65,9 @@ def state_space(mixer: StateSpace, hidden: int, s: Shapes) -> list[Canonical]:
     return out
 
 
-def _recurrence(mixer: StateSpace, heads: Column, mixed: dict[str, Column], a: dict[str, Column], s: Shapes) -> Operator:
+def _recurrence(
+    mixer: StateSpace, heads: Column, mixed: dict[str, Column], a: dict[str, Column], s: Shapes
+) -> Operator:
     return Operator(
         "recurrence",
         "scan",
@@ -123,7 +125,9 @@ def compressed_attention(mixer: CompressedAttention, hidden: int, s: Shapes) -> 
     }
     reads = {"q": t * heads * mixer.head_dim * act, "kv": t * mixer.head_dim * act}
     out.append(
-        Operator("attention", "attention", reads, {"a": reads["q"]}, core, dtype=s.activation_dtype, saves=("q", "kv", "a"))
+        Operator(
+            "attention", "attention", reads, {"a": reads["q"]}, core, dtype=s.activation_dtype, saves=("q", "kv", "a")
+        )
     )
     out += [_project(w, hidden, s, "a", "o") for w in projections if w.role in _LAST]
     out.extend(reduce("attention", "o", hidden, s))

@@ -29,16 +29,20 @@ def _rows(builder: Builder, unit: int, parameters: Column, s: Shapes, *, whole: 
     zero = s.plans.zero_stage
     weights, gradients = parameters * s.act, parameters * s.reduce
 
-    def add(what: str, op: str, axis: str, phase: int, size: Column, plans: NDArray[np.bool_]) -> None:
-        if np.any(plans):
-            builder.message(f"{label} {what}", op, axis, unit, phase, size, plans.astype(float))
+    def add(op: str, axis: str, phase: int, plans: NDArray[np.bool_]) -> None:
+        if not np.any(plans):
+            return
+        what = "gather" if op == "all_gather" else "gradient"
+        size = weights if op == "all_gather" else gradients
+        if axis == "replicas":
+            size = gradients / getattr(s.plans, shard)
+        builder.message(f"{label} {what}", op, axis, (unit, phase), size=size, count=plans.astype(float))
 
     for stages, reduced in ((zero == 1, OPTIMIZER), (zero >= 2, BACKWARD)):
-        add("gradient", "reduce_scatter", shard, reduced, gradients, stages)
+        add("reduce_scatter", shard, reduced, stages)
         if shard != whole:
-            share = gradients / getattr(s.plans, shard)
-            add("gradient replicas", "all_reduce", "replicas", reduced, share, stages & (s.plans.replicas > 1))
-    add("gather", "all_gather", shard, OPTIMIZER, weights, (zero >= 1) & (zero < 3))
+            add("all_reduce", "replicas", reduced, stages & (s.plans.replicas > 1))
+    add("all_gather", shard, OPTIMIZER, (zero >= 1) & (zero < 3))
     for phase in (FORWARD, BACKWARD):
-        add("gather", "all_gather", shard, phase, weights, zero >= 3)
-    add("gradient", "all_reduce", whole, OPTIMIZER, gradients, zero < 1)
+        add("all_gather", shard, phase, zero >= 3)
+    add("all_reduce", whole, OPTIMIZER, zero < 1)

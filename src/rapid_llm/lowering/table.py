@@ -1,7 +1,8 @@
-"""The lowered step: frozen columns per family. A row is a kernel or message of one unit and phase; plans are columns."""
+"""The lowered step: frozen columns per family. A row is a kernel or message of one unit and phase, plans are columns."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +16,8 @@ Matrix = NDArray[np.float64]
 
 PHASES = ("forward", "recompute", "backward", "optimizer")
 FORWARD, RECOMPUTE, BACKWARD, OPTIMIZER = range(4)
+Cell = tuple[int, int]
+"""Unit and phase of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +60,22 @@ class Builder:
     kernels: dict[tuple[str, str, str], list[tuple[str, int, int, tuple[Column | float, ...], Column | float]]] = field(
         default_factory=dict
     )
-    messages: dict[tuple[str, str], list[tuple[str, int, int, Column | float, Column | float]]] = field(default_factory=dict)
+    messages: dict[tuple[str, str], list[tuple[str, int, int, Column | float, Column | float]]] = field(
+        default_factory=dict
+    )
 
     def kernel(
-        self, op: Operator, unit: int, phase: int, count: Column | float, columns: dict[str, Column | float], name: str = ""
+        self, op: Operator, cell: Cell, columns: Mapping[str, Column | float], *, count: Column | float, name: str = ""
     ) -> None:
         """Add one kernel row."""
         values = tuple(columns[c] for c in COLUMNS[op.family])
-        row = (name or op.name, unit, phase, values, count)
-        self.kernels.setdefault((op.family, op.kind, op.dtype), []).append(row)
+        self.kernels.setdefault((op.family, op.kind, op.dtype), []).append((name or op.name, *cell, values, count))
 
-    def message(self, name: str, op: str, axis: str, unit: int, phase: int, size: Column | float, count: Column | float) -> None:
+    def message(
+        self, name: str, op: str, axis: str, cell: Cell, *, size: Column | float, count: Column | float
+    ) -> None:
         """Add one message row on the process group of ``axis``."""
-        self.messages.setdefault((op, axis), []).append((name, unit, phase, size, count))
+        self.messages.setdefault((op, axis), []).append((name, *cell, size, count))
 
     def freeze(self) -> tuple[tuple[Kernels, ...], tuple[Messages, ...]]:
         """All rows as arrays."""

@@ -97,6 +97,12 @@ def _rounds(c: Columns) -> Any:
     return (c.interleaved == 0) | (c.vpp == 1) | _divides(c.pp, micro_batches)
 
 
+def _chunks(c: Columns) -> Any:
+    """Chunks hold equally many layers, where the embedding and the LM head may each stand in for one."""
+    chunks, layers = c.pp * c.vpp, c.num_hidden_layers
+    return (c.vpp == 1) | _divides(chunks, layers) | _divides(chunks, layers + 1) | _divides(chunks, layers + 2)
+
+
 def _sequence(c: Columns) -> Any:
     ring = np.where(c.cp > 1, 2 * c.cp, 1)
     cut = ring * np.where((c.sp > 0) & (c.tp > 1), c.tp, 1)
@@ -156,7 +162,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "pp x vpp divides layers",
         "parallelism.vpp",
-        lambda c: (c.vpp == 1) | _divides(c.pp * c.vpp, c.num_hidden_layers),
+        _chunks,
         sentences.chunks,
     ),
     Check(
