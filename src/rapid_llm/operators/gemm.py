@@ -27,6 +27,7 @@ from rapid_llm.operators.work import gemm_work
 _LEAST_SPLIT_K: Final = 128.0  # a split keeps at least this much of k, or it is all prologue
 _PARTIAL_BYTES: Final = 4.0  # partial sums are fp32
 _UNQUANTISED_BYTES: Final = 2.0  # activations before a kernel's own quantise pass are 16 bit
+_REPLAYED_SETS: Final = 3.5  # benchmarks of GEMMs rotate weights (fitted on L40S, see rates)
 _ROWS_AT_ONCE: Final = 512  # keeps the candidates of one block of rows in cache
 
 
@@ -51,7 +52,7 @@ def _candidates(columns: tuple[Column, ...], kernel: GemmKernel, c: GemmConstant
     """Time of every candidate, arrays (row, tile, split), and what it was formed from."""
     m, n, k, groups = (column[:, None, None] for column in columns[:4])
     table = _table(kernel.tiles, kernel.splits, c, r)
-    streamed = r.stream(gemm_work(columns)[1], c.bandwidth)[:, None, None]
+    streamed = r.stream(gemm_work(columns)[1], c.bandwidth, _REPLAYED_SETS)[:, None, None]
     ctas = groups * np.ceil(m / table.rows) * np.ceil(n / table.cols) * table.splits
     waves = np.ceil(ctas / r.units)
     depth = np.ceil(k / (table.splits * kernel.k_step)) * kernel.k_step

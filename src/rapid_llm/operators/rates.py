@@ -12,9 +12,9 @@ from rapid_llm.operators.families import Column
 # Rates that a datasheet leaves out where they equal another: fp16 on units made for bf16.
 _SAME_RATE: Final = {"fp16": "bf16"}
 
-# Kernels replayed on the same few buffers find them in L2. Share of L2 that such buffers may fill, the share of L2
-# bandwidth they then stream at, and how sharp the transition is: fitted on L40S bf16 GEMM tables (aiconfigurator).
-_RESIDENT_CAPACITY: Final = 0.27
+# Kernels replayed on the same buffers find them in L2. Share of L2 that such buffers may fill, the share of L2
+# bandwidth they then stream at, and how sharp the transition is: fitted on L40S tables (aiconfigurator).
+_RESIDENT_CAPACITY: Final = 0.95
 _RESIDENT_BANDWIDTH: Final = 0.5
 _RESIDENT_STEEPNESS: Final = 3.0
 
@@ -36,11 +36,14 @@ class Rates(NamedTuple):
     l2: float
     resident: float
 
-    def stream(self, moved: Column, share: float | Column) -> Column:
-        """Seconds to move ``moved`` bytes at a share of the reachable bandwidth."""
+    def stream(self, moved: Column, share: float | Column, sets: float = 1.0) -> Column:
+        """Seconds to move ``moved`` bytes at a share of the reachable bandwidth.
+
+        ``sets``: how many sets of operands a replayed benchmark of this kernel goes through.
+        """
         seconds = moved / (share * self.hbm)
         if self.resident:
-            hit = 1.0 / (1.0 + (moved / self.resident) ** _RESIDENT_STEEPNESS)
+            hit = 1.0 / (1.0 + (sets * moved / self.resident) ** _RESIDENT_STEEPNESS)
             seconds = seconds * (1.0 - hit) + hit * moved / max(self.l2, self.hbm)
         return seconds
 
