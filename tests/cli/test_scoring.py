@@ -37,4 +37,4 @@ def test_verdicts_show_accuracy_precision_recall():
 
 
 def test_page_has_every_line():
-    assert _page(CARD).count("<tr>") == 4
+    assert _page(CARD).count("<tr>") == 1 + 3

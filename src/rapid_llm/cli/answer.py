@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rapid_llm import charts
 from rapid_llm.cli import text
 from rapid_llm.predict.report import Confidence, Cost, MemoryUse, Report, Violation
 from rapid_llm.units import format_bytes, format_percent, format_rate, format_seconds
@@ -12,12 +13,10 @@ from rapid_llm.units import format_bytes, format_percent, format_rate, format_se
 GIB = 2**30
 SMALLEST_SHOWN = 0.05 * GIB
 MINUTE, HOUR = 60.0, 3600.0
-BAR_COLUMNS = 60
 COST_COLUMNS = 44
 SHOWN_COSTS = 5
 SHOWN_WHAT_IFS = 3
 _DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")
-_GLYPHS = "█▓▒░▚▞▤▥▦"
 
 
 def answer(report: Report) -> list[str]:
@@ -138,22 +137,18 @@ def _bound(report: Report) -> list[str]:
 
 
 def _memory(report: Report) -> list[str]:
-    """Draw the fullest rank's memory as one bar with a legend; a rank that overflows fills the bar to its end."""
+    """Draw the fullest rank's memory as one bar with a legend; the brackets end where its memory ends."""
     memory = report.memory
-    parts = [(name, size) for name, size in memory.by_category.items() if size >= SMALLEST_SHOWN]
-    marked = list(zip(_GLYPHS * 2, parts, strict=False))
-    whole = max(memory.capacity_bytes, memory.peak_bytes, 1)
-    bar, filled = "", 0
-    for glyph, (_, size) in marked:
-        filled += size
-        bar += glyph * (round(filled / whole * BAR_COLUMNS) - len(bar))
+    shown = [charts.Part(name, size) for name, size in memory.by_category.items() if size >= SMALLEST_SHOWN]
+    bar, legend = charts.text_stack(shown, limit=memory.capacity_bytes, form=_gib)
     free = memory.capacity_bytes - memory.peak_bytes
-    legend = [f"{glyph} {name} {size / GIB:.1f}" for glyph, (name, size) in marked]
-    legend.append(f"{'free' if free >= 0 else 'MISSING'} {abs(free) / GIB:.1f} GiB")
-    end = round(memory.capacity_bytes / whole * BAR_COLUMNS)
-    bar = bar.ljust(BAR_COLUMNS)
-    title = _row("memory", f"[{bar[:end]}]{bar[end:]}  [ ] = {format_bytes(memory.capacity_bytes)}")
-    return [title, *text.flowed("", legend, separator="  ")]
+    rest = f"{'free' if free >= 0 else 'MISSING'} {_gib(abs(free))} GiB"
+    title = _row("memory", f"{bar}  [ ] = {format_bytes(memory.capacity_bytes)}")
+    return [title, *text.flowed("", [*legend.split("  "), rest], separator="  ")]
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.1f}"
 
 
 def _costs(report: Report) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from rapid_llm import charts
 from rapid_llm.cli import text
 from rapid_llm.cli.answer import answer
 from rapid_llm.cli.flags import Common
@@ -28,16 +29,16 @@ def explain_file(file: str, common: Common) -> int:
     return 0 if report.feasible else InfeasibleError.exit_code
 
 
-def _tree(cost: Cost | None, depth: int = 0, total: float = 0.0) -> list[str]:
-    """The breakdown, indented: children sum to their parent, hidden time stands beside."""
-    if cost is None:
-        return []
-    total = total or cost.seconds or 1.0
-    hidden = f"   {format_seconds(cost.hidden_seconds)} more hidden" if cost.hidden_seconds else ""
-    bound = f"   bound by {cost.bound}" if cost.bound else ""
-    name = f"{'  ' * depth}{cost.name}"
-    line = f"{name:<44} {format_seconds(cost.seconds):>9} {format_percent(cost.seconds / total):>7}{bound}{hidden}"
-    return [line, *(row for child in cost.children for row in _tree(child, depth + 1, total))]
+def _tree(cost: Cost | None) -> list[str]:
+    return charts.text_tree(_branch(cost), form=format_seconds) if cost is not None else []
+
+
+def _branch(cost: Cost) -> charts.Branch:
+    """A cost as a branch to draw: children sum to their parent, hidden time is a remark."""
+    hidden = f"{format_seconds(cost.hidden_seconds)} more hidden" if cost.hidden_seconds else ""
+    bound = f"bound by {cost.bound}" if cost.bound else ""
+    remark = ", ".join(filter(None, (bound, hidden)))
+    return charts.Branch(cost.name, cost.seconds, tuple(map(_branch, cost.children)), remark)
 
 
 def _lines(kernels: list[KernelLine]) -> list[str]:

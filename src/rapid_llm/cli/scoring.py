@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+from rapid_llm import charts
 from rapid_llm.cli import text
 from rapid_llm.cli.style import show
 from rapid_llm.validation import Scorecard, ScoreRow, run
@@ -19,7 +20,6 @@ _NOTE = (
     "very rows. The group 'all' is the unweighted mean over groups. "
     "A verdict shows accuracy, and precision and recall of running out of memory."
 )
-_STYLE = "body { font: 15px system-ui, sans-serif; margin: 2rem } td, th { padding: .2rem .7rem; text-align: left }"
 
 
 def score(suites: Sequence[str], *, data: str | None, as_json: bool, html: str | None, rows: str | None) -> int:
@@ -78,11 +78,5 @@ def _skipped(rows: Iterable[ScoreRow]) -> list[str]:
 
 
 def _page(card: Scorecard) -> str:
-    def cells(values: Iterable[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(value)}</{tag}>" for value in values) + "</tr>"
-
-    body = "\n".join([cells(_HEADER, "th"), *(cells(row, "td") for row in _table(card))])
-    return (
-        '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>RAPID-LLM scorecard</title>\n'
-        f"<style>{_STYLE}</style>\n<h1>Scorecard</h1>\n<table>{body}</table>\n<p>{escape(_NOTE)}</p></html>\n"
-    )
+    table = charts.table(_HEADER, _table(card), numeric=range(3, len(_HEADER)))
+    return charts.page("RAPID-LLM scorecard", [("Predictions against measurements", f"{table}<p>{escape(_NOTE)}</p>")])
