@@ -168,8 +168,9 @@ def validate(
     json: Json = False,
     html: Annotated[str | None, Parameter(help="Write the scorecard as a page.")] = None,
     rows: Annotated[str | None, Parameter(help="Write every row with its prediction (CSV).")] = None,
+    quantiles: Annotated[str | None, Parameter(help="Write the error quantiles that answers quote (YAML).")] = None,
 ) -> int:
     """Print the scorecard: predictions against published measurements."""
-    from rapid_llm.cli.scoring import score
+    from rapid_llm.cli.scoring import Files, score
 
-    return score(suites, data=data, as_json=json, html=html, rows=rows)
+    return score(suites, data=data, as_json=json, files=Files(html=html, rows=rows, quantiles=quantiles))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
 from rapid_llm import charts
 from rapid_llm.cli import text
 from rapid_llm.cli.style import show
-from rapid_llm.validation import Scorecard, ScoreRow, run
+from rapid_llm.validation import Scorecard, ScoreRow, confidence, run
 
 _HEADER = ("suite", "metric", "group", "rows", "scored", "MAPE", "unseen", "median", "p90", "bias", "rank", "baseline")
 _NOTE = (
@@ -22,13 +23,24 @@ _NOTE = (
 )
 
 
-def score(suites: Sequence[str], *, data: str | None, as_json: bool, html: str | None, rows: str | None) -> int:
-    """Run the suites and print the scorecard."""
+@dataclass(frozen=True, kw_only=True)
+class Files:
+    """Files to write beside the printed scorecard."""
+
+    html: str | None = None
+    rows: str | None = None
+    quantiles: str | None = None
+
+
+def score(suites: Sequence[str], *, data: str | None, as_json: bool, files: Files) -> int:
+    """Run the suites, write the files that were asked for and print the scorecard."""
     card = run(suites, data, progress=_progress if sys.stderr.isatty() else None)
-    if rows is not None:
-        card.write_rows(Path(rows))
-    if html is not None:
-        Path(html).write_text(_page(card), encoding="utf-8")
+    if files.rows is not None:
+        card.write_rows(Path(files.rows))
+    if files.html is not None:
+        Path(files.html).write_text(_page(card), encoding="utf-8")
+    if files.quantiles is not None:
+        confidence.write(card, Path(files.quantiles))
     if as_json:
         print(json.dumps(card.to_json(), indent=2))
     else:
