@@ -22,13 +22,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "vocab_size": 32000, "hidden_size": 2560, "intermediate_size": 18432, "num_hidden_layers": 32,
         "num_attention_heads": 32, "max_position_embeddings": 4096,
     },
-    "bailing_hybrid": {
-        "vocab_size": 157184, "hidden_size": 2560, "intermediate_size": 6144, "moe_intermediate_size": 768,
-        "num_hidden_layers": 42, "num_attention_heads": 32, "num_key_value_heads": 32, "n_shared_experts": 1,
-        "kv_lora_rank": 512, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
-        "num_experts_per_tok": 8, "first_k_dense_replace": 2, "max_position_embeddings": 262144,
-        "num_experts": 512, "head_dim": 128,
-    },
     "bamba": {
         "vocab_size": 128000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 262144,
@@ -258,10 +251,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "num_attention_heads": 32, "max_position_embeddings": 2048, "num_experts": 8, "num_experts_per_tok": 2,
         "shared_intermediate_size": 0,
     },
-    "helium": {
-        "vocab_size": 48000, "hidden_size": 2560, "intermediate_size": 7040, "num_hidden_layers": 24,
-        "num_attention_heads": 20, "num_key_value_heads": 20, "head_dim": 128, "max_position_embeddings": 4096,
-    },
     "hunyuan_v1_dense": {
         "vocab_size": 290943, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
         "num_attention_heads": 32, "max_position_embeddings": 2048,
@@ -285,11 +274,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "num_experts_per_tok": 2, "num_experts": 16, "expert_layer_period": 2, "expert_layer_offset": 1,
         "attn_layer_period": 8, "attn_layer_offset": 4, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2,
         "mamba_dt_rank": "auto", "mamba_conv_bias": True,
-    },
-    "jetmoe": {
-        "vocab_size": 32000, "hidden_size": 2048, "num_hidden_layers": 12, "num_key_value_heads": 16,
-        "kv_channels": 128, "intermediate_size": 5632, "max_position_embeddings": 4096, "num_experts": 8,
-        "num_experts_per_tok": 2, "tie_word_embeddings": True,
     },
     "kimi_linear": {
         "vocab_size": 163840, "hidden_size": 2304, "intermediate_size": 9216, "moe_intermediate_size": 1024,
@@ -396,10 +380,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "mpt": {
         "hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 24, "max_position_embeddings": 2048,
         "vocab_size": 50368, "no_bias": True, "norm_type": "low_precision_layernorm", "tie_word_embeddings": True,
-    },
-    "nanochat": {
-        "vocab_size": 50304, "hidden_size": 768, "intermediate_size": 8192, "num_hidden_layers": 12,
-        "num_attention_heads": 6, "max_position_embeddings": 2048,
     },
     "nemotron": {
         "vocab_size": 256000, "hidden_size": 6144, "intermediate_size": 24576, "num_hidden_layers": 32,
@@ -545,12 +525,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "vocab_size": 128815, "hidden_size": 4096, "intermediate_size": 11264, "num_hidden_layers": 45,
         "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 128000,
         "num_experts_per_tok": 8, "num_experts": 288, "moe_intermediate_size": 1280, "share_expert_dim": 1280,
-    },
-    "zamba2": {
-        "vocab_size": 32000, "max_position_embeddings": 4096, "hidden_size": 2560, "num_hidden_layers": 54,
-        "mamba_d_state": 64, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_ngroups": 1, "n_mamba_heads": 8,
-        "use_conv_bias": True, "chunk_size": 256, "num_attention_heads": 32, "num_mem_blocks": 1,
-        "adapter_rank": 128, "tie_word_embeddings": True,
     },
 }
 """By ``model_type``."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rapid_llm.documents import Document
-from rapid_llm.errors import InputError
+from rapid_llm.errors import InputError, nearest
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "hidden_size": ("n_embd", "d_model", "n_embed"),
@@ -78,7 +78,13 @@ class Fields:
             return self.defaults[name]
         if default is not _MISSING:
             return default
-        raise self.error(f"{self.path(name)} is missing; a config.json of this architecture must give it.", name)
+        raise self.missing(name)
+
+    def missing(self, name: str) -> InputError:
+        """The error for a field that the file must give."""
+        close = nearest(name, (str(key) for key in self.data), limit=1)
+        meant = f" Is '{close[0]}' meant to be it?" if close else ""
+        return self.error(f"{self.path(name)} is missing; this architecture needs it.{meant}", name)
 
     def integer(self, name: str, default: Any = _MISSING) -> int | None:
         """A whole number of at least 0, or null."""
@@ -97,7 +103,7 @@ class Fields:
         if value is None and default is not _MISSING and default is not None:
             value = default
         if value is None:
-            raise self.error(f"{self.path(name)} is missing; a config.json of this architecture must give it.", name)
+            raise self.missing(name)
         if value < 1:
             raise self.error(f"{self.path(name)} must be a whole number of at least 1 (got {value}).", name)
         return value

@@ -53,7 +53,6 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (llama.olmo2, "olmo3", "Olmo3ForCausalLM"),
     (llama.smollm3, "smollm3", "SmolLM3ForCausalLM"),
     (llama.seed_oss, "seed_oss", "SeedOssForCausalLM"),
-    (llama.helium, "helium", "HeliumForCausalLM"),
     (llama.arcee, "arcee", "ArceeForCausalLM"),
     (llama.apertus, "apertus", "ApertusForCausalLM"),
     (llama.exaone4, "exaone4", "Exaone4ForCausalLM"),

@@ -304,10 +304,7 @@ def nemotron_h(f: Fields) -> Model:
     if kinds is None and isinstance(pattern, str):
         kinds = [_NEMOTRON.get(letter, letter) for letter in pattern]
     if not kinds:
-        raise f.error(
-            f"{f.path('hybrid_override_pattern')} is missing; a config.json of this architecture must give it.",
-            "hybrid_override_pattern",
-        )
+        raise f.missing("hybrid_override_pattern")
     made: dict[str, Block] = {}
     layers = [made.setdefault(kind, _nemotron_block(f, kind)) for kind in kinds]
     return decoder(f, layers, position_embeddings="none", tie_word_embeddings=False)

@@ -124,12 +124,6 @@ def seed_oss(f: Fields) -> Model:
     return decoder(f, [Block(mixer=mixer, ffn=mlp(f, bias=f.flag("mlp_bias")))] * f.layers)
 
 
-def helium(f: Fields) -> Model:
-    """Helium: Llama whose output projection never has a bias."""
-    block = Block(mixer=gqa(f, qkv_bias=f.flag("attention_bias")), ffn=mlp(f, bias=f.flag("mlp_bias")))
-    return decoder(f, [block] * f.layers)
-
-
 def arcee(f: Fields) -> Model:
     """AFM: squared ReLU instead of a gate."""
     block = Block(mixer=gqa(f, **biased(f)), ffn=mlp(f, gated=False, bias=f.flag("mlp_bias")))

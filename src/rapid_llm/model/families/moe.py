@@ -289,7 +289,7 @@ def dbrx(f: Fields) -> Model:
     attention, ffn = f.section("attn_config"), f.section("ffn_config")
     if attention is None or ffn is None:
         missing = "attn_config" if attention is None else "ffn_config"
-        raise f.error(f"{f.path(missing)} is missing; a config.json of this architecture must give it.", missing)
+        raise f.missing(missing)
     experts = moe(
         f,
         num_experts=ffn.size("moe_num_experts", 4),

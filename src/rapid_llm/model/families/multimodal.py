@@ -219,9 +219,7 @@ def text_fields(f: Fields, wrapper: Wrapper) -> Fields:
         return f
     if wrapper.allows_no_text:
         return Fields({}, f.document, f.path("text_config"), nested=True)
-    raise f.error(
-        f"{f.path('text_config')} is missing; a config.json of this architecture must give it.", "text_config"
-    )
+    raise f.missing("text_config")
 
 
 def assemble(f: Fields, wrapper: Wrapper, text: Model) -> Model:

@@ -1,0 +1,170 @@
+"""Reading configurations: sentences of the errors, and what is read besides counts."""
+
+import json
+
+import pytest
+
+from rapid_llm import model
+from rapid_llm.errors import InputError
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-5,
+}
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def read(config):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        return model.load("config.json")
+
+    return read
+
+
+def said(load, config):
+    with pytest.raises(InputError) as caught:
+        load(config)
+    return str(caught.value)
+
+
+def without(*names, **changes):
+    return {key: value for key, value in (LLAMA | changes).items() if key not in names}
+
+
+SENTENCES = [
+    (
+        without("model_type", "num_attention_heads", architectures=["FooForCausalLM"]),
+        "config.json: architecture 'FooForCausalLM' is unknown and num_attention_heads is missing. "
+        "Try a model YAML with both.",
+    ),
+    (
+        without("model_type", architectures=["FooForCausalLM"], num_experts=8),
+        "config.json: architecture 'FooForCausalLM' is unknown and num_experts says that it is not a plain decoder. "
+        "Try a model YAML with a known architecture.",
+    ),
+    (
+        {"hidden_size": 64},
+        "config.json: architecture '(none)' is unknown and num_hidden_layers is missing. Try a model YAML with both.",
+    ),
+    (without("hidden_size"), "config.json: hidden_size is missing; this architecture needs it."),
+    (
+        without("num_hidden_layers", num_hiden_layers=2),
+        "config.json: num_hidden_layers is missing; this architecture needs it. Is 'num_hiden_layers' meant to be it?",
+    ),
+    (without(vocab_size=0), "config.json: vocab_size must be a whole number of at least 1 (got 0)."),
+    (without(vocab_size="many"), "config.json: vocab_size must be a whole number of at least 0 (got 'many')."),
+    (without(hidden_size=-64), "config.json: hidden_size must be a whole number of at least 0 (got -64)."),
+    (without(attention_bias="no"), "config.json: attention_bias must be true or false (got 'no')."),
+    (
+        without(num_attention_heads=5),
+        "config.json: num_attention_heads must divide hidden_size: 64 / 5 leaves 4. Or give head_dim.",
+    ),
+    (
+        {"model_type": "gemma3", "vision_config": {}},
+        "config.json: text_config is missing; this architecture needs it.",
+    ),
+    (
+        without(model_type="deepseek_v2", kv_lora_rank=8, layer_types=[]),
+        "config.json: num_experts_per_tok is missing; this architecture needs it.",
+    ),
+    (
+        without(model_type="qwen3_moe", mlp_only_layers=3),
+        "config.json: mlp_only_layers must be a list (got 3).",
+    ),
+    (
+        without(model_type="gpt_oss", num_experts=4, num_experts_per_tok=2, layer_types=["full_attention"]),
+        "config.json: layer_types has 1 items for 2 layers; it needs one for each.",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"), SENTENCES, ids=lambda value: value[:50] if isinstance(value, str) else ""
+)
+def test_error_is_one_sentence(load, config, sentence):
+    assert said(load, config) == sentence
+
+
+def test_a_folder_stands_for_its_config(load, tmp_path):
+    assert model.parameters(load(LLAMA)) == model.parameters(model.load(tmp_path))
+
+
+def test_a_folder_without_one_says_so(tmp_path):
+    with pytest.raises(InputError) as caught:
+        model.load(tmp_path)
+    assert caught.value.message == ("is a folder without a config.json. Try the path of a config.json or a model YAML.")
+
+
+def test_an_unknown_name_has_the_nearest_one():
+    with pytest.raises(InputError) as caught:
+        model.load("lama-3.1-70b")
+    assert str(caught.value) == (
+        "model 'lama-3.1-70b' is not in the catalogue. Did you mean 'llama-3.1-70b'? See: rapid-llm list models"
+    )
+
+
+def test_aliases_are_hugging_face_names():
+    assert model.load("meta-llama/Llama-3.1-70B-Instruct").name == "llama-3.1-70b"
+
+
+def test_a_yaml_may_start_from_a_catalogue_model(tmp_path):
+    file = tmp_path / "short.yaml"
+    file.write_text("base: llama-3.1-70b\nnum_hidden_layers: 4\n")
+    short = model.load(file)
+    assert (short.name, short.num_hidden_layers, short.hidden_size) == ("short", 4, 8192)
+
+
+def test_an_unknown_plain_decoder_is_read_as_a_llama(load):
+    plain = load(without("model_type", architectures=["FooForCausalLM"]))
+    assert model.parameters(plain) == model.parameters(load(LLAMA))
+
+
+def test_the_architecture_counts_where_the_model_type_is_unknown(load):
+    assert model.parameters(load(LLAMA | {"model_type": "foo"})) == model.parameters(load(LLAMA))
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ({"quant_method": "fp8"}, "fp8"),
+        ({"quant_method": "mxfp4"}, "mxfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        ({"quant_method": "awq", "bits": 4}, "int4"),
+        ({"quant_method": "gptq", "bits": 8}, "int8"),
+        ({"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized"}, "mxfp4"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4"),
+        (None, None),
+    ],
+)
+def test_quantisation_of_the_checkpoint(load, config, name):
+    assert load(LLAMA | {"quantization_config": config}).quantization == name
+
+
+def test_windows_stand_on_their_layers(load):
+    gemma = model.load("gemma-2-9b")
+    windows = [gemma.blocks[i].mixer.sliding_window for i in gemma.pattern]
+    assert windows[:4] == [4096, None, 4096, None]
+
+
+def test_hybrids_keep_the_order_of_their_layers():
+    jamba = model.load("jamba-v0.1")
+    kinds = [jamba.blocks[i].mixer.kind for i in jamba.pattern]
+    assert kinds.count("attention") == 4
+    assert kinds[4] == "attention"
+
+
+def test_models_hash_by_value():
+    first, second = model.load("deepseek-v3"), model.load("deepseek-r1")
+    assert first != second
+    assert hash(first.blocks) == hash(second.blocks)
