@@ -123,4 +123,5 @@ def _host(machine: Machine, busy: Matrix, launches: Matrix, priced: Priced) -> M
         gap[FORWARD, layers] = np.where(shapes.decode > 0, host.per_layer.decode, host.per_layer.prefill)
         floor *= host_launched(priced.lowered, machine.runtime)
     floor[OPTIMIZER] = 0.0
-    return np.maximum(floor / machine.host_speed - busy, 0.0) + np.where(busy > 0, gap / machine.host_speed, 0.0)
+    floor /= machine.host_speed
+    return np.maximum(floor - busy, 0.0) + np.where(busy > 0, gap / machine.host_speed, 0.0)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, pointwise
+from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Tensors, pointwise
 from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.model.architecture import Attention, LatentAttention
+from rapid_llm.runtime import Training
 
 FP32_BYTES = 4.0
 MASK_BYTES = 1.0
@@ -19,10 +20,11 @@ def local_heads(heads: int, tp: Column) -> Column:
     return np.maximum(1.0, np.ceil(heads / tp))
 
 
-def attention(mixer: Attention, hidden: int, s: Shapes, *, fused: bool, dropout: bool) -> list[Canonical]:
+def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | None = None) -> list[Canonical]:
     """QKV projection, norms and rotary on queries and keys, attention core, output projection.
 
-    Reads tensor 'n1' [tokens, hidden], writes 'o' [tokens, hidden].
+    Reads tensor 'n1' [tokens, hidden], writes 'o' [tokens, hidden]. ``stored``: facts of a framework that
+    keeps the scores instead of running one fused kernel.
     """
     heads = local_heads(mixer.num_attention_heads, s.plans.tp)
     kv_heads = local_heads(mixer.num_key_value_heads, s.plans.tp)
@@ -42,10 +44,10 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, fused: bool, dropout:
         out.append(pointwise("rotary", "gather", qk, qk))
     a = {"a": t * heads * dv * act}
     out.extend(_context_parallel("kv", kv, s))
-    if fused or not s.training:
+    if stored is None:
         out.append(_core(mixer, heads, kv_heads, qkv, a, s))
     else:
-        out.extend(_unfused(heads, kv_heads, d, dv, qkv, a, s, dropout=dropout))
+        out.extend(_stored((heads, d, dv), qkv, a, s, stored))
     if mixer.output_gate:
         out.append(pointwise("gate", "stream", {**a, "gate": t * heads * d * act}, a, saves=("a",)))
     out.append(matmul("out", s, n=hidden, k=heads * dv, reads="a", writes={"o": t * hidden * act}))
@@ -103,28 +105,28 @@ def _core(
     )
 
 
-def _unfused(
-    heads: Column,
-    kv_heads: Column,
-    d: int,
-    dv: int,
-    qkv: dict[str, Column],
-    a: dict[str, Column],
-    s: Shapes,
-    *,
-    dropout: bool,
-) -> list[Canonical]:
-    """Attention that stores its scores: 5 H s^2 b bytes with dropout (Korthikanti et al. 2022, section 4.1)."""
+def _stored(sizes: tuple[Column, int, int], qkv: Tensors, a: Tensors, s: Shapes, facts: Training) -> list[Canonical]:
+    """Attention that stores its scores: 5 H s^2 b bytes with dropout (Korthikanti et al. 2022, section 4.1).
+
+    ``sizes``: heads of this rank, widths of keys and of values. The fused softmax needs a multiple of
+    ``softmax_multiple`` score matrices (Megatron-LM ``fused_softmax.py``); else cast, mask, softmax and cast run apart.
+    """
+    heads, d, dv = sizes
     queries, keys = s.new / s.plans.cp, s.past + s.new
-    elements = s.batch * heads * queries * keys
-    scores, probs = {"scores": elements * s.act}, {"probs": elements * s.act}
     groups = s.batch * heads
+    elements = groups * queries * keys
+    scores, probs = {"scores": elements * s.act}, {"probs": elements * s.act}
+    wide = {"wide": elements * FP32_BYTES}
+    fused = np.where(groups % facts.softmax_multiple == 0, 1.0, 0.0)
     out: list[Canonical] = [
         matmul("scores", s, m=queries, n=keys, k=d, groups=groups, reads="qkv", writes=scores, weight=False, x=qkv),
-        pointwise("softmax", "reduce", scores, probs, saves=("probs",)),
+        pointwise("softmax", "reduce", scores, probs, saves=("probs",), when=fused),
     ]
+    if np.any(fused < 1.0):
+        apart = ((scores, wide, "stream"), (wide, wide, "stream"), (wide, wide, "reduce"), (wide, probs, "stream"))
+        out += [pointwise("softmax", kind, reads, writes, when=1.0 - fused) for reads, writes, kind in apart]
     last = "probs"
-    if dropout:
+    if facts.dropout:
         dropped = {"dropped": elements * s.act, "mask": elements * MASK_BYTES}
         out.append(pointwise("attention_dropout", "stream", probs, dropped, saves=("mask",)))
         last = "dropped"

@@ -18,7 +18,7 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
     """Forward pass of one layer on one rank, unfused. Tensor 'x' comes in, the last residual's output leaves."""
     facts = runtime.training
     dropout = bool(s.training and facts and facts.dropout)
-    fused_attention = not (s.training and facts) or facts.fused_attention
+    stored = facts if s.training and facts and not facts.fused_attention else None
     size = s.shard * hidden * s.act
     out: list[Canonical] = []
     x = "x"
@@ -26,7 +26,7 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
         out.append(pointwise("norm", "reduce", {x: size}, {"n1": size}, saves=(x,)))
         match layer.mixer:
             case Attention():
-                out.extend(attention(layer.mixer, hidden, s, fused=fused_attention, dropout=dropout))
+                out.extend(attention(layer.mixer, hidden, s, stored=stored))
             case LatentAttention():
                 out.extend(latent_attention(layer.mixer, hidden, s))
             case CompressedAttention():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.lowering.operators import Column
+from rapid_llm.lowering.operators import Column, Operator
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, Builder
 
@@ -19,8 +19,23 @@ def shard_rows(builder: Builder, unit: int, dense: Column, expert: Column, s: Sh
     leaves an all-reduce of each shard over its replicas behind every reduce-scatter (HSDP). Experts do the same over
     the replicas of an expert.
     """
+    gradient_copy(builder, unit, dense + expert, s)
     _rows(builder, unit, dense, s, whole="data", shard="shard", label="weights")
     _rows(builder, unit, expert, s, whole="edp", shard="edp", label="expert weights")
+
+
+def gradient_copy(builder: Builder, unit: int, parameters: Column, s: Shapes) -> None:
+    """What a sharding framework does to the gradients of a pass before it reduces them: copy them into one flat buffer
+    and divide them by the number of ranks (torch FSDP 1 and 2, DeepSpeed ZeRO-2 and 3): two reads and two writes."""
+    every = (s.plans.zero_stage >= 2).astype(float)
+    if every.any():
+        op = Operator("gradient_copy", "pointwise", {}, {}, kind="stream", dtype=s.activation_dtype)
+        columns: dict[str, Column | float] = {
+            "read_bytes": parameters * (s.act + s.reduce),
+            "write_bytes": parameters * 2.0 * s.reduce,
+            "flops": 0.0,
+        }
+        builder.kernel(op, (unit, BACKWARD), columns, count=every)
 
 
 def _rows(builder: Builder, unit: int, parameters: Column, s: Shapes, *, whole: str, shard: str, label: str) -> None:

@@ -42,7 +42,8 @@ class Host:
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass since
     the queue runs ahead; ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_step``: scheduler,
     input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``:
-    arrival to first launch of one request; ``per_peer``: how far the launches of a collective drift apart per rank of
+    arrival to first launch of one request; ``broadcast``: a step's inputs sent from the scheduling process to one more
+    level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift apart per rank of
     its group, a floor under it. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host of
     speed 1 (``Node.host_speed``).
     """
@@ -53,6 +54,7 @@ class Host:
     per_sequence: Seconds = 0.0
     per_kv_block: Seconds = 0.0
     ingress: Seconds = 0.0
+    broadcast: Seconds = 0.0
     per_peer: Seconds = 0.0
     captured: tuple[Literal["forward", "backward", "prefill", "decode"], ...] = ()
 
@@ -112,7 +114,8 @@ class Defaults:
 class Training:
     """Facts of a training framework that change operators, bytes and passes.
 
-    ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``dropout`` adds its masks
+    ``softmax_multiple``: score matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and
+    softmax run apart; ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``dropout`` adds its masks
     and passes; ``reduce_dtype`` carries gradients; ``gradient_buffers`` extra bytes per parameter beside the
     precision's gradient (nanotron keeps bf16 and fp32); ``loss_copies`` fp32 copies of the logits alive at the loss;
     ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective
@@ -123,6 +126,7 @@ class Training:
     """
 
     fused_attention: bool = True
+    softmax_multiple: Count = 1
     dropout: bool = False
     reduce_dtype: str = "fp32"
     gradient_buffers: NonNegative = 0.0
@@ -138,11 +142,20 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Serving:
-    """Facts of an inference engine: KV block size in tokens, prefill token budget, graph batch sizes."""
+    """Facts of an inference engine.
+
+    ``kv_block_tokens`` per block of the cache; ``max_batched_tokens`` of one step; ``max_sequences`` that run at once;
+    ``capture_sizes``: batches that decode graphs were captured for, others are padded up to the next; ``mixed_steps``:
+    prefill and decode share a step, else prefill runs alone; ``reserved_output``: the share of a request's output that
+    admission sets cache aside for.
+    """
 
     kv_block_tokens: Count = 16
     max_batched_tokens: Count = 8192
+    max_sequences: Count = 256
     capture_sizes: tuple[int, ...] = ()
+    mixed_steps: bool = False
+    reserved_output: Fraction = 1.0
 
 
 @hash_once
