@@ -14,10 +14,10 @@ run: .venv/installed
 test: .venv/installed-dev
 	@$(BIN)/python -m pytest
 
-# The scorecard; also the error quantiles that answers quote, and the table of the README.
+# The scorecard; also the error quantiles that answers quote, and what the README shows of both.
 validate: .venv/installed
 	@$(BIN)/rapid-llm validate --quantiles src/rapid_llm/predict/data/confidence.yaml
-	@$(BIN)/python tools/accuracy_table.py >/dev/null
+	@$(BIN)/python tools/update_readme.py
 
 lint: .venv/installed-dev
 	@$(BIN)/ruff check src tests benchmarks tools

@@ -93,6 +93,25 @@ def test_precision_names_the_known_ones(tmp_path: Path):
     assert ran.err.startswith("precision 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16, fp8, bf16-mixed")
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("train llama-3.1-8b", "the field 'system' is missing. Try system: dgx-h100. See: rapid-llm list systems"),
+        (
+            "train llama-3.1-8b --system dgx-h100",
+            "the field 'workload.global_batch_size' is missing. Try --global-batch-size 512.",
+        ),
+        (
+            "infer llama-3.1-8b --system dgx-h100 --batch-size 1",
+            "the field 'workload.prompt_tokens' is missing. Try --prompt-tokens 1024.",
+        ),
+    ],
+)
+def test_a_job_says_what_it_cannot_do_without(words: str, sentence: str):
+    ran = rapid_llm(*words.split())
+    assert (ran.code, ran.out, ran.err) == (2, "", sentence + "\n")
+
+
 def test_missing_file_names_the_nearest(tmp_path: Path):
     (tmp_path / "scenario.yaml").write_text(TRAIN)
     ran = rapid_llm("run", tmp_path / "scenaro.yaml")
@@ -119,7 +138,7 @@ CONFIGS = [
     ),
     (
         {"architectures": ["LlamaForCausalLM"], "hidden_size": 4096},
-        "{f}: num_attention_heads is missing; a config.json of this architecture must give it.",
+        "{f}: num_attention_heads is missing; this architecture needs it.",
     ),
 ]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rapid_llm.cli.flags import Answering, Common
 from rapid_llm.cli.style import show
-from rapid_llm.errors import InfeasibleError
+from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.predict import fit, predict
 from rapid_llm.predict.report import Report
 from rapid_llm.scenario import Scenario, from_mapping, load
@@ -31,7 +31,23 @@ def fit_job(kind: str, model: str, overrides: Sequence[str], common: Common) -> 
 
 def _scenario(kind: str, model: str, overrides: Sequence[str], common: Common) -> Scenario:
     mapping = {"model": model, "workload": {"kind": kind}}
-    return from_mapping(mapping, overrides=[*overrides, *common.sets])
+    try:
+        return from_mapping(mapping, overrides=[*overrides, *common.sets])
+    except InputError as error:
+        flag = _NEEDED.get(error.field or "")
+        if flag is None or not error.message.endswith("is missing."):
+            raise
+        raise InputError(f"{error.message} Try {flag}.", field=error.field, suggestions=[flag]) from None
+
+
+_NEEDED = {
+    "workload.global_batch_size": "--global-batch-size 512",
+    "workload.sequence_length": "--sequence-length 4096",
+    "workload.batch_size": "--batch-size 32",
+    "workload.prompt_tokens": "--prompt-tokens 1024",
+    "workload.output_tokens": "--output-tokens 256",
+}
+"""Flags that a job cannot do without, with a value to start from."""
 
 
 def _answer(scenario: Scenario, answering: Answering) -> int:

@@ -1,30 +1,38 @@
-"""Write the scorecard's means into README.md, between its two accuracy marks."""
+"""Refresh what README.md quotes between its marks: the scorecard's means and one answer."""
 
 import re
 from pathlib import Path
 
+from rapid_llm import predict
+from rapid_llm.cli.answer import answer
+from rapid_llm.scenario import load
 from rapid_llm.validation import Scorecard, ScoreRow, run
 
-README = Path(__file__).resolve().parents[1] / "README.md"
-PLACE = re.compile(r"(<!-- accuracy: begin -->\n).*?(<!-- accuracy: end -->)", re.DOTALL)
+ROOT = Path(__file__).resolve().parents[1]
+README, EXAMPLE = ROOT / "README.md", ROOT / "examples" / "llama-3.1-70b-training.yaml"
 HEADER = "| suite | what | groups | rows | mean error | unseen groups | naive model |"
 NAMES = {"step_time": "step time", "e2e": "end to end", "ttft": "TTFT", "tpot": "TPOT", "peak": "peak memory"}
 
 
 def main() -> None:
-    """Score the published figures and replace the table."""
-    table = accuracy(run())
-    README.write_text(PLACE.sub(lambda found: f"{found[1]}{table}\n{found[2]}", README.read_text("utf-8")), "utf-8")
-    print(table)
+    """Score the published figures, answer the example, and replace both in the README."""
+    text = README.read_text("utf-8")
+    text = _placed(text, "accuracy", accuracy(run()))
+    lines = answer(predict(load(EXAMPLE), sensitivities=True))
+    text = _placed(text, "answer", "\n".join(["```text", *lines, "```"]))
+    README.write_text(text, "utf-8")
+
+
+def _placed(text: str, mark: str, content: str) -> str:
+    """Text with ``content`` between the begin and end of a mark."""
+    place = re.compile(rf"(<!-- {mark}: begin -->\n).*?(<!-- {mark}: end -->)", re.DOTALL)
+    return place.sub(lambda found: f"{found[1]}{content}\n{found[2]}", text)
 
 
 def accuracy(card: Scorecard) -> str:
     """A Markdown table: one line per suite and metric, the mean over groups, all rows and unseen rows."""
     means = {(row.suite, row.metric, row.split): row for row in card.rows if row.group == "all"}
-    lines = [
-        "| suite | what | groups | rows | mean error | unseen groups | naive model |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    lines = [HEADER, "|---|---|---|---|---|---|---|"]
     for (suite, metric, split), row in means.items():
         if split == "all":
             groups = len({one.group for one in card.rows if (one.suite, one.metric) == (suite, metric)}) - 1
