@@ -39,6 +39,13 @@ class ForwardSteps:
         """Seconds between passes when every stage has one [N]."""
         return np.asarray(self.stages.max(axis=1))
 
+    def family(self, name: str) -> Column:
+        """Seconds that one family of kernels takes in one pass through all stages [N]."""
+        passes = self.priced.lowered.layers.sum(axis=2)
+        tables = [t for t in self.priced.kernels if t.rows.family == name]
+        found = [(t.prices.seconds * t.rows.count * passes[t.rows.unit]).sum(axis=0) for t in tables]
+        return np.asarray(sum(found, np.zeros(passes.shape[1])))
+
 
 def forward_steps(lowered: Lowered, machine: Machine) -> ForwardSteps:
     """Time the forward passes of a lowered inference table."""
@@ -58,4 +65,5 @@ def _engine_time(lowered: Lowered, machine: Machine) -> Column:
     s = lowered.shapes
     blocks = s.batch * np.ceil((s.past + s.new) / (serving.kv_block_tokens if serving else 1))
     growing = host.per_sequence * s.batch + host.per_kv_block * blocks
-    return (host.per_step + np.where(s.decode > 0, growing, 0.0)) / machine.host_speed
+    ranks = s.plans.tp * s.plans.pp
+    return (host.per_step + host.broadcast * np.log2(ranks) + np.where(s.decode > 0, growing, 0.0)) / machine.host_speed

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.pricing import Machine, Priced, host_launched
+from rapid_llm.lowering import Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE
 
 Matrix = NDArray[np.float64]
@@ -75,14 +76,14 @@ def time_passes(priced: Priced) -> Passes:
     """
     lowered, machine = priced.lowered, priced.machine
     shape = (len(PHASES), len(lowered.units), len(lowered.shapes.plans))
-    kernels, blocking, launches = (np.zeros(shape) for _ in range(3))
+    kernels, blocking, issue = (np.zeros(shape) for _ in range(3))
     covers: dict[str, Matrix] = {family: np.zeros(shape) for family in _COVERS.values()}
     beside: dict[str, Matrix] = {}
     for table in priced.kernels:
         cell = (table.rows.phase, table.rows.unit)
         seconds = table.prices.seconds * table.rows.count
         np.add.at(kernels, cell, seconds)
-        np.add.at(launches, cell, table.rows.count)
+        np.add.at(issue, cell, table.rows.count * machine.runtime.host.per_kernel)
         if table.rows.family in covers:
             np.add.at(covers[table.rows.family], cell, seconds)
     for message in priced.messages:
@@ -94,14 +95,14 @@ def time_passes(priced: Priced) -> Passes:
             target = beside.setdefault(_COVERS.get(rows.axis, ""), np.zeros(shape))
         moving = rows.count[step] * (rows.ranks[step] > 1)
         np.add.at(target, cell, message.prices.seconds[step] * moving)
-        np.add.at(launches, cell, moving)
+        np.add.at(issue, cell, moving * _issue(rows, lowered, machine)[step])
     share = occupied_share(machine)
     exposed = np.zeros(shape)
     for family, side in beside.items():
         cover = covers.get(family, kernels + blocking)
         exposed += np.maximum(side - cover, share * side)
     side = sum(beside.values(), np.zeros(shape))
-    return Passes(kernels, blocking, side, exposed, _host(machine, kernels + blocking + exposed, launches, priced))
+    return Passes(kernels, blocking, side, exposed, _host(machine, kernels + blocking + exposed, issue, priced))
 
 
 def occupied_share(machine: Machine) -> float:
@@ -109,9 +110,19 @@ def occupied_share(machine: Machine) -> float:
     return min(1.0, machine.runtime.communication.compute_units / machine.accelerator.compute_units)
 
 
-def _host(machine: Machine, busy: Matrix, launches: Matrix, priced: Priced) -> Matrix:
+def _issue(rows: Messages, lowered: Lowered, machine: Machine) -> Matrix:
+    """Seconds in which the host launches each message [R, P]: a kernel's, and ``per_peer_piped`` per rank of a
+    tensor-parallel group beside a pipeline that crosses nodes."""
+    host, plans = machine.runtime.host, lowered.shapes.plans
+    if rows.axis != "tp" or not host.per_peer_piped:
+        return np.full(rows.count.shape, host.per_kernel)
+    piped = (plans.pp > 1) & (plans.ranks > machine.fabric.node_span)
+    return host.per_kernel + np.where(piped, rows.ranks * host.per_peer_piped, 0.0)
+
+
+def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matrix:
     host = machine.runtime.host
-    floor = launches * host.per_kernel
+    floor = issue.copy()
     gap = np.zeros_like(busy)
     shapes = priced.lowered.shapes
     layers = slice(0, len(priced.lowered.units) - 2)

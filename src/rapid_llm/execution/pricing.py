@@ -154,26 +154,39 @@ class Priced:
 
 def price_step(lowered: Lowered, machine: Machine) -> Priced:
     """Price all rows of a lowered step."""
-    floor = machine.runtime.host.per_peer / machine.host_speed * host_launched(lowered, machine.runtime)
     messages = price_all_messages(lowered.messages, machine)
     return Priced(
         lowered,
         machine,
         tuple(price_table(rows, machine) for rows in lowered.kernels),
-        tuple(_with_drift(message, floor) for message in messages) if floor.any() else messages,
+        tuple(_with_drift(message, lowered, machine) for message in messages) if _drifts(machine) else messages,
     )
 
 
 def host_launched(lowered: Lowered, runtime: Runtime) -> Matrix:
-    """1.0 for the plans (or points) whose forward pass the host launches kernel by kernel, 0.0 where a graph is replayed [P]."""
+    """1.0 for the plans (or points) whose forward pass the host launches kernel by kernel, 0.0 for a replayed graph [P]."""
     s, captured = lowered.shapes, runtime.host.captured
     if s.training:
         return np.full(len(s.plans), float("forward" not in captured))
     return np.where(s.decode > 0, float("decode" not in captured), float("prefill" not in captured))
 
 
-def _with_drift(message: PricedMessages, floor: Matrix) -> PricedMessages:
-    """A collective starts when its last rank has launched it: at least ``floor`` [P] seconds per rank of the group."""
-    rows = message.rows
-    drift = np.where(rows.ranks > 1, rows.ranks * floor, 0.0)
-    return replace(message, prices=replace(message.prices, seconds=np.maximum(message.prices.seconds, drift)))
+def _drifts(machine: Machine) -> bool:
+    host = machine.runtime.host
+    return bool(host.per_peer or host.per_peer_across)
+
+
+def _with_drift(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
+    """A collective starts when its last rank has launched it.
+
+    It takes at least ``per_peer`` per rank of the group; groups that cross nodes take ``per_peer_across`` for each
+    further rank besides.
+    """
+    rows, host = message.rows, machine.runtime.host
+    launched = host_launched(lowered, machine.runtime) / machine.host_speed
+    across = np.where((rows.ranks - 1.0) * rows.stride >= machine.fabric.node_span, host.per_peer_across, 0.0)
+    seconds = message.prices.seconds + across * launched * (rows.ranks - 1.0)
+    seconds = np.where(
+        rows.ranks > 1, np.maximum(seconds, rows.ranks * host.per_peer * launched), message.prices.seconds
+    )
+    return replace(message, prices=replace(message.prices, seconds=seconds))

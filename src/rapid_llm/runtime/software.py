@@ -44,7 +44,9 @@ class Host:
     input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``:
     arrival to first launch of one request; ``broadcast``: a step's inputs sent from the scheduling process to one more
     level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift apart per rank of
-    its group, a floor under it. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host of
+    its group, a floor under it; ``per_peer_across``: what each further rank of a group that crosses nodes adds to it;
+    ``per_peer_piped``: what launching a
+    tensor-parallel collective costs per rank of its group beside a pipeline that crosses nodes. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host of
     speed 1 (``Node.host_speed``).
     """
 
@@ -56,6 +58,8 @@ class Host:
     ingress: Seconds = 0.0
     broadcast: Seconds = 0.0
     per_peer: Seconds = 0.0
+    per_peer_across: Seconds = 0.0
+    per_peer_piped: Seconds = 0.0
     captured: tuple[Literal["forward", "backward", "prefill", "decode"], ...] = ()
 
 
