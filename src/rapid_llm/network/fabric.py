@@ -1,6 +1,6 @@
 """A system seen by its network: tiers of reach, innermost first."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, log
 from typing import Literal
@@ -78,10 +78,19 @@ class Fabric:
         """The tiers of a system; groups of unequal nodes count with the slower of each tier."""
         return _of(system)
 
+    def without_reduction(self) -> "Fabric":
+        """The same fabric for data that its switches do not reduce, such as integers."""
+        return _without_reduction(self)
+
     @property
     def node_span(self) -> int:
         """Accelerators of one node (or rack-scale domain)."""
         return max((tier.span for tier in self.tiers if tier.scope == "intra"), default=1)
+
+
+@lru_cache(maxsize=64)
+def _without_reduction(fabric: Fabric) -> Fabric:
+    return replace(fabric, tiers=tuple(replace(tier, in_network_reduction=False) for tier in fabric.tiers))
 
 
 @lru_cache(maxsize=64)

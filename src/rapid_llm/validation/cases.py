@@ -1,7 +1,7 @@
 """A case: one measured figure, the scenario that should reproduce it, and what a naive model says of it."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -31,6 +31,7 @@ class Case:
     ``key`` is what the split rule hashes and what ranks are taken inside; ``quantity`` names the reading of a report
     that ``measured`` (SI) is compared with; ``reason`` says why there is no scenario. A group whose cases are not
     ``headline`` stands beside the mean over groups, not in it.
+    ``answer`` gives the figure itself where no whole scenario is asked, as for one kernel or one collective.
     """
 
     suite: str
@@ -44,6 +45,7 @@ class Case:
     reason: str = ""
     headline: bool = True
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
+    answer: Callable[[], float] | None = None
 
     @property
     def split(self) -> Split:

@@ -90,7 +90,20 @@ def evaluate(cases: Sequence[Case], predict: Predictor, progress: Progress | Non
     return tuple(_result(case, outcomes.get(key, case.reason)) for case, key in zip(cases, keys, strict=True))
 
 
+def _answered(answer: Callable[[], float]) -> float | str:
+    """The figure of a case that asks for no scenario, or why there is none."""
+    try:
+        return answer()
+    except RapidError as error:
+        return error.message
+    except Exception as error:
+        return f"fault: {type(error).__name__}: {error}"
+
+
 def _result(case: Case, outcome: Report | str) -> Result:
+    if case.answer is not None:
+        figure = _answered(case.answer)
+        return Result(case, None, figure) if isinstance(figure, str) else Result(case, figure)
     if isinstance(outcome, str):
         return Result(case, None, outcome)
     predicted = READINGS[case.quantity](outcome)

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from rapid_llm.validation.cases import Case
-from rapid_llm.validation.suites import inference, memory, training
+from rapid_llm.validation.suites import collectives, inference, memory, training
 from rapid_llm.validation.tables import Table
 
 SUITES: Mapping[str, Callable[[Table], Iterator[Case]]] = {
     "training": training.cases,
     "memory": memory.cases,
     "inference": inference.cases,
+    "collectives": collectives.cases,
 }
 """Name of a suite to the function that reads its cases from a table; a table of another schema gives none."""
 

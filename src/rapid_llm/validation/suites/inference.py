@@ -85,10 +85,17 @@ def _check(row: Row) -> None:
     users = _USERS.match(arrival)
     if users and int(users[1]) > 1:
         raise Skip("several closed-loop users: a question of serving")
+    if _offline(row):
+        return
     if row["completeness"] != "A":
         raise Skip("the engine chose the batch, or a trace was replayed (completeness B)")
     if not (users or "static" in arrival or "single" in arrival):
         raise Skip(f"arrival '{row['arrival']}' is not a static batch")
+
+
+def _offline(row: Row) -> bool:
+    """Whether the engine worked through a full queue and chose its batch itself."""
+    return bool(row["arrival"].lower() == "offline max throughput")
 
 
 def _measured(row: Row) -> float:
@@ -111,7 +118,8 @@ def _measured(row: Row) -> float:
 
 def scenario_of(row: Row) -> Mapping[str, Any]:
     """The scenario of an inference row; Skip says why there is none."""
-    batch, prompt, output = (integer(row, c) for c in ("batch_or_concurrency", "input_len", "output_len"))
+    batch: int | str | None = "auto" if _offline(row) else integer(row, "batch_or_concurrency")
+    prompt, output = integer(row, "input_len"), integer(row, "output_len")
     if not batch or not prompt or not output:
         raise Skip("batch size or lengths are not stated")
     degrees = {axis: count(row, axis) for axis in ("tp", "pp", "ep")}
@@ -128,6 +136,7 @@ def scenario_of(row: Row) -> Mapping[str, Any]:
             "batch_size": batch,
             "prompt_tokens": prompt,
             "output_tokens": output,
+            **({"batching": "continuous"} if batch == "auto" else {}),
         },
     }
     if preset := translate.precision_of(row):
