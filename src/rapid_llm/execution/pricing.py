@@ -14,6 +14,7 @@ from rapid_llm.hardware import Accelerator, System
 from rapid_llm.lowering import Kernels, Lowered, Messages
 from rapid_llm.network import OPS, CollectivePrices, Fabric
 from rapid_llm.network import price as price_messages
+from rapid_llm.nouns import replaced
 from rapid_llm.operators import Prices
 from rapid_llm.operators import price as price_kernels
 from rapid_llm.runtime import Runtime
@@ -42,7 +43,19 @@ class Machine:
             raise InputError(f"system '{system.name}' has {len(system.groups)} node groups; one is priced so far.")
         accelerator = system.groups[0].node.accelerator
         clock = accelerator.sustained.clock if runtime.workload == "training" else 1.0
-        return cls(accelerator, Fabric.of(system), runtime, clock, system.groups[0].node.host_speed)
+        fabric = Fabric.of(_driven(system, runtime.communication.nics))
+        return cls(accelerator, fabric, runtime, clock, system.groups[0].node.host_speed)
+
+
+@lru_cache(maxsize=64)
+def _driven(system: System, nics: int | None) -> System:
+    """The system with only as many network cards a node as the runtime's collectives drive."""
+    group = system.groups[0]
+    cards = group.node.nics
+    if nics is None or cards is None or cards.count <= nics:
+        return system
+    node = replaced(group.node, nics=replaced(cards, count=nics))
+    return replaced(system, groups=(replaced(group, node=node),))
 
 
 @dataclass(frozen=True, slots=True)

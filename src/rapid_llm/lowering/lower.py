@@ -15,7 +15,7 @@ from rapid_llm.lowering.operators import Canonical, Column, Operator, total
 from rapid_llm.lowering.passes import backward_rows, forward_rows, kept_bytes, recompute_rows
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.sharding import shard_rows
-from rapid_llm.lowering.table import Builder, Kernels, Messages, saved_bytes
+from rapid_llm.lowering.table import Builder, Kernels, Messages, gathered_bytes, saved_bytes
 from rapid_llm.lowering.weights import block_parameters, outer_parameters
 from rapid_llm.model.architecture import Attention, CompressedAttention, LatentAttention, Model, StateSpace
 from rapid_llm.runtime import Runtime
@@ -30,7 +30,8 @@ class Lowered:
 
     kernels, messages: what one pass of a unit runs. layers: passes of each unit on each stage [U, P, S].
     dense, expert: parameters of one rank per unit pass [U, P]. saved: activation bytes kept per pass and micro-batch;
-    working: bytes alive beside them while one pass runs [U, P]. cache: KV and state bytes per pass [U, P].
+    working: bytes alive beside them while one pass runs [U, P]; gathered: bytes by which the inputs that sequence
+    parallelism gathers exceed the shards that are kept [U, P]. cache: KV and state bytes per pass [U, P].
     """
 
     units: tuple[str, ...]
@@ -43,6 +44,7 @@ class Lowered:
     expert: Matrix
     saved: Matrix
     working: Matrix
+    gathered: Matrix
     cache: Matrix
     logits: Column
 
@@ -77,7 +79,7 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
     sequences = [fuse(sequence, runtime.fusions) for sequence in sequences]
 
     kinds, width = len(model.blocks), len(plans)
-    saved, working = np.zeros((kinds + 2, width)), np.zeros((kinds + 2, width))
+    saved, working, gathered = (np.zeros((kinds + 2, width)) for _ in range(3))
     selective = facts.selective if facts else ()
     for unit, sequence in enumerate(sequences):
         if not s.training:
@@ -86,6 +88,7 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
             saved[unit], working[unit] = kept_bytes(sequence, plans, selective)
         else:
             saved[unit] = _outer_saved(sequence)
+        gathered[unit] = gathered_bytes(sequence)
         if bytes_only:
             continue
         forward_rows(builder, unit, sequence)
@@ -112,6 +115,7 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
         expert=expert,
         saved=saved,
         working=working,
+        gathered=gathered,
         cache=_cache(model, s),
         logits=s.rows * vocab,
     )
@@ -139,7 +143,7 @@ def _parameters(model: Model, s: Shapes, vocab_multiple: int) -> tuple[Matrix, M
 
 def _layers(model: Model, s: Shapes, balance: str) -> NDArray[np.float64]:
     layers = layers_per_stage(model, s.plans, balance)
-    kinds, width, stages = layers.shape
+    _, width, stages = layers.shape
     ends = np.zeros((2, width, stages))
     ends[0, :, 0] = 1.0
     ends[1, np.arange(width), s.plans.pp.astype(np.int64) - 1] = 1.0

@@ -57,15 +57,12 @@ def gather(part: str, tensor: str, hidden: int, s: Shapes, *, when: Column | flo
     """Into a column-parallel GEMM: all-gather of the sequence shards, or nothing forward and an all-reduce backward.
 
     ``when``: share of plans that need it [P].
-
-    A runtime that keeps the gathered input does not gather again in the backward pass.
     """
     if not np.any(s.plans.tp > 1):
         return []
     size = s.tokens * hidden * s.act
     sp = s.plans.sp
-    again = not s.keeps_gathered
-    kept = (tensor, s.shard * hidden * s.act) if again else None
+    kept = tensor, s.shard * hidden * s.act
     return [
         Collective(
             f"{part} {tensor} gather",
@@ -73,7 +70,7 @@ def gather(part: str, tensor: str, hidden: int, s: Shapes, *, when: Column | flo
             "reduce_scatter",
             "tp",
             size,
-            again=again,
+            again=True,
             when=when * sp,
             kept=kept,
         ),

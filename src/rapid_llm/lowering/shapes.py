@@ -20,8 +20,7 @@ class Shapes:
 
     batch: sequences of a micro-batch; new: query tokens of each; past: cached tokens of each; training: keeps tensors
     for a backward pass. tokens: query tokens on this rank (context parallelism divides them); shard: of those, what
-    norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head. keeps_gathered: inputs
-    that sequence parallelism gathers stay whole until the backward pass.
+    norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head.
     """
 
     plans: Plans
@@ -42,7 +41,6 @@ class Shapes:
     reduce: float
     compute: str
     activation_dtype: str
-    keeps_gathered: bool = False
 
     @classmethod
     def of(
@@ -79,5 +77,4 @@ class Shapes:
             reduce=dtype(runtime.training.reduce_dtype).bytes if runtime.training else 0.0,
             compute=precision.weights if dtype(precision.weights).weight_only else precision.compute,
             activation_dtype=precision.activations,
-            keeps_gathered=bool(runtime.training and runtime.training.keeps_gathered),
         )

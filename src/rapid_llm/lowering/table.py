@@ -150,6 +150,12 @@ def saved_bytes(sequence: list[Canonical]) -> dict[str, Column | float]:
     return {name: sizes[name] for name in kept}
 
 
+def gathered_bytes(sequence: list[Canonical]) -> Column | float:
+    """Bytes by which gathered inputs exceed the shards that are kept of them [P]."""
+    found = (op for op in sequence if isinstance(op, Collective) and op.kept)
+    return sum((op.when * (op.size - op.kept[1]) for op in found if op.kept), 0.0)
+
+
 def is_collective(op: Canonical) -> bool:
     """Whether a canonical row is a message."""
     return isinstance(op, Collective)

@@ -78,26 +78,36 @@ class Overlap:
 class Communication:
     """Which collective library (a name in ``network/data/libraries``) carries messages, and small all-reduces.
 
-    ``compute_units`` of the accelerator are busy while a collective kernel runs.
+    ``compute_units`` of the accelerator are busy while a collective kernel runs. ``nics``: how many network cards of a
+    node its collectives drive; None: all.
     """
 
     library: str
     small_all_reduce: str | None = None
     compute_units: Whole = 0
+    nics: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Allocator:
     """What a process holds beyond its tensors.
 
-    ``context`` CUDA context and libraries, ``communicator`` buffers per process group (bytes); ``fragmentation`` the
-    share that reserved memory exceeds allocated memory by; ``graphs`` captured graphs; ``utilisation`` the share of
+    ``context`` CUDA context and libraries, ``communicator`` buffers per process group (bytes); ``workspace`` of BLAS
+    libraries, inside the allocator; ``fragmentation`` the share that reserved memory exceeds allocated activations by,
+    ``pipeline_fragmentation`` the same where a pipeline frees them in another order; ``slack`` bytes in segments that are
+    never full; ``gathered_slack`` and ``pipeline_gathered_slack`` the share of the gathered inputs of the layers in
+    flight that stays reserved behind a side stream, until memory runs short; ``graphs`` captured graphs; ``utilisation`` the share of
     memory that a serving engine takes (vLLM gpu_memory_utilization) of ``of`` total or free memory.
     """
 
     context: Bytes
     communicator: Bytes = 0
+    workspace: Bytes = 0
     fragmentation: NonNegative = 0.0
+    pipeline_fragmentation: NonNegative | None = None
+    slack: Bytes = 0
+    gathered_slack: NonNegative = 0.0
+    pipeline_gathered_slack: NonNegative = 0.0
     graphs: Bytes = 0
     utilisation: Fraction | None = None
     of: Literal["total", "free"] = "total"
@@ -123,8 +133,9 @@ class Training:
     and passes; ``reduce_dtype`` carries gradients; ``gradient_buffers`` extra bytes per parameter beside the
     precision's gradient (nanotron keeps bf16 and fp32); ``loss_copies`` fp32 copies of the logits alive at the loss;
     ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective
-    recompute runs again; ``keeps_gathered`` inputs that sequence parallelism gathers stay whole for the backward pass;
-    ``balance`` deals layers to pipeline stages by number, or by cost with the LM head as one block;
+    recompute runs again; ``gather_buffers`` whole inputs that sequence parallelism gathers into buffers kept for ever;
+    ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to the next forward pass;
+    ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under them; ``balance`` deals layers to pipeline stages by number, or by cost with the LM head as one block;
     ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message
     per rank and gathers it behind (arXiv 2104.04473, section 4.1).
     """
@@ -137,7 +148,9 @@ class Training:
     vocab_multiple: Count = 1
     loss_copies: NonNegative = 2.0
     sharded_gather_layers: Count = 2
-    keeps_gathered: bool = False
+    gather_buffers: NonNegative = 0.0
+    step_buffers: NonNegative = 0.0
+    owned_buffers: NonNegative = 0.0
     balance: Literal["layers", "cost"] = "layers"
     selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
     bucket: Bytes = 0
