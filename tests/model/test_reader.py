@@ -18,6 +18,7 @@ LLAMA = {
     "vocab_size": 100,
     "max_position_embeddings": 512,
     "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": False,
 }
 
 
@@ -55,7 +56,7 @@ SENTENCES = [
     ),
     (
         {"hidden_size": 64},
-        "config.json: architecture '(none)' is unknown and num_hidden_layers is missing. Try a model YAML with both.",
+        "config.json: architecture '(none)' is unknown and num_attention_heads is missing. Try a model YAML with both.",
     ),
     (without("hidden_size"), "config.json: hidden_size is missing; this architecture needs it."),
     (
@@ -168,3 +169,16 @@ def test_models_hash_by_value():
     first, second = model.load("deepseek-v3"), model.load("deepseek-r1")
     assert first != second
     assert hash(first.blocks) == hash(second.blocks)
+
+
+def test_searched_blocks_drop_and_thin_parts(load):
+    """Llama-Nemotron: a grouped attention, one replaced by a projection, and a block without feed-forward part."""
+    blocks = [
+        {"attention": {"n_heads_in_group": 2}, "ffn": {"ffn_mult": 4.0}},
+        {"attention": {"replace_with_linear": True}, "ffn": {"no_op": True}},
+    ]
+    found = load(
+        {**LLAMA, "architectures": ["DeciLMForCausalLM"], "model_type": "nemotron-nas", "block_configs": blocks}
+    )
+    full = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 256 + 2 * 64
+    assert model.parameters(found) == full + (64 * 64 + 64) + 2 * 100 * 64 + 64

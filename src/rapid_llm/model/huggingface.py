@@ -32,6 +32,7 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (llama.llama, "exaone", "ExaoneForCausalLM"),
     (llama.llama, "cwm", "CwmForCausalLM"),
     (llama.llama, "internlm3", "InternLM3ForCausalLM"),
+    (llama.deci, "nemotron-nas deci", "DeciLMForCausalLM"),
     (llama.mllama, "mllama_text_model", "MllamaForCausalLM"),
     (llama.mistral, "mistral", "MistralForCausalLM"),
     (llama.ministral, "ministral", "MinistralForCausalLM"),
@@ -163,29 +164,33 @@ _WRAPPER_CLASSES = {
 """Class name in ``architectures`` of multimodal models to ``model_type``."""
 
 _NEEDED = (
-    "hidden_size",
-    "num_hidden_layers",
     "num_attention_heads",
     "num_key_value_heads",
+    "hidden_size",
+    "num_hidden_layers",
     "intermediate_size",
     "vocab_size",
     "rms_norm_eps",
+    "tie_word_embeddings",
 )
 """Fields of a Llama-like decoder; with all of them an unknown architecture is read as one."""
 
 _NOT_LLAMA = (
+    "alibi",
+    "audio",
+    "block_configs",
+    "conv_",
+    "cross_",
     "expert",
-    "moe",
+    "linear_",
     "lora",
     "mamba",
+    "moe",
+    "parallel",
+    "qk_layernorm",
+    "qk_norm",
     "ssm",
-    "linear_",
-    "conv_",
     "vision",
-    "audio",
-    "cross",
-    "alibi",
-    "encoder",
 )
 """Words in the name of a field that tell of another kind of model."""
 

@@ -6,6 +6,9 @@ from rapid_llm.model.architecture import Attention, Block, Model
 from rapid_llm.model.families.parts import biased, decoder, gqa, layer_types, mlp, window
 from rapid_llm.model.fields import Fields
 
+_DECI_MULTIPLE = 256
+"""Feed-forward widths of Llama-Nemotron are rounded up to it."""
+
 
 def _windowed(
     f: Fields, kinds: list[str] | None, *, rope: list[bool] | None = None, **attention: Any
@@ -189,3 +192,27 @@ def mllama(f: Fields) -> Model:
     other = Block(mixer=gqa(f, cross=True, rotary=False, qk_norm="head"), ffn=mlp(f), extra_parameters=2)
     layers = [other if i in cross else own for i in range(f.layers)]
     return decoder(f, layers, extra_parameters=8 * f.size("hidden_size"))
+
+
+def deci(f: Fields) -> Model:
+    """Llama-Nemotron, found by architecture search: ``block_configs`` size, thin out or drop each layer's parts.
+
+    Source: the checkpoints' own modelling code; transformers has no implementation.
+    """
+    blocks = f.per_layer("block_configs", f.layers) or []
+    places = [Fields(given, f.document, f.path(f"block_configs[{i}]")) for i, given in enumerate(blocks)]
+    return decoder(f, [_deci_block(f, place.section("attention"), place.section("ffn")) for place in places])
+
+
+def _deci_block(f: Fields, attention: Fields | None, ffn: Fields | None) -> Block:
+    parts = [part for part in (attention, ffn) if part is not None and not part.flag("no_op")]
+    linear = [part for part in parts if part.flag("replace_with_linear")]
+    mixer = feed_forward = None
+    if attention in parts and attention not in linear and attention is not None:
+        groups = f.size("num_attention_heads") // attention.size("n_heads_in_group")
+        mixer = gqa(f, num_key_value_heads=groups, **biased(f))
+    if ffn in parts and ffn not in linear and ffn is not None:
+        wide = int(2 * ffn.get("ffn_mult") * f.size("hidden_size") / 3)
+        feed_forward = mlp(f, size=-(-wide // _DECI_MULTIPLE) * _DECI_MULTIPLE)
+    extra = len(linear) * f.size("hidden_size") ** 2
+    return Block(mixer=mixer, ffn=feed_forward, norms=len(parts), extra_parameters=extra)
