@@ -152,11 +152,11 @@ FlopsPerSecond = Annotated[float, Unit("FLOP/s"), _quantity("flops"), Field(gt=0
 Hertz = Annotated[float, Unit("Hz"), _quantity("frequency"), Field(gt=0), _schema("frequency")]
 Watts = Annotated[float, Unit("W"), _quantity("power"), Field(ge=0), _schema("power")]
 Seconds = Annotated[float, Unit("s"), _quantity("time"), Field(ge=0), _schema("time")]
-Fraction = Annotated[float, _quantity("fraction", bare=True), Field(gt=0, le=1)]
-Count = Annotated[int, BeforeValidator(_count), Field(ge=1)]
+Fraction = Annotated[float, Field(gt=0, le=1), _quantity("fraction", bare=True)]
+Count = Annotated[int, Field(ge=1), BeforeValidator(_count)]
 """A whole number of things: an integer, or a float without a fraction (``1e6``), up to MAX_COUNT."""
-Positive = Annotated[float, BeforeValidator(_number), Field(gt=0)]
-NonNegative = Annotated[float, BeforeValidator(_number), Field(ge=0)]
+Positive = Annotated[float, Field(gt=0), BeforeValidator(_number)]
+NonNegative = Annotated[float, Field(ge=0), BeforeValidator(_number)]
 
 
 def _scaled(value: float, unit: str, prefixes: tuple[str, ...], step: float, digits: int) -> str:
