@@ -20,15 +20,31 @@ def _quantiles() -> tuple[dict[str, Any], ...]:
 
 
 def confidence_of(scenario: Scenario) -> Confidence | None:
-    """The validation group nearest to a scenario: same accelerator if measured, else the whole suite."""
+    """The validation group nearest to a scenario: measured on its accelerator and runtime, on either, or the mean.
+
+    Of equally near groups the one with most rows.
+    """
     kind = scenario.workload.kind
     rows = [r for r in _quantiles() if r["suite"] == kind and r["metric"] == _METRIC[kind]]
     if not rows:
         return None
     chip = scenario.system.groups[0].node.accelerator.name
-    near = [r for r in rows if r["group"].endswith("/" + chip)]
-    chosen = max(near, key=lambda r: r["rows"]) if near else next((r for r in rows if r["group"] == "all"), rows[0])
-    reasons = (
-        () if near else (f"{chip} was not measured end to end: its datasheet and its architecture's constants answer",)
+    runtime = scenario.runtime.name.partition("@")[0]
+
+    def nearness(row: dict[str, Any]) -> tuple[int, int, int]:
+        same = 2 * (chip in row.get("accelerators", ())) + (runtime in row.get("runtimes", ()))
+        return same, row["group"] == "all" if not same else 0, row["rows"]
+
+    chosen = max(rows, key=nearness)
+    return Confidence(
+        kind, chosen["group"], chosen["rows"], chosen["median"], chosen["p90"], _reasons(chosen, chip, runtime)
     )
-    return Confidence(kind, chosen["group"], chosen["rows"], chosen["median"], chosen["p90"], reasons)
+
+
+def _reasons(row: dict[str, Any], chip: str, runtime: str) -> tuple[str, ...]:
+    found = []
+    if chip not in row.get("accelerators", ()):
+        found.append(f"{chip} was not measured end to end: its datasheet and its architecture's constants answer")
+    if runtime not in row.get("runtimes", ()):
+        found.append(f"{runtime} was not measured on it")
+    return tuple(found)
