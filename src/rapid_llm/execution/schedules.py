@@ -113,7 +113,7 @@ def pipeline_time(
     behind = (work.sum(axis=1, keepdims=True) - np.cumsum(work, axis=1)) / v
     idle = np.maximum(0.0, after - behind * forward) + np.maximum(0.0, after - behind * backward)
     m = micro_batches[:, None]
-    steady = (before + m * both + idle).max(axis=1)
+    steady = (work * (before + m * both + idle)).max(axis=1)
     flush = (forward + backward).sum(axis=1) + (micro_batches - 1.0) * (forward.max(axis=1) + backward.max(axis=1))
     return np.asarray(np.where(all_forward_first, flush, steady))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rapid_llm.execution.passes import Passes, occupied_share, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, price_group, price_step
 from rapid_llm.execution.schedules import pipeline_time
-from rapid_llm.lowering import Lowered
+from rapid_llm.lowering import Lowered, Messages
 from rapid_llm.lowering.table import OPTIMIZER
 from rapid_llm.network import OPS
 from rapid_llm.parallelism import SCHEDULES
@@ -108,33 +108,42 @@ def send_time(priced: Priced) -> Column:
 
 
 def _step_messages(priced: Priced, forward: Matrix, backward: Matrix) -> tuple[StepMessages, ...]:
-    """Gradient and weight messages of whole stages, in buckets, hidden behind the last backward or first forward pass.
+    """Gradient and weight messages of whole stages, hidden behind the last backward or the first forward pass.
 
-    A runtime without buckets sends one message a layer. All but the last message can hide (the last gradient is ready when the backward pass ends); a hidden message slows
-    the kernels beside it by the compute units that it occupies.
+    A runtime without buckets sends one message a layer. All but the last message can hide (the last gradient is ready
+    when the backward pass ends); a hidden message slows the kernels beside it by the compute units that it occupies.
     """
-    lowered, machine = priced.lowered, priced.machine
-    plans, overlap = lowered.shapes.plans, machine.runtime.overlap
-    facts = machine.runtime.training
-    bucket = float(facts.bucket) if facts else 0.0
+    machine, overlap = priced.machine, priced.machine.runtime.overlap
+    tables = [rows for rows in priced.lowered.messages if OPTIMIZER in rows.phase]
     found = []
-    for message in lowered.messages:
-        chosen = message.phase == OPTIMIZER
-        if not chosen.any():
-            continue
-        sizes = message.size[chosen] * message.count[chosen]
-        stage_bytes = np.einsum("rps,rp->ps", lowered.layers[message.unit[chosen]], sizes)
-        ranks = getattr(plans, message.axis)
-        buckets = np.maximum(1.0, np.ceil(stage_bytes / bucket) if bucket else lowered.layers.sum(axis=0))
-        code = np.full(stage_bytes.size, OPS.index(message.op))
-        width = stage_bytes.shape[1]
-        groups = np.repeat(ranks, width), np.repeat(plans.stride(message.axis), width)
-        price = price_group(code, (stage_bytes / buckets).ravel(), *groups, machine)
-        seconds = np.where(stage_bytes > 0, price.seconds.reshape(stage_bytes.shape) * buckets, 0.0)
-        gather = message.op == "all_gather"
-        hides = overlap.parameter_gather if gather else overlap.gradient_reduce
-        cover = (forward if gather else backward) if hides else np.zeros_like(seconds)
-        late = np.minimum(seconds, np.maximum(seconds / buckets, seconds - cover))
-        exposed = np.where(hides, late + occupied_share(machine) * (seconds - late), seconds)
-        found.append(StepMessages(message.axis, gather, seconds, exposed))
+    for rows, (seconds, count) in zip(tables, _whole_stages(tables, priced), strict=True):
+        gather = rows.op == "all_gather"
+        exposed = seconds
+        if overlap.parameter_gather if gather else overlap.gradient_reduce:
+            late = np.minimum(seconds, np.maximum(seconds / count, seconds - (forward if gather else backward)))
+            exposed = late + occupied_share(machine) * (seconds - late)
+        found.append(StepMessages(rows.axis, gather, seconds, exposed))
     return tuple(found)
+
+
+def _whole_stages(tables: list[Messages], priced: Priced) -> list[tuple[Matrix, Matrix]]:
+    """Seconds of all messages of each table on each stage, and how many they are (both [P, S]), priced in one call."""
+    if not tables:
+        return []
+    lowered, machine = priced.lowered, priced.machine
+    plans, facts = lowered.shapes.plans, machine.runtime.training
+    stages = lowered.layers.shape[2]
+    sizes, counts = [], []
+    for rows in tables:
+        chosen = rows.phase == OPTIMIZER
+        size = np.einsum("rps,rp->ps", lowered.layers[rows.unit[chosen]], rows.size[chosen] * rows.count[chosen])
+        count = np.ceil(size / facts.bucket) if facts and facts.bucket else lowered.layers.sum(axis=0)
+        counts.append(np.maximum(1.0, count))
+        sizes.append(size)
+    codes = np.repeat([OPS.index(rows.op) for rows in tables], sizes[0].size)
+    ranks = np.concatenate([np.repeat(rows.ranks[0], stages) for rows in tables])
+    strides = np.concatenate([np.repeat(rows.stride[0], stages) for rows in tables])
+    whole, count = np.stack(sizes), np.stack(counts)
+    price = price_group(codes, (whole / count).ravel(), ranks, strides, machine)
+    seconds = np.where(whole > 0, price.seconds.reshape(whole.shape) * count, 0.0)
+    return list(zip(seconds, count, strict=True))

@@ -15,13 +15,18 @@ def fuse(sequence: Sequence[Canonical], fusions: Sequence[Sequence[str]]) -> lis
     larger kernel keeps its columns.
     """
     result = list(sequence)
+    present = {op.name for op in result}
     for names in sorted(fusions, key=len, reverse=True):
+        if not present.issuperset(names):
+            continue
         at = 0
         while at + len(names) <= len(result):
             run = result[at : at + len(names)]
             if all(isinstance(op, Operator) and op.name == name for op, name in zip(run, names, strict=True)):
                 rest = result[:at] + result[at + len(names) :]
-                result[at : at + len(names)] = [_merge([op for op in run if isinstance(op, Operator)], rest)]
+                merged = _merge([op for op in run if isinstance(op, Operator)], rest)
+                result[at : at + len(names)] = [merged]
+                present.add(merged.name)
             at += 1
     return result
 
