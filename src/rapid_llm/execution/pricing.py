@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +28,8 @@ DEDUPLICATE_ABOVE = 256
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What prices a step: one accelerator, its fabric, the runtime, whether long compute-bound work throttles it, and the
-    speed of the CPUs that feed it over those the runtime's host costs were measured on."""
+    """What prices a step: one accelerator, its fabric, the runtime, whether long compute-bound work throttles it, and
+    the speed of the CPUs that feed it over those the runtime's host costs were measured on."""
 
     accelerator: Accelerator
     fabric: Fabric
@@ -84,7 +86,8 @@ def implementation(runtime: Runtime, family: str, dtype: str, architecture: str)
         if key in table:
             return table[key]
     raise InputError(
-        f"runtime '{runtime.name}' has no {family} kernel for {dtype} on {architecture}: it has {', '.join(sorted(table))}."
+        f"runtime '{runtime.name}' has no {family} kernel for {dtype} on {architecture}: "
+        f"it has {', '.join(sorted(table))}."
     )
 
 
@@ -108,8 +111,9 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     return PricedKernels(rows, name, _map(prices, lambda column: column[inverse].reshape(shape)))
 
 
-def _map(prices: Prices, change) -> Prices:  # type: ignore[no-untyped-def]
-    return Prices(**{name: change(getattr(prices, name)) for name in Prices.__slots__})
+def _map(prices: Prices, change: Callable[[Matrix], Matrix]) -> Prices:
+    changed: dict[str, Any] = {name: change(getattr(prices, name)) for name in Prices.__slots__}
+    return Prices(**changed)
 
 
 def _distinct(cells: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
@@ -177,7 +181,7 @@ def price_step(lowered: Lowered, machine: Machine) -> Priced:
 
 
 def host_launched(lowered: Lowered, runtime: Runtime) -> Matrix:
-    """1.0 for the plans (or points) whose forward pass the host launches kernel by kernel, 0.0 for a replayed graph [P]."""
+    """1.0 for plans (or points) whose forward pass the host launches kernel by kernel, 0.0 for a replayed graph [P]."""
     s, captured = lowered.shapes, runtime.host.captured
     if s.training:
         return np.full(len(s.plans), float("forward" not in captured))

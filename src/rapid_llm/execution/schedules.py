@@ -6,7 +6,7 @@ schedule is a max-plus recurrence: a task starts when its stage is free and its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +68,7 @@ def run(name: str, forward: Sequence[float], backward: Sequence[float], micro_ba
         for s in range(stages):
             while at[s] < len(orders[s]):
                 direction, m, c = orders[s][at[s]]
-                ready = _ready(done, direction, m, c, s, stages, chunks)
+                ready = _ready(done, orders[s][at[s]], s, (stages, chunks))
                 if ready is None:
                     break
                 duration = (forward if direction == FORWARD else backward)[s] / chunks
@@ -81,10 +81,10 @@ def run(name: str, forward: Sequence[float], backward: Sequence[float], micro_ba
     return max(free)
 
 
-def _ready(
-    done: dict[tuple[str, int, int, int], float], direction: str, m: int, c: int, s: int, stages: int, chunks: int
-) -> float | None:
-    """When the input of a task has arrived; None while its producer has not run."""
+def _ready(done: Mapping[tuple[str, int, int, int], float], task: Task, s: int, grid: tuple[int, int]) -> float | None:
+    """When the input of a task of stage ``s`` has arrived on a grid of (stages, chunks); None while it has not."""
+    direction, m, c = task
+    stages, chunks = grid
     if direction == FORWARD:
         if s:
             return done.get((FORWARD, m, c, s - 1))

@@ -131,7 +131,7 @@ def _whole_stages(tables: list[Messages], priced: Priced) -> list[tuple[Matrix, 
     if not tables:
         return []
     lowered, machine = priced.lowered, priced.machine
-    plans, facts = lowered.shapes.plans, machine.runtime.training
+    facts = machine.runtime.training
     stages = lowered.layers.shape[2]
     sizes, counts = [], []
     for rows in tables:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Tensors, pointwise
@@ -45,7 +47,7 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | No
     a = {"a": t * heads * dv * act}
     out.extend(_context_parallel("kv", kv, s))
     if stored is None:
-        out.append(_core(mixer, heads, kv_heads, qkv, a, s))
+        out.append(_core(mixer, (heads, kv_heads), qkv, a, s))
     else:
         out.extend(_stored((heads, d, dv), qkv, a, s, stored))
     if mixer.output_gate:
@@ -76,11 +78,10 @@ def _context(s: Shapes) -> tuple[Column, Column]:
     return new, s.past + (s.new - new) / 2.0
 
 
-def _core(
-    mixer: Attention, heads: Column, kv_heads: Column, qkv: dict[str, Column], a: dict[str, Column], s: Shapes
-) -> Operator:
+def _core(mixer: Attention, heads: tuple[Column, Column], qkv: Tensors, a: Tensors, s: Shapes) -> Operator:
+    """The fused kernel; ``heads``: of queries and of keys and values on this rank."""
     new, past = _context(s)
-    lse = {"lse": s.tokens * heads * FP32_BYTES}
+    lse = {"lse": s.tokens * heads[0] * FP32_BYTES}
     return Operator(
         "attention",
         "attention",
@@ -90,8 +91,8 @@ def _core(
             "batch": s.batch,
             "new": new,
             "past": past,
-            "heads": heads,
-            "kv_heads": kv_heads,
+            "heads": heads[0],
+            "kv_heads": heads[1],
             "head_dim": mixer.head_dim,
             "v_head_dim": mixer.v_head_dim or mixer.head_dim,
             "window": mixer.sliding_window or 0,
@@ -100,7 +101,7 @@ def _core(
             "kv_bytes": s.kv,
             "shared_kv": float(mixer.k_eq_v),
         },
-        dtype=s.activation_dtype,
+        dtype=s.attention_dtype,
         saves=("qkv", "a", "lse"),
     )
 
@@ -202,19 +203,18 @@ def _latent_core(mixer: LatentAttention, heads: Column, q: dict[str, Column], s:
         matmul("kv_up", s, n=heads * (nope + dv), k=rank, reads="latentn", writes=kv, when=s.prefill),
         Operator(
             "attention", "attention", {**q, **kv}, a, dense,
-            dtype=s.activation_dtype, saves=("q", "kv", "a", "lse"), when=s.prefill,
+            dtype=s.attention_dtype, saves=("q", "kv", "a", "lse"), when=s.prefill,
         ),
     ]  # fmt: skip
     if not s.training:
         absorbed_q = {"q_abs": t * heads * rank * act}
-        core = {"a_latent": t * heads * rank * act}
+        core, out = {"a_latent": t * heads * rank * act}, {"a": a["a"]}
+        absorb = partial(matmul, s=s, m=t, groups=heads, plain=True, when=s.decode)
         result += [
-            matmul("absorb_q", s, m=t, n=rank, k=nope, groups=heads, reads="q", writes=absorbed_q, plain=True, when=s.decode),
-            Operator(
-                "attention", "attention", absorbed_q, core, absorbed, dtype=s.activation_dtype, when=s.decode,
-            ),
-            matmul("absorb_v", s, m=t, n=dv, k=rank, groups=heads, reads="a_latent", writes={"a": a["a"]}, plain=True, when=s.decode),
-        ]  # fmt: skip
+            absorb("absorb_q", n=rank, k=nope, reads="q", writes=absorbed_q),
+            Operator("attention", "attention", absorbed_q, core, absorbed, dtype=s.attention_dtype, when=s.decode),
+            absorb("absorb_v", n=dv, k=rank, reads="a_latent", writes=out),
+        ]
     return result
 
 
@@ -225,12 +225,11 @@ def _indexer(mixer: LatentAttention, hidden: int, s: Shapes) -> list[Canonical]:
     new, past = _context(s)
     pairs = s.batch * new
     keys = past + (new + 1.0) / 2.0
+    iq, ik = {"iq": t * heads * d * act}, {"ik": t * (d + heads) * act}
+    scores = {"index": pairs * keys * FP8_BYTES}
     return [
-        matmul("index_q", s, n=heads * d, k=mixer.q_lora_rank or hidden, reads="q_lown", writes={"iq": t * heads * d * act}),
-        matmul("index_k", s, n=d + heads, k=hidden, reads="n1", writes={"ik": t * (d + heads) * act}),
-        matmul(
-            "index_scores", s, m=pairs, n=keys, k=heads * d, reads="iq",
-            writes={"index": pairs * keys * FP8_BYTES}, weight=False,
-        ),
-        pointwise("index_topk", "reduce", {"index": pairs * keys * FP8_BYTES}, {"topk": t * FP32_BYTES}),
-    ]  # fmt: skip
+        matmul("index_q", s, n=heads * d, k=mixer.q_lora_rank or hidden, reads="q_lown", writes=iq),
+        matmul("index_k", s, n=d + heads, k=hidden, reads="n1", writes=ik),
+        matmul("index_scores", s, m=pairs, n=keys, k=heads * d, reads="iq", writes=scores, weight=False),
+        pointwise("index_topk", "reduce", scores, {"topk": t * FP32_BYTES}),
+    ]

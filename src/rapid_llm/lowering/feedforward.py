@@ -54,7 +54,6 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     local = ffn.num_experts / p.ep
     group_tokens = t * p.ep * p.etp / p.tp
     hit = np.minimum(local, distinct_experts(float(ffn.num_experts), group_tokens, ffn.num_experts_per_tok) / p.ep)
-    inter = ffn.moe_intermediate_size / p.etp
     travels = (p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1))
     whole = np.where(travels & (p.sp > 0) & (ffn.shared_intermediate_size == 0), 0.0, 1.0)
     out: list[Canonical] = [*gather("moe", "n2", hidden, s, when=whole)]
@@ -84,7 +83,7 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
         out.append(Collective("dispatch", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
     if np.any(cut):
         out.append(Collective("expert gather", "all_gather", "reduce_scatter", "etp", landed, again=True, when=cut))
-    out.extend(_experts(ffn, width, rows, hit, inter, s, fused=fused))
+    out.extend(_experts(ffn, width, (rows, hit), s, fused=fused))
     if np.any(cut):
         out.append(Collective("expert scatter", "reduce_scatter", "all_gather", "etp", landed, when=cut))
     if np.any(travels):
@@ -100,9 +99,10 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     return out
 
 
-def _experts(
-    ffn: MoE, hidden: int, rows: Column, hit: Column, inter: Column, s: Shapes, *, fused: bool
-) -> list[Canonical]:
+def _experts(ffn: MoE, hidden: int, load: tuple[Column, Column], s: Shapes, *, fused: bool) -> list[Canonical]:
+    """The routed experts of one rank; ``load``: token-expert pairs that land on it, and experts that get any."""
+    rows, hit = load
+    inter = ffn.moe_intermediate_size / s.plans.etp
     act = s.act
     matrices = 3.0 if ffn.gated else 2.0
     up_width = inter * (2.0 if ffn.gated else 1.0)

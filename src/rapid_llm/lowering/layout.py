@@ -49,7 +49,7 @@ def _balanced(model: Model, pp: int, stages: int) -> NDArray[np.int64]:
 
 
 def _dealt(layers: int, edge: Counts, pp: Counts) -> NDArray[np.int64]:
-    """Layer boundaries [P, stages + 1] at stage ``edge`` of ``pp`` stages, outer parts counting where that evens them."""
+    """Layer boundaries [P, stages + 1] at stage ``edge`` of ``pp``, outer parts counting where that evens them."""
     last = np.where((layers % pp != 0) & (((layers + 1) % pp == 0) | ((layers + 2) % pp == 0)), 1, 0)
     first = np.where((last > 0) & ((layers + 1) % pp != 0), 1, 0)
     slots = np.floor(edge * (layers + last + first) / pp + ROUNDING)
@@ -62,7 +62,8 @@ def layers_per_stage(model: Model, plans: Plans, balance: str = "layers") -> Cou
 
     ``layers``: layers are dealt in order. Where pp does not divide them the LM head counts as a layer of the last
     stage, or it and the embedding of the first (Megatron-Core ``account_for_loss_in_pipeline_split``; Llama 3, section
-    3.3.2), if that makes stages equal; else the later stages hold one more. ``cost``: stages of equal cost, the LM head being one more block.
+    3.3.2), if that makes stages equal; else the later stages hold one more. ``cost``: stages of equal cost, the LM head
+    being one more block.
     """
     prefix = _prefix(model.pattern, len(model.blocks))
     stages = int(plans.pp.max())

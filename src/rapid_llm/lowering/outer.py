@@ -66,7 +66,7 @@ def head(model: Model, s: Shapes, vocab: Column) -> list[Canonical]:
 
 
 def sampling(s: Shapes, vocab: int) -> list[Canonical]:
-    """Softmax and top-k over the whole vocabulary in fp32: two reads and one write a logit (notes of measured samplers)."""
+    """Softmax and top-k over the whole vocabulary in fp32: two reads and one write a logit (measured samplers)."""
     logits = s.rows * vocab * FP32_BYTES
     return [pointwise("sampling", "reduce", {"l": 2.0 * logits}, {"p": logits})]
 

@@ -41,6 +41,7 @@ class Shapes:
     reduce: float
     compute: str
     activation_dtype: str
+    attention_dtype: str
 
     @classmethod
     def of(
@@ -77,4 +78,10 @@ class Shapes:
             reduce=dtype(runtime.training.reduce_dtype).bytes if runtime.training else 0.0,
             compute=precision.weights if dtype(precision.weights).weight_only else precision.compute,
             activation_dtype=precision.activations,
+            attention_dtype=_attention_dtype(precision),
         )
+
+
+def _attention_dtype(precision: Precision) -> str:
+    """Attention multiplies in fp8 where the cache is fp8, as engines quantise the queries as well; else in 16 bit."""
+    return precision.kv_cache if dtype(precision.kv_cache).rate == "fp8" else precision.activations

@@ -1,4 +1,4 @@
-"""The lowered step: frozen columns per family. A row is a kernel or message of one unit and phase, plans are columns."""
+"""The lowered step: frozen columns per family. A row is a kernel or message of a unit and phase, plans are columns."""
 
 from __future__ import annotations
 

@@ -43,11 +43,11 @@ class Host:
     the queue runs ahead; ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_step``: scheduler,
     input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``:
     arrival to first launch of one request; ``broadcast``: a step's inputs sent from the scheduling process to one more
-    level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift apart per rank of
-    its group, a floor under it; ``per_peer_across``: what each further rank of a group that crosses nodes adds to it;
-    ``per_peer_piped``: what launching a
-    tensor-parallel collective costs per rank of its group beside a pipeline that crosses nodes. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host of
-    speed 1 (``Node.host_speed``).
+    level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift
+    apart per rank of its group, a floor under it; ``per_peer_across``: what each further rank of a group that crosses
+    nodes adds to it; ``per_peer_piped``: what launching a tensor-parallel collective costs per rank of its group beside
+    a pipeline that crosses nodes. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host
+    of speed 1 (``Node.host_speed``).
     """
 
     per_kernel: Seconds = 0.0
@@ -97,7 +97,8 @@ class Allocator:
     ``pipeline_fragmentation`` the same where a pipeline frees them in another order; ``slack`` bytes in segments that are
     never full; ``gathered_slack`` and ``pipeline_gathered_slack`` the share of the gathered inputs of the layers in
     flight that stays reserved behind a side stream, until memory runs short; ``graphs`` captured graphs; ``utilisation`` the share of
-    memory that a serving engine takes (vLLM gpu_memory_utilization) of ``of`` total or free memory.
+    memory that a process can use: of the total, or (``of`` free) that a serving engine gives its cache of what weights and
+    activations leave free.
     """
 
     context: Bytes
@@ -128,14 +129,15 @@ class Defaults:
 class Training:
     """Facts of a training framework that change operators, bytes and passes.
 
-    ``softmax_multiple``: score matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and
-    softmax run apart; ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``dropout`` adds its masks
-    and passes; ``reduce_dtype`` carries gradients; ``gradient_buffers`` extra bytes per parameter beside the
-    precision's gradient (nanotron keeps bf16 and fp32); ``loss_copies`` fp32 copies of the logits alive at the loss;
+    ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``softmax_multiple``: score
+    matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and softmax run apart;
+    ``dropout`` adds its masks and passes; ``reduce_dtype`` carries gradients; ``gradient_buffers`` extra bytes per
+    parameter beside the precision's gradient (nanotron keeps bf16 and fp32); ``loss_copies`` fp32 copies of the logits alive at the loss;
     ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective
     recompute runs again; ``gather_buffers`` whole inputs that sequence parallelism gathers into buffers kept for ever;
     ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to the next forward pass;
-    ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under them; ``balance`` deals layers to pipeline stages by number, or by cost with the LM head as one block;
+    ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under them; ``balance`` deals layers
+    to pipeline stages by number, or by cost with the LM head as one block;
     ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message
     per rank and gathers it behind (arXiv 2104.04473, section 4.1).
     """
