@@ -17,6 +17,7 @@ from rapid_llm.predict.report import Cost
 Weights = NDArray[np.float64]
 COMPUTE, MEMORY = "compute", "memory-bound kernels"
 COMMUNICATION, BUBBLE, OPTIMIZER_STEP, HOST = "exposed communication", "pipeline bubble", "optimizer", "host"
+WAITING = "waiting for other requests"
 _AXIS_NAMES = {"shard": "dp", "data": "dp", "edp": "dp (experts)", "replicas": "dp"}
 _SUFFIXES = (" dgrad", " wgrad", " grad", " again")
 
@@ -55,11 +56,11 @@ class Tally:
         return Cost(name, sum(c.seconds for c in children), sum(c.hidden_seconds for c in children), tuple(children))
 
 
-ORDER = (COMPUTE, MEMORY, COMMUNICATION, BUBBLE, OPTIMIZER_STEP, HOST)
+ORDER = (COMPUTE, MEMORY, COMMUNICATION, BUBBLE, WAITING, OPTIMIZER_STEP, HOST)
 
 
 def training_breakdown(step: TrainingStep) -> Cost:
-    """One optimizer step of the first plan, on the pacing stage; gradients and optimizer of the stage that ends last."""
+    """One optimizer step of the first plan, on the pacing stage; tails of the stage that ends last."""
     lowered, plans = step.priced.lowered, step.priced.lowered.shapes.plans
     stage, end, m = int(step.stage[0]), int(step.end[0]), float(plans.micro_batches[0])
     tally = Tally()
@@ -77,17 +78,32 @@ def training_breakdown(step: TrainingStep) -> Cost:
     return tally.tree("step", ORDER)
 
 
-def forward_breakdown(name: str, steps: ForwardSteps, weight: Weights, total: float, extra_host: float) -> Cost:
-    """Forward passes of an inference phase: ``weight`` [N] how often each runs; what the stages wait is bubble."""
+def forward_breakdown(
+    name: str,
+    steps: ForwardSteps,
+    weight: Weights,
+    total: float,
+    *,
+    streamed: Weights | None = None,
+    ingress: float = 0.0,
+    rest: str = BUBBLE,
+) -> Cost:
+    """Forward passes of an inference phase; what the total has beyond them is ``rest``.
+
+    weight [N]: how often each pass runs through all stages; streamed [N]: through the pacing stage behind another pass.
+    """
     tally = Tally()
-    lowered = steps.priced.lowered
-    passes = lowered.layers.sum(axis=2) * weight[None, :]
+    layers, pp = steps.priced.lowered.layers, steps.priced.lowered.shapes.plans.pp
+    passes, sends, runs = layers.sum(axis=2) * weight[None, :], weight * (pp - 1.0), weight
+    if streamed is not None and streamed.any():
+        pacing = steps.stages.argmax(axis=1)
+        passes = passes + layers[:, np.arange(len(pp)), pacing] * streamed[None, :]
+        sends, runs = sends + streamed * (pacing < pp - 1.0), weight + streamed
     _passes(tally, steps.priced, steps.passes, passes)
-    stages = np.maximum(lowered.shapes.plans.pp - 1.0, 0.0)
-    tally.add(COMMUNICATION, "pp", float((steps.send * stages * weight).sum()), bound="network")
-    tally.add(HOST, "engine", float((steps.host * weight).sum()) + extra_host, bound="host")
+    tally.add(COMMUNICATION, "pp", float(steps.send @ sends), bound="network")
+    tally.add(HOST, "engine", float(steps.host @ runs) + ingress, bound="host")
     spent = sum(s for cells in tally.groups.values() for s, _ in cells.values())
-    tally.add(BUBBLE, BUBBLE, total - spent if abs(total - spent) > 1e-12 * total else 0.0, bound="schedule")
+    tally.add(rest, rest, total - spent if abs(total - spent) > 1e-12 * total else 0.0, bound="schedule")
     return tally.tree(name, ORDER)
 
 
@@ -138,7 +154,8 @@ def bound_by(tree: Cost) -> str:
         COMPUTE: "compute (matrix units)",
         MEMORY: "memory bandwidth",
         COMMUNICATION: f"network ({max(top.children, key=lambda c: c.seconds).name})" if top.children else "network",
-        BUBBLE: "pipeline bubble",
+        BUBBLE: BUBBLE,
+        WAITING: WAITING,
         OPTIMIZER_STEP: "optimizer",
         HOST: "host (kernel launches)",
     }

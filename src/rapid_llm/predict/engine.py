@@ -70,7 +70,7 @@ def plans_of(scenario: Scenario) -> Plans:
             recompute_every=recompute.every if recompute else 1,
             order=order,
         )
-    return Plans.of(plan, micro_batch=ceil(work.batch_size / dp), micro_batches=1, order=order)
+    return Plans.of(plan, micro_batch=ceil(work.requests / dp), micro_batches=1, order=order)
 
 
 def evaluate_many(scenarios: Iterable[Scenario]) -> TrainingTable:

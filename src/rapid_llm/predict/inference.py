@@ -6,36 +6,104 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision
 from rapid_llm.execution import ForwardSteps, Machine, forward_steps
 from rapid_llm.hardware import System
-from rapid_llm.lowering import Shapes, lower
-from rapid_llm.memory import Account, inference_account
+from rapid_llm.lowering import Lowered, Shapes, lower
+from rapid_llm.memory import CATEGORIES, Account, inference_account
 from rapid_llm.model import Model
 from rapid_llm.parallelism import Plans
-from rapid_llm.runtime import Runtime
-from rapid_llm.workload import Inference, Points, decode_points, join, prefill_points
+from rapid_llm.runtime import Runtime, Serving
+from rapid_llm.workload import Inference, Points, decode_points, join, points_of, prefill_points
 
-DEFAULT_BUDGET_TOKENS = 8192
+Column = NDArray[np.float64]
+
+KV_CACHE = CATEGORIES.index("kv_cache")
+STATIC_ENGINE = Serving(kv_block_tokens=1)
+"""What a runtime without an engine does: no blocks, no captured batches."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceTable:
     """One plan's batch, evaluated.
 
-    points: the distinct forward passes of one micro-batch; steps: their times; ``waves`` micro-batches share the
-    pipeline stages. ttft_s: until the last prompt's first token; tpot_s: mean gap after it; e2e_s (s).
+    points: the distinct forward passes; steps: their times. prefill, decode: how often the passes run between a
+    request's start, its first and its last token [N]; streamed: prefill passes that only the pacing pipeline stage
+    sees, behind another [N]. running: requests of a replica that the engine runs at once, ``rounds`` of them one after
+    the other. ttft_s: until the last prompt's first token; decode_s: from there to its last, ``gaps`` tokens later.
     """
 
     points: Points
     steps: ForwardSteps
     account: Account
-    waves: int
-    prefill_s: float
+    prefill: Column
+    streamed: Column
+    decode: Column
+    running: int
+    rounds: int = 1
     ttft_s: float
-    tpot_s: float
-    e2e_s: float
+    decode_s: float
+    gaps: int
+
+    @property
+    def tpot_s(self) -> float:
+        """Mean gap between the tokens of a request after its first (s); 0 where there is no second."""
+        return self.decode_s / self.gaps if self.gaps else 0.0
+
+    @property
+    def e2e_s(self) -> float:
+        """Seconds from arrival to the last token: TTFT + TPOT (output - 1)."""
+        return self.ttft_s + self.decode_s
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What does not change between the forward passes of one replica."""
+
+    model: Model
+    runtime: Runtime
+    precision: Precision
+    plans: Plans
+    work: Inference
+    machine: Machine
+
+    @property
+    def engine(self) -> Serving:
+        """The facts of the runtime's engine."""
+        return self.runtime.serving or STATIC_ENGINE
+
+    @property
+    def past(self) -> int:
+        """Prompt tokens that are cached already."""
+        return self.work.prompt_tokens - self.work.new_tokens
+
+    @property
+    def ingress(self) -> float:
+        """Seconds from a request's arrival to its first launch."""
+        return self.runtime.host.ingress / self.machine.host_speed
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages."""
+        return int(self.plans.pp[0])
+
+    def time(self, points: Points) -> tuple[Lowered, ForwardSteps]:
+        """Lower and time forward passes; a replayed graph runs its captured batch, padding included."""
+        plans = replace(self.plans.repeat(len(points.batch)), micro_batch=points.batch)
+        shapes = Shapes.of(
+            plans, new=points.new, past=points.past, training=False, precision=self.precision, runtime=self.runtime
+        )
+        if "decode" in self.runtime.host.captured:
+            pad = points.padded(self.engine.capture_sizes) / points.batch
+            shapes = replace(shapes, tokens=shapes.tokens * pad, shard=shapes.shard * pad)
+        lowered = lower(self.model, shapes, self.runtime)
+        return lowered, forward_steps(lowered, self.machine)
+
+    def account(self, lowered: Lowered) -> Account:
+        """Memory of the passes of a table."""
+        return inference_account(lowered, self.runtime, self.precision, self.machine.accelerator)
 
 
 def evaluate_inference(
@@ -43,43 +111,135 @@ def evaluate_inference(
 ) -> InferenceTable:
     """Evaluate a batch under one plan. ``plans.micro_batch`` is the requests of one replica.
 
+    A batch that the cache does not hold runs in equal rounds: requests wait until others are done, as engines queue
+    them. Memory is that of the batch as given, so that the verdict says so; an automatic batch is what the cache holds.
+    """
+    job = Job(model, runtime, precision, plans, workload, Machine.of(system, runtime))
+    evaluate = static_batch if workload.batching == "static" else continuous_batch
+    requests = int(plans.micro_batch[0])
+    table = evaluate(job, requests)
+    fit = room(table.account, requests, job)
+    if workload.batch_size == "auto":
+        return evaluate(job, fit) if fit > 1 else table
+    if fit >= requests or fit < 1:
+        return table
+    rounds = ceil(requests / fit)
+    smaller = evaluate(job, ceil(requests / rounds))
+    return _in_rounds(replace(smaller, account=table.account), requests / smaller.running)
+
+
+def room(account: Account, requests: int, job: Job) -> int:
+    """Requests of one replica whose cache fits beside weights, workspace and context, as the engine admits them.
+
+    The engine takes ``utilisation`` of all memory, or of what the rest leaves free; the fullest stage decides.
+    """
+    allocator, engine, work = job.runtime.allocator, job.engine, job.work
+    peak, cache = account.peak[-1], account.by_category[KV_CACHE, -1]
+    share = allocator.utilisation or 1.0
+    rest = peak - cache
+    free = share * (account.capacity - rest) if allocator.of == "free" else share * account.capacity - rest
+    held = work.prompt_tokens + engine.reserved_output * work.output_tokens
+    each = cache / requests * held / (work.prompt_tokens + work.output_tokens)
+    with np.errstate(divide="ignore"):
+        fit = np.where(each > 0, free / each, np.inf).min()
+    return max(0, int(min(fit, engine.max_sequences)))
+
+
+def _in_rounds(table: InferenceTable, rounds: float) -> InferenceTable:
+    """The table of a batch that runs in ``rounds``: the last request waits for all rounds but its own."""
+    return replace(table, rounds=ceil(rounds), ttft_s=table.ttft_s + (rounds - 1.0) * table.e2e_s)
+
+
+def static_batch(job: Job, requests: int) -> InferenceTable:
+    """All prompts are prefilled, then decoded together.
+
     With pipeline stages the requests are dealt into up to pp micro-batches that fill the stages in turn: a token takes
     the slower of one traversal and of every micro-batch passing the pacing stage. Prefill streams its passes through.
     """
-    requests = int(plans.micro_batch[0])
-    waves = min(int(plans.pp[0]), requests)
-    micro = ceil(requests / waves)
-    waves = ceil(requests / micro)
-    budget = runtime.serving.max_batched_tokens if runtime.serving else DEFAULT_BUDGET_TOKENS
-    prefill = prefill_points(requests, workload.prompt_tokens, budget)
-    decode = decode_points(micro, workload.prompt_tokens, workload.output_tokens)
-    last = Points(
-        *(np.array([v]) for v in (float(requests), 1.0, workload.prompt_tokens + workload.output_tokens - 1.0, 0.0))
-    )
-    points = join([prefill, decode, last])
-    columns = replace(plans.repeat(len(points.batch)), micro_batch=points.batch)
-    shapes = Shapes.of(columns, new=points.new, past=points.past, training=False, precision=precision, runtime=runtime)
-    lowered = lower(model, shapes, runtime)
-    machine = Machine.of(system, runtime)
-    steps = forward_steps(lowered, machine)
-    account = inference_account(lowered, runtime, precision, machine.accelerator)
-    return _times(points, steps, account, waves, workload, machine)
-
-
-def _times(
-    points: Points, steps: ForwardSteps, account: Account, waves: int, workload: Inference, machine: Machine
-) -> InferenceTable:
-    count = points.count
-    first = ~points.decode
+    work = job.work
+    groups = min(job.stages, requests)
+    micro = ceil(requests / groups)
+    groups = ceil(requests / micro)
+    first = prefill_points(requests, work.new_tokens, job.engine.max_batched_tokens, job.past)
+    rest = decode_points(micro, work.prompt_tokens, work.output_tokens)
+    points = join([first, rest, _last(requests, work)])
+    lowered, steps = job.time(points)
+    n = len(first.batch)
+    streamed, decode = points.count.copy(), points.count.copy()
+    streamed[n:], decode[:n] = 0.0, 0.0
     traversal, pace = steps.traversal, steps.pace
-    slowest = int(np.argmax(np.where(first, traversal, -1.0)))
-    passes = float(count[first].sum())
-    prefill = float((count * pace)[first].sum() + traversal[slowest] - pace[slowest])
-    prefill += passes * float(steps.host[slowest])
-    ttft = prefill + machine.runtime.host.ingress
-    gaps = float(count[~first].sum())
-    step = np.maximum(traversal, waves * pace) + steps.host
-    tpot = float((count * step)[~first].sum()) / gaps if gaps else 0.0
+    prefill = np.zeros_like(streamed)
+    prefill[np.argmax(traversal[:n])] = 1.0
+    streamed -= prefill
+    prefill_s = float(prefill @ (traversal + steps.host) + streamed @ (pace + steps.host))
+    decode_s = float(decode @ (np.maximum(traversal, groups * pace) + steps.host))
     return InferenceTable(
-        points, steps, account, waves, prefill, ttft, tpot, ttft + tpot * (workload.output_tokens - 1)
+        points=points,
+        steps=steps,
+        account=job.account(lowered),
+        prefill=prefill,
+        streamed=streamed,
+        decode=decode,
+        running=requests,
+        ttft_s=prefill_s + job.ingress,
+        decode_s=decode_s,
+        gaps=work.output_tokens - 1,
+    )
+
+
+def _last(requests: int, work: Inference) -> Points:
+    """The last token of all requests: the fullest moment of the cache; it stands for memory and runs no time."""
+    return points_of([(requests, 1, work.prompt_tokens + work.output_tokens - 1, 0)])
+
+
+def continuous_batch(job: Job, requests: int) -> InferenceTable:
+    """Requests that finish are replaced at once, spread evenly over their progress: the mean field of a closed loop.
+
+    In the time of one request, n prompts are prefilled in m passes and every sequence takes O - 1 decode steps. Engines
+    that mix steps add the prompt tokens to decode steps, others interrupt decoding: cycle = m t_mixed + (O - m) t_dec
+    or m t_prefill + (O - 1) t_dec. At one request both are a static batch of one.
+    """
+    work, engine = job.work, job.engine
+    groups = min(job.stages, requests)
+    others = (requests - 1.0) / groups
+    budget = max(1.0, engine.max_batched_tokens - (others if engine.mixed_steps else 0.0))
+    together = min(max(1.0, requests / (groups * work.output_tokens)), budget / work.new_tokens)
+    passes = requests / together
+    batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
+    beside = others / batch if engine.mixed_steps else 0.0
+    points = points_of(
+        [
+            (batch, new + beside, job.past + (work.new_tokens - new) / 2.0, passes),
+            (requests / groups, 1, work.prompt_tokens + (work.output_tokens - 1) / 2.0, work.output_tokens - 1),
+            (requests, 1, work.prompt_tokens + work.output_tokens - 1, 0),
+        ]
+    )
+    lowered, steps = job.time(points)
+    return _cycle(job, points, steps, job.account(lowered), groups)
+
+
+def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, groups: int) -> InferenceTable:
+    """Times of the mean field: prompts, decode and memory are the three points."""
+    engine, output = job.engine, job.work.output_tokens
+    requests = int(points.batch[2])
+    passes, share = float(points.count[0]), (requests - 1.0) / requests
+    beside = float(steps.family("attention")[1]) * share / job.stages if engine.mixed_steps else 0.0
+    prompt = float(steps.pace[0] + steps.host[0]) + beside
+    token = float(max(steps.traversal[1], groups * steps.pace[1]) + steps.host[1])
+    alone = max(0.0, output * groups - passes) / groups if engine.mixed_steps else output - 1.0
+    cycle = passes * prompt + alone * token
+    own = passes / requests * prompt + float(steps.traversal[0] - steps.pace[0])
+    wait = token / 2.0 if requests > 1 else 0.0
+    mine = passes / requests
+    return InferenceTable(
+        points=points,
+        steps=steps,
+        account=account,
+        prefill=np.array([mine, 0.0, 0.0]),
+        streamed=np.zeros(3),
+        decode=np.array([passes - mine, alone, 0.0]),
+        running=requests,
+        ttft_s=own + wait + job.ingress,
+        decode_s=cycle - own,
+        gaps=output - 1,
     )

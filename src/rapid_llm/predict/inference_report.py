@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from rapid_llm.predict.breakdown import bound_by, forward_breakdown
+from rapid_llm.predict.breakdown import BUBBLE, WAITING, bound_by, forward_breakdown
 from rapid_llm.predict.feasibility import memory_use
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.report import Cost, Report
@@ -17,7 +15,9 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
     plan = scenario.parallelism
     prefill, decode = _phases(table, work)
     tree = Cost("request", prefill.seconds + decode.seconds, 0.0, tuple(c for c in (prefill, decode) if c.seconds))
-    output_rate = work.batch_size * work.output_tokens / table.e2e_s
+    running = table.running * (plan.dp or 1)
+    requests = running if work.batch_size == "auto" else work.batch_size
+    output_rate = requests * work.output_tokens / table.e2e_s
     return Report(
         kind="inference",
         feasible=bool(table.account.fits[-1]),
@@ -25,7 +25,8 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
         tpot_s=table.tpot_s,
         e2e_s=table.e2e_s,
         output_tokens_per_s=output_rate,
-        total_tokens_per_s=work.batch_size * (work.prompt_tokens + work.output_tokens) / table.e2e_s,
+        total_tokens_per_s=requests * (work.prompt_tokens + work.output_tokens) / table.e2e_s,
+        running_requests=min(running, requests),
         tokens_per_s_per_accelerator=output_rate / scenario.accelerators,
         memory=memory_use(table.account, -1, plan.tp * plan.cp * (plan.dp or 1)),
         breakdown=tree,
@@ -36,11 +37,14 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
 
 
 def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
-    points, steps = table.points, table.steps
-    first = np.where(points.decode, 0.0, points.count)
-    gaps = np.where(points.decode, points.count, 0.0)
-    prefill = forward_breakdown("prefill", steps, first, table.ttft_s, steps.priced.machine.runtime.host.ingress)
-    decode = forward_breakdown("decode", steps, gaps, table.tpot_s * (work.output_tokens - 1), 0.0)
+    machine = table.steps.priced.machine
+    alone = table.rounds == 1 and work.batching == "static"
+    rest = BUBBLE if alone else WAITING
+    ingress = machine.runtime.host.ingress / machine.host_speed
+    prefill = forward_breakdown(
+        "prefill", table.steps, table.prefill, table.ttft_s, streamed=table.streamed, ingress=ingress, rest=rest
+    )
+    decode = forward_breakdown("decode", table.steps, table.decode, table.decode_s, rest=rest)
     return prefill, decode
 
 

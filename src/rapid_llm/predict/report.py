@@ -56,8 +56,21 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
+class StageMemory:
+    """Bytes on one rank of a pipeline stage, ``reserved_bytes`` without context and libraries."""
+
+    persistent_bytes: int
+    allocated_bytes: int
+    reserved_bytes: int
+    peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Bytes on the fullest rank. The categories sum to the peak."""
+    """Bytes on the fullest rank. The categories sum to the peak.
+
+    ``limit_bytes``: what a process may use of the capacity; ``stages``: a rank of every pipeline stage.
+    """
 
     persistent_bytes: int
     allocated_bytes: int
@@ -66,6 +79,9 @@ class MemoryUse:
     by_category: Mapping[str, int]
     rank: int
     stage: int
+    reserved_bytes: int = 0
+    limit_bytes: int = 0
+    stages: tuple[StageMemory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +125,7 @@ class Report:
     e2e_s: float | None = None
     output_tokens_per_s: float | None = None
     total_tokens_per_s: float | None = None
+    running_requests: int | None = None
     # both
     memory: MemoryUse
     bound_by: str = ""

@@ -112,7 +112,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "micro_batch_size": 1,
             "global_batch_size": 0,
             "sequence_length": work.prompt_tokens + work.output_tokens,
-            "batch_size": work.batch_size,
+            "batch_size": (scenario.parallelism.dp or 1) if work.batch_size == "auto" else work.batch_size,
         }
     return {**shared, **sizes}
 

@@ -1,7 +1,7 @@
 """What is asked of the cluster: a training job or an inference batch."""
 
 from rapid_llm.workload.jobs import Inference, Recompute, Training, Workload
-from rapid_llm.workload.points import KV_TILE_TOKENS, Points, decode_points, join, prefill_points
+from rapid_llm.workload.points import KV_TILE_TOKENS, Points, decode_points, join, points_of, prefill_points
 
 __all__ = [
     "KV_TILE_TOKENS",
@@ -12,5 +12,6 @@ __all__ = [
     "Workload",
     "decode_points",
     "join",
+    "points_of",
     "prefill_points",
 ]

@@ -8,6 +8,8 @@ from pydantic.dataclasses import dataclass
 from rapid_llm.nouns import STRICT
 from rapid_llm.units import Count
 
+Whole = Annotated[int, Field(ge=0, strict=True)]
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Recompute:
@@ -34,12 +36,29 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Inference:
-    """``batch_size`` requests in flight in the whole job, each ``prompt_tokens`` in and ``output_tokens`` out."""
+    """``batch_size`` requests in flight in the whole job, each ``prompt_tokens`` in and ``output_tokens`` out.
+
+    ``batch_size`` auto is as many as the engine runs at once: its cache holds no more. ``prefix_tokens`` of each prompt
+    are cached already (at least its last token is computed). ``batching`` static prefills the batch together and
+    decodes until all are done; continuous replaces each request that finishes by a new one at once.
+    """
 
     kind: Literal["inference"] = "inference"
-    batch_size: Count
+    batch_size: Count | Literal["auto"]
     prompt_tokens: Count
     output_tokens: Count
+    prefix_tokens: Whole = 0
+    batching: Literal["static", "continuous"] = "static"
+
+    @property
+    def new_tokens(self) -> int:
+        """Prompt tokens that prefill computes: all but the cached prefix, and at least one."""
+        return max(1, self.prompt_tokens - self.prefix_tokens)
+
+    @property
+    def requests(self) -> int:
+        """Requests in flight in the whole job; 1 until the engine has chosen."""
+        return 1 if self.batch_size == "auto" else self.batch_size
 
 
 Workload = Annotated[Training | Inference, Field(discriminator="kind")]

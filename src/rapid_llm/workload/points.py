@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,36 +28,49 @@ class Points:
         """Which passes generate one token per sequence."""
         return (self.new <= 1) & (self.past > 0)
 
+    def padded(self, sizes: tuple[int, ...]) -> Column:
+        """Sequences that each decode pass runs as [N]: the next of the captured sizes; beyond the last, as they are."""
+        if not sizes:
+            return self.batch
+        captured = np.asarray(sizes, dtype=np.float64)
+        index = np.searchsorted(captured, self.batch)
+        found = captured[np.minimum(index, len(captured) - 1)]
+        return np.where(self.decode & (index < len(captured)), found, self.batch)
 
-def prefill_points(batch: int, prompt: int, budget: int) -> Points:
-    """Prefill of ``batch`` prompts under a token budget per pass: whole prompts together, long prompts in chunks."""
-    if prompt <= budget:
-        together = min(batch, max(1, budget // prompt))
+
+def prefill_points(batch: int, new: int, budget: int, past: int = 0) -> Points:
+    """Prefill of ``batch`` prompts of ``new`` tokens after ``past`` cached ones, at most ``budget`` tokens a pass.
+
+    Short prompts run whole and together, long ones in chunks.
+    """
+    if new <= budget:
+        together = min(batch, max(1, budget // new))
         full, rest = divmod(batch, together)
-        rows = [(together, prompt, 0, full)] + ([(rest, prompt, 0, 1)] if rest else [])
+        rows = [(together, new, past, full)] + ([(rest, new, past, 1)] if rest else [])
     else:
-        full, rest = divmod(prompt, budget)
-        rows = [(1, budget, i * budget, batch) for i in range(full)]
-        rows += [(1, rest, full * budget, batch)] if rest else []
-    return _points(rows)
+        full, rest = divmod(new, budget)
+        rows = [(1, budget, past + i * budget, batch) for i in range(full)]
+        rows += [(1, rest, past + full * budget, batch)] if rest else []
+    return points_of(rows)
 
 
-def decode_points(batch: int, prompt: int, output: int) -> Points:
+def decode_points(batch: float, prompt: int, output: int) -> Points:
     """The output - 1 decode steps after the first token, grouped by the cache tile that they end in.
 
     A group stands for its mean cache length, so an affine cost is summed exactly.
     """
-    steps = np.arange(1, output)
-    if not len(steps):
-        return _points([])
-    past = prompt + steps - 1
-    tile = past // KV_TILE_TOKENS
-    _, first, count = np.unique(tile, return_index=True, return_counts=True)
-    middle = past[first] + (count - 1) / 2.0
-    return Points(np.full(len(count), float(batch)), np.ones(len(count)), middle, count.astype(float))
+    if output < 2:
+        return points_of([])
+    first, last = prompt, prompt + output - 2
+    edges = np.arange(first // KV_TILE_TOKENS, last // KV_TILE_TOKENS + 1) * float(KV_TILE_TOKENS)
+    low = np.maximum(edges, first)
+    high = np.minimum(edges + (KV_TILE_TOKENS - 1.0), last)
+    width = len(edges)
+    return Points(np.full(width, float(batch)), np.ones(width), (low + high) / 2.0, high - low + 1.0)
 
 
-def _points(rows: list[tuple[int, int, int, int]]) -> Points:
+def points_of(rows: Sequence[tuple[float, float, float, float]]) -> Points:
+    """Passes from rows (sequences, new, past, count)."""
     table = np.array(rows, dtype=np.float64).reshape(-1, 4)
     return Points(*table.T)
 

@@ -145,7 +145,11 @@ def scenario_of(row: Row) -> Mapping[str, Any]:
 
 
 def _baselines(row: Row, scenario: Mapping[str, Any], metric: str, quantity: str) -> Mapping[str, Baseline]:
-    """The datasheet roofline, and the same with one constant per (accelerator, engine, format) and metric."""
+    """The datasheet roofline, and the same with one constant per (accelerator, engine, format) and metric.
+
+    None where the engine chooses the batch: a roofline says nothing of memory."""
+    if scenario["workload"]["batch_size"] == "auto":
+        return {}
     found = roofline.inference(
         scenario["model"],
         translate.accelerator_of(row),
