@@ -11,6 +11,7 @@ from typing import Any
 
 from rapid_llm.documents import Document
 from rapid_llm.errors import InputError, nearest
+from rapid_llm.units import MAX_COUNT
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "hidden_size": ("n_embd", "d_model", "n_embed"),
@@ -29,6 +30,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
 """Canonical name to the spellings of other configuration classes."""
 
 CORE = frozenset({"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "intermediate_size"})
+
+MAX_LAYERS = 10_000
+"""Far above any model; what is larger is a slip that would fill the memory."""
 
 _MISSING = object()
 
@@ -89,13 +93,28 @@ class Fields:
     def integer(self, name: str, default: Any = _MISSING) -> int | None:
         """A whole number of at least 0, or null."""
         value = self.get(name, default)
-        if value is None:
-            return None
+        return None if value is None else self._whole(name, value)
+
+    def _whole(self, name: str, value: Any) -> int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise self.error(f"{self.path(name)} must be a whole number of at least 0 (got {value!r}).", name)
+        if value > MAX_COUNT:
+            raise self.error(f"{self.path(name)} must be at most {MAX_COUNT:,} (got {value:.3g}).", name)
         return value
+
+    def whole_numbers(self, name: str, default: list[int] | None = None) -> list[int] | None:
+        """A list of whole numbers of at least 0, or null."""
+        found = self.items(name, default)
+        return None if found is None else [self._whole(name, value) for value in found]
+
+    def number(self, name: str, default: Any = _MISSING) -> float:
+        """A number above 0."""
+        value = self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= MAX_COUNT:
+            raise self.error(f"{self.path(name)} must be a number above 0 (got {value!r}).", name)
+        return float(value)
 
     def size(self, name: str, default: Any = _MISSING) -> int:
         """A whole number of at least 1; null counts as missing."""
@@ -147,4 +166,9 @@ class Fields:
     @property
     def layers(self) -> int:
         """``num_hidden_layers``."""
-        return self.size("num_hidden_layers")
+        layers = self.size("num_hidden_layers")
+        if layers > MAX_LAYERS:
+            raise self.error(
+                f"{self.path('num_hidden_layers')} must be at most {MAX_LAYERS} (got {layers}).", "num_hidden_layers"
+            )
+        return layers

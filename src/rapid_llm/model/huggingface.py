@@ -198,15 +198,15 @@ _NOT_LLAMA = (
 def model_type(fields: Fields) -> str | None:
     """The family of a configuration: its ``model_type`` if known, else that of its first known architecture."""
     given = fields.data.get("model_type")
-    if given in READERS or given in WRAPPERS:
-        return str(given)
+    if isinstance(given, str) and (given in READERS or given in WRAPPERS):
+        return given
     known = {**ARCHITECTURES, **_WRAPPER_CLASSES}
     return next((known[a] for a in _architectures(fields) if a in known), None)
 
 
 def _architectures(fields: Fields) -> list[str]:
     given = fields.data.get("architectures") or fields.data.get("architecture") or []
-    return [given] if isinstance(given, str) else [str(a) for a in given]
+    return [str(a) for a in given] if isinstance(given, list) else [str(given)]
 
 
 def read(fields: Fields) -> Model:
@@ -222,7 +222,7 @@ def read(fields: Fields) -> Model:
 def _wrapped(fields: Fields, wrapper: Wrapper) -> Model:
     text = text_fields(fields, wrapper)
     given = text.data.get("model_type")
-    kind = str(given) if given in READERS else wrapper.text
+    kind = given if isinstance(given, str) and given in READERS else wrapper.text
     decoder = READERS[kind](text.with_defaults(DEFAULTS.get(CLASSES[kind], {})))
     return assemble(fields, wrapper, decoder)
 

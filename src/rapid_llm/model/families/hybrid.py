@@ -125,11 +125,11 @@ def kimi_linear(f: Fields) -> Model:
 
 def _kimi_full_layers(f: Fields, linear: Fields | None) -> set[int]:
     kinds = layer_types(f)
-    listed = linear.items("full_attn_layers") if linear else None
+    listed = linear.whole_numbers("full_attn_layers") if linear else None
     if kinds is not None:
         return {i for i, kind in enumerate(kinds) if kind == "full_attention"}
     if listed is not None:
-        return {int(i) - 1 for i in listed}
+        return {i - 1 for i in listed}
     return {i for i in range(f.layers) if i and i % 4 == 0}
 
 
@@ -379,8 +379,7 @@ def _lfm2_parts(f: Fields) -> list[MLP | MoE]:
     size = f.integer("block_ff_dim", None) or f.size("intermediate_size")
     if f.flag("block_auto_adjust_ff_dim", True):
         size = int(2 * size / 3)
-        factor = f.get("block_ffn_dim_multiplier", 1.0)
-        if factor is not None:
+        if f.get("block_ffn_dim_multiplier", 1.0) is not None:
             multiple = f.size("block_multiple_of", 256)
-            size = multiple * ceil(int(factor * size) / multiple)
+            size = multiple * ceil(int(f.number("block_ffn_dim_multiplier", 1.0) * size) / multiple)
     return [mlp(f, size=size)] * f.layers

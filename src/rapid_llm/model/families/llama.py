@@ -199,7 +199,9 @@ def deci(f: Fields) -> Model:
 
     Source: the checkpoints' own modelling code; transformers has no implementation.
     """
-    blocks = f.per_layer("block_configs", f.layers) or []
+    blocks = f.per_layer("block_configs", f.layers)
+    if blocks is None:
+        raise f.missing("block_configs")
     places = [Fields(given, f.document, f.path(f"block_configs[{i}]")) for i, given in enumerate(blocks)]
     return decoder(f, [_deci_block(f, place.section("attention"), place.section("ffn")) for place in places])
 
@@ -212,7 +214,7 @@ def _deci_block(f: Fields, attention: Fields | None, ffn: Fields | None) -> Bloc
         groups = f.size("num_attention_heads") // attention.size("n_heads_in_group")
         mixer = gqa(f, num_key_value_heads=groups, **biased(f))
     if ffn in parts and ffn not in linear and ffn is not None:
-        wide = int(2 * ffn.get("ffn_mult") * f.size("hidden_size") / 3)
+        wide = int(2 * ffn.number("ffn_mult") * f.size("hidden_size") / 3)
         feed_forward = mlp(f, size=-(-wide // _DECI_MULTIPLE) * _DECI_MULTIPLE)
     extra = len(linear) * f.size("hidden_size") ** 2
     return Block(mixer=mixer, ffn=feed_forward, norms=len(parts), extra_parameters=extra)

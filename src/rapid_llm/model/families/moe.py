@@ -113,8 +113,9 @@ def ernie_moe(f: Fields) -> Model:
     """ERNIE 4.5 MoE: experts from one layer to another, every so many layers."""
     bias = f.flag("use_bias")
     experts = _shared(f, correction_bias=True, shared_bias=bias)
-    first, last = f.integer("moe_layer_start_index", 1) or 0, f.get("moe_layer_end_index", -1)
-    last = f.layers - 1 if last == -1 else last
+    first = f.integer("moe_layer_start_index", 1) or 0
+    open_ended = f.get("moe_layer_end_index", -1) == -1
+    last = f.layers - 1 if open_ended else f.size("moe_layer_end_index")
     every = f.size("moe_layer_interval", 1)
     mixer, dense = gqa(f, qkv_bias=bias, o_bias=bias), mlp(f, bias=bias)
     layers = [
@@ -128,11 +129,12 @@ def hunyuan_moe(f: Fields) -> Model:
     """Hunyuan A13B: a shared MLP of ``intermediate_size``, as wide as an expert."""
     size = f.size("intermediate_size")
     top = f.get("num_experts_per_tok", 1)
+    several = f.whole_numbers("num_experts_per_tok") if isinstance(top, list) else None
     experts = moe(
         f,
         moe_intermediate_size=size,
         shared_intermediate_size=size,
-        num_experts_per_tok=top[0] if isinstance(top, list) else top,
+        num_experts_per_tok=several[0] if several else top,
     )
     return decoder(f, [Block(mixer=gqa(f, qk_norm="head", **biased(f)), ffn=experts)] * f.layers)
 
@@ -222,8 +224,10 @@ def step3(f: Fields) -> Model:
         for i, kind in enumerate(kinds)
     ]
     listed = f.get("moe_layers_enum", None)
-    items = listed.split(",") if isinstance(listed, str) else listed
-    sparse = {int(i) for i in items if str(i).strip()} if items is not None else set(range(3, f.layers))
+    if isinstance(listed, str):
+        sparse = {int(i) for i in listed.split(",") if i.strip().isdecimal()}
+    else:
+        sparse = set(f.whole_numbers("moe_layers_enum") or range(3, f.layers))
     parts = f.per_layer("mlp_layer_types", f.layers)
     parts = parts or ["sparse" if i in sparse else "dense" for i in range(f.layers)]
     bias = f.flag("mlp_bias")

@@ -35,12 +35,12 @@ def _llava_next(f: Fields, tower: VisionTower, hidden: int) -> int:
 
 
 def _vip_llava(f: Fields, tower: VisionTower, hidden: int) -> int:
-    wide = tower.hidden_size * len(f.get("vision_feature_layers", None) or range(5))
+    wide = tower.hidden_size * len(f.items("vision_feature_layers") or range(5))
     return 2 * wide + linear(wide, hidden) + linear(hidden, hidden)
 
 
 def _internvl(f: Fields, tower: VisionTower, hidden: int) -> int:
-    wide = tower.hidden_size * int(1 / f.get("downsample_ratio", 0.5)) ** 2
+    wide = tower.hidden_size * int(1 / f.number("downsample_ratio", 0.5)) ** 2
     return 2 * wide + linear(wide, hidden) + linear(hidden, hidden)
 
 
@@ -245,8 +245,8 @@ def _vision(f: Fields, wrapper: Wrapper, hidden: int) -> VisionTower | None:
         return None
     kind = wrapper.vision
     given = section.data.get("model_type") if section else None
-    if given in TOWERS:
-        kind = str(given)
+    if isinstance(given, str) and given in TOWERS:
+        kind = given
     reader, defaults = TOWERS[kind]
     if section is None:
         section = Fields({}, f.document, f.path("vision_config"), nested=True)

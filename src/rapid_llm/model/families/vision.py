@@ -45,8 +45,10 @@ def _tower(f: Fields, *, inner: int, layer: int, around: int, depth: str = "num_
 
 def _side(f: Fields, name: str) -> int:
     """Width of a square that is written as one number or as two."""
-    value = f.get(name)
-    return int(value[0]) if isinstance(value, (list, tuple)) else f.size(name)
+    sides = f.whole_numbers(name) if isinstance(f.get(name), list) else [f.size(name)]
+    if not sides or not sides[0]:
+        raise f.error(f"{f.path(name)} must be a whole number of at least 1, or two of them.", name)
+    return sides[0]
 
 
 def _patches(f: Fields) -> int:
@@ -104,7 +106,7 @@ def internvl(f: Fields) -> VisionTower:
 def qwen2_vl(f: Fields) -> VisionTower:
     """Qwen2-VL: the width is ``embed_dim``; the merger to ``hidden_size`` included."""
     width, merged = f.size("embed_dim"), f.size("embed_dim") * f.size("spatial_merge_size") ** 2
-    inner = int(width * f.get("mlp_ratio"))
+    inner = int(width * f.number("mlp_ratio"))
     around = _patch_embedding(f, width, bias=False, channels="in_channels")
     around += 2 * width + linear(merged, merged) + linear(merged, f.size("hidden_size"))
     tower = _tower(f, inner=inner, layer=_layer(width, inner), around=around, depth="depth")
@@ -166,7 +168,7 @@ def step3(f: Fields) -> VisionTower:
         if short in f.data:
             named[name] = f.size(short)
     f = replace(f, data={**f.data, **named})
-    inner = int(width * f.get("mlp_ratio"))
+    inner = int(width * f.number("mlp_ratio"))
     around = _patch_embedding(f, width, bias=False) + _patches(f) * width + 2 * width
     around += linear(9 * width, 2 * width) + linear(9 * 2 * width, 4 * width)
     return _tower(f, inner=inner, layer=_layer(width, inner, extra=2 * width), around=around)
@@ -306,7 +308,8 @@ def audio_gemma4(f: Fields) -> int:
     """Parameters of Gemma 4's audio encoder, a Conformer; ``f`` holds ``audio_config``."""
     width, layers = f.size("hidden_size", 1024), f.size("num_hidden_layers", 12)
     heads, kernel = f.size("num_attention_heads", 8), f.size("conv_kernel_size", 5)
-    first, second = (int(c) for c in f.items("subsampling_conv_channels", [128, 32]) or [128, 32])
+    channels = f.whole_numbers("subsampling_conv_channels") or [128, 32]
+    first, second = channels[0], channels[-1]
     feed_forward = 8 * width**2 + 2 * width
     attention = 5 * width**2 + width // heads
     convolution = 3 * width**2 + kernel * width + 2 * width
