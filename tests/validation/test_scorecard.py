@@ -7,7 +7,7 @@ import pytest
 
 from rapid_llm.documents import parse_yaml
 from rapid_llm.errors import InputError
-from rapid_llm.predict.report import MemoryUse, Report
+from rapid_llm.predict.report import MemoryUse, Report, StageMemory
 from rapid_llm.scenario import from_mapping
 from rapid_llm.validation import confidence, run
 from rapid_llm.validation.cases import Baseline, Case
@@ -121,12 +121,12 @@ def test_equal_scenarios_are_predicted_once_and_faults_show():
 def test_memory_readings():
     written = {"kind": "training", "global_batch_size": 8, "sequence_length": 2048}
     scenario = from_mapping({"model": "llama-3.1-8b", "system": "dgx-h100", "accelerators": 8, "workload": written})
-    context = scenario.runtime.allocator.context
-    memory = replace(MEMORY, peak_bytes=context + 6)
-    kinds = ("persistent", "allocated", "reserved", "process", "out_of_memory")
+    stage = StageMemory(persistent_bytes=7, allocated_bytes=1, reserved_bytes=8, peak_bytes=9)
+    memory = replace(MEMORY, peak_bytes=6, reserved_bytes=5, stages=(stage,))
+    kinds = ("persistent", "allocated", "reserved", "process", "out_of_memory", "first_persistent", "first_reserved")
     cases = [case("m", q, "k", 2.0, 1.0, quantity=q, metric="peak") for q in kinds]
     found = evaluate(cases, lambda _: replace(report(1.0), memory=memory, origin=scenario))
-    assert [r.predicted for r in found] == [3.0, 4.0, 5.0, context + 6.0, 0.0]
+    assert [r.predicted for r in found] == [3.0, 4.0, 5.0, 6.0, 0.0, 7.0, 8.0]
 
 
 def test_quantiles_for_confidence_are_of_unseen_rows(card):

@@ -212,6 +212,6 @@ def test_runs_of_the_sweep_that_failed(tmp_path):
     three = memory.cases(table("nanotron", tmp_path, NANOTRON))
     assert [(c.metric, c.quantity) for c in three] == [
         ("verdict", "out_of_memory"),
-        ("peak", "reserved"),
-        ("persistent", "persistent"),
+        ("peak", "first_reserved"),
+        ("persistent", "first_persistent"),
     ]

@@ -1,5 +1,7 @@
 """Bytes per rank by category over the schedule, and the verdict."""
 
-from rapid_llm.memory.account import CATEGORIES, Account, inference_account, training_account
+from rapid_llm.memory.account import CATEGORIES, Account
+from rapid_llm.memory.inference import inference_account
+from rapid_llm.memory.training import Holdings, holdings, training_account
 
-__all__ = ["CATEGORIES", "Account", "inference_account", "training_account"]
+__all__ = ["CATEGORIES", "Account", "Holdings", "holdings", "inference_account", "training_account"]

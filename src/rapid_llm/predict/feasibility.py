@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rapid_llm.errors import InputError
 from rapid_llm.memory import CATEGORIES, Account
 from rapid_llm.nouns import replaced
-from rapid_llm.predict.report import Fix, MemoryUse, Violation
+from rapid_llm.predict.report import Fix, MemoryUse, StageMemory, Violation
 from rapid_llm.units import format_bytes
 from rapid_llm.workload import Recompute, Training
 
@@ -28,7 +30,16 @@ def memory_use(account: Account, row: int, ranks_per_stage: int) -> MemoryUse:
         by_category=parts,
         rank=stage * ranks_per_stage,
         stage=stage,
+        reserved_bytes=round(float(account.reserved[row, stage])),
+        limit_bytes=round(float(account.limits[row, stage])),
+        stages=_stages(account, row),
     )
+
+
+def _stages(account: Account, row: int) -> tuple[StageMemory, ...]:
+    columns = (account.persistent, account.allocated, account.reserved, account.peak)
+    found = np.rint(np.stack([column[row] for column in columns], axis=1)).astype(np.int64).tolist()
+    return tuple(StageMemory(*sizes) for sizes in found if sizes[-1])
 
 
 def memory_violation(use: MemoryUse, limit: float, fixes: tuple[Fix, ...]) -> Violation:

@@ -34,12 +34,9 @@ class Result:
         return self.predicted / self.case.measured - 1.0
 
 
-def _reserved(report: Report) -> float | None:
-    """Bytes that the allocator reserves: the process without the driver's context and the library's buffers."""
-    if report.origin is None:
-        return None
-    outside = report.origin.runtime.allocator.context + report.memory.by_category["communication"]
-    return float(report.memory.peak_bytes - outside)
+def _first(figure: str) -> Callable[[Report], float | None]:
+    """A figure of the first pipeline stage, where rank 0 logs."""
+    return lambda report: float(getattr(report.memory.stages[0], figure)) if report.memory.stages else None
 
 
 READINGS: Mapping[str, Callable[[Report], float | None]] = {
@@ -51,7 +48,9 @@ READINGS: Mapping[str, Callable[[Report], float | None]] = {
     "total_rate": lambda report: report.total_tokens_per_s,
     "persistent": lambda report: float(report.memory.persistent_bytes),
     "allocated": lambda report: float(report.memory.allocated_bytes),
-    "reserved": _reserved,
+    "reserved": lambda report: float(report.memory.reserved_bytes),
+    "first_persistent": _first("persistent_bytes"),
+    "first_reserved": _first("reserved_bytes"),
     "process": lambda report: float(report.memory.peak_bytes),
     "out_of_memory": lambda report: float(any(v.kind == "memory" for v in report.violations)),
 }

@@ -33,11 +33,12 @@ def _table_cases(row: Row) -> Iterator[Case]:
 
 
 def _nanotron_cases(row: Row) -> Iterator[Case]:
+    """Sizes are those that rank 0 logs, on the first stage: parameters that it reports show which."""
     yield _case(row, "verdict", "out_of_memory", OUTCOMES.get(row["outcome"]))
     if row["outcome"] == "ok":
         for metric, quantity, column in (
-            ("peak", "reserved", "mem_reserved_gb"),
-            ("persistent", "persistent", "mem_alloc_gb"),
+            ("peak", "first_reserved", "mem_reserved_gb"),
+            ("persistent", "first_persistent", "mem_alloc_gb"),
         ):
             value = number(row, column)
             yield _case(row, metric, quantity, value * UNITS["GiB"] if value else None)

@@ -1,0 +1,59 @@
+"""Weights, gradients and optimizer states of one rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.dtypes import Precision, dtype
+from rapid_llm.lowering import Lowered
+from rapid_llm.runtime import Runtime
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Bytes of each stage [P, S]; ``between`` lives from one optimizer step to the next forward pass only."""
+
+    weights: Matrix
+    gradients: Matrix
+    optimizer: Matrix
+    between: Matrix
+
+    @property
+    def total(self) -> Matrix:
+        """Bytes that live through the whole step [P, S]."""
+        return self.weights + self.gradients + self.optimizer
+
+
+def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
+    """States of each stage, sharded as the ZeRO stage says (Rajbhandari et al. 2020, arXiv 1910.02054, section 3).
+
+    Gradients that data-parallel ranks reduce in another dtype stand in buffers of their own; replicas of one have none.
+    """
+    plans, facts = lowered.shapes.plans, runtime.training
+    zero = plans.zero_stage
+    dense = np.einsum("ups,up->ps", lowered.layers, lowered.dense)
+    expert = np.einsum("ups,up->ps", lowered.layers, lowered.expert)
+
+    def held(size: NDArray[np.float64], stage: int) -> Matrix:
+        cut = zero >= stage
+        shard = dense / np.where(cut, plans.shard, 1.0)[:, None] + expert / np.where(cut, plans.edp, 1.0)[:, None]
+        return np.asarray(size[:, None] * shard)
+
+    none = np.zeros(len(plans))
+    gradient, optimizer, between = none + dtype(precision.gradients).bytes, none + precision.optimizer.bytes, none
+    if facts:
+        partly = (zero >= 1) & (zero < 3)
+        gradient = gradient + np.where(plans.data > 1, facts.gradient_buffers, 0.0)
+        optimizer = optimizer + np.where(partly, facts.owned_buffers, 0.0)
+        between = np.where(partly, facts.step_buffers, 0.0)
+    return States(
+        weights=held(none + dtype(precision.weights).bytes, 3),
+        gradients=held(gradient, 2),
+        optimizer=held(optimizer, 1),
+        between=between[:, None] * (dense + expert),
+    )

@@ -1,0 +1,130 @@
+"""The memory of a training step: states, the activations of the micro-batches in flight, and what runs beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.dtypes import Precision
+from rapid_llm.execution.schedules import micro_batches_in_flight
+from rapid_llm.hardware import Accelerator
+from rapid_llm.lowering import Lowered
+from rapid_llm.memory.account import Account, stacked
+from rapid_llm.memory.states import States, states
+from rapid_llm.parallelism import SCHEDULES
+from rapid_llm.runtime import Allocator, Runtime, Training
+
+Column = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+FP32_BYTES = 4.0
+GPIPE = SCHEDULES.index("gpipe")
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What a stage holds and when [P, S], the terms that the closed form and the walk over the schedule share.
+
+    micro: activations that one micro-batch leaves until its backward pass; rerun, loss: bytes beside them while a
+    backward pass runs (one layer computed again; the logits, on the last stage); always: gathered weights and
+    workspaces through the whole step; flight: micro-batches at the peak; alive: whether the stage exists.
+    """
+
+    states: States
+    micro: Matrix
+    gathered: Matrix
+    rerun: Matrix
+    loss: Matrix
+    always: Matrix
+    flight: Matrix
+    alive: NDArray[np.bool_]
+
+
+def holdings(lowered: Lowered, runtime: Runtime, precision: Precision) -> Holdings:
+    """What each stage of each plan holds."""
+    plans, layers = lowered.shapes.plans, lowered.layers
+    facts = runtime.training or Training()
+    present = layers > 0
+    return Holdings(
+        states=states(lowered, runtime, precision),
+        micro=np.einsum("ups,up->ps", layers, lowered.saved),
+        gathered=np.einsum("ups,up->ps", layers[:-1], lowered.gathered[:-1]),
+        rerun=(present * lowered.working[:, :, None]).max(axis=0),
+        loss=present[-1] * (lowered.logits * FP32_BYTES * facts.loss_copies)[:, None],
+        always=_unsharded(lowered, facts) + _buffers(lowered, facts)[:, None] + runtime.allocator.workspace,
+        flight=micro_batches_in_flight(
+            plans.pp, plans.vpp, plans.micro_batches, plans.schedule == GPIPE, layers.shape[2]
+        ),
+        alive=np.arange(layers.shape[2])[None, :] < plans.pp[:, None],
+    )
+
+
+def training_account(lowered: Lowered, runtime: Runtime, precision: Precision, accelerator: Accelerator) -> Account:
+    """Peak of each stage: states, activations of the micro-batches in flight, the larger transient of layer and loss.
+
+    The peak is reached at the end of warm-up, when a stage holds the activations of all its micro-batches in flight and
+    runs its first backward pass (the recomputed layer, or on the last stage the logits).
+    """
+    h = holdings(lowered, runtime, precision)
+    plans, allocator = lowered.shapes.plans, runtime.allocator
+    activations = h.flight * h.micro
+    workspace = np.maximum(h.rerun, h.loss) + h.always
+    tensors = np.where(h.alive, h.states.total + activations + workspace, 0.0)
+    slack, behind = _slack(h, activations + workspace - h.always, allocator, plans.pp > 1)
+    parts = {
+        "weights": h.states.weights,
+        "gradients": h.states.gradients,
+        "optimizer": h.states.optimizer,
+        "activations": activations,
+        "workspace": workspace,
+        "allocator": slack,
+    }
+    capacity = float(accelerator.memory.reported_capacity)
+    limit = (allocator.utilisation or 1.0) * capacity
+    by_category = stacked(parts, plans, allocator, h.alive)
+    behind = np.where(h.alive, np.minimum(behind, np.maximum(limit - by_category.sum(axis=0), 0.0)), 0.0)
+    by_category[-1] += behind
+    return Account(
+        by_category=by_category,
+        persistent=np.where(h.alive, h.states.total + h.states.between + _lasting(lowered, runtime)[:, None], 0.0),
+        allocated=tensors,
+        reclaimable=behind,
+        limits=np.full(tensors.shape, limit),
+        capacity=capacity,
+    )
+
+
+def _slack(h: Holdings, moving: Matrix, allocator: Allocator, piped: NDArray[np.bool_]) -> tuple[Matrix, Matrix]:
+    """Slack of the caching allocator, and gathered inputs that wait behind a side stream [P, S].
+
+    The second part is given back once memory runs short: the allocator then waits for the stream.
+    """
+    pipeline = allocator.pipeline_fragmentation
+    share = np.where(piped, allocator.fragmentation if pipeline is None else pipeline, allocator.fragmentation)
+    stays = np.where(piped, allocator.pipeline_gathered_slack, allocator.gathered_slack)
+    return share[:, None] * moving + allocator.slack, stays[:, None] * h.gathered * h.flight
+
+
+def _unsharded(lowered: Lowered, facts: Training) -> Matrix:
+    """Unsharded weights and gradients of the layers in use under ZeRO-3 [P, S]."""
+    plans = lowered.shapes.plans
+    present = lowered.layers > 0
+    if not np.any(plans.zero_stage >= 3):
+        return np.zeros(present.shape[1:])
+    largest = (present * (lowered.dense + lowered.expert)[:, :, None]).max(axis=0)
+    alive = facts.sharded_gather_layers * lowered.shapes.act + lowered.shapes.reduce
+    return np.where((plans.zero_stage >= 3)[:, None], largest * alive, 0.0)
+
+
+def _buffers(lowered: Lowered, facts: Training) -> Column:
+    """Buffers for inputs that sequence parallelism gathers, whole, kept through the job [P]."""
+    s = lowered.shapes
+    whole = s.tokens * lowered.hidden_size * s.act
+    return np.where((s.plans.tp > 1) & (s.plans.sp > 0), facts.gather_buffers * whole, 0.0)
+
+
+def _lasting(lowered: Lowered, runtime: Runtime) -> Column:
+    """Workspaces and buffers that live between steps [P]."""
+    return _buffers(lowered, runtime.training or Training()) + runtime.allocator.workspace
