@@ -115,6 +115,18 @@ def test_an_unknown_name_has_the_nearest_one():
     )
 
 
+def test_a_catalogue_name_wins_over_a_folder_of_that_name(tmp_path, monkeypatch):
+    (tmp_path / "llama-2-7b").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert model.load("llama-2-7b").num_hidden_layers == 32
+
+
+@pytest.mark.parametrize("name", ["", "x" * 5000, "a/b", "\0", "no/such/folder", "missing.json", "missing.yaml"])
+def test_no_name_brings_a_traceback(name):
+    with pytest.raises(InputError):
+        model.load(name)
+
+
 def test_aliases_are_hugging_face_names():
     assert model.load("meta-llama/Llama-3.1-70B-Instruct").name == "llama-3.1-70b"
 

@@ -34,11 +34,20 @@ def document(name: str | Path) -> tuple[Document, Sources]:
 
 
 def _is_local(name: str | Path) -> bool:
-    """An alias such as meta-llama/Llama-3.1-8B also has a slash: what is neither there nor has a suffix is a name."""
-    if isinstance(name, Path) or Path(name).exists():
+    """A catalogue name wins over a file of that name; an alias (meta-llama/Llama-3.1-8B) looks like a path too."""
+    if isinstance(name, Path):
         return True
-    suffixed = name.endswith((".yaml", ".yml", ".json"))
-    return suffixed or name.startswith((".", "/", "~")) or (is_path(name) and name.count("/") != 1)
+    if name in names():
+        return False
+    suffixed = name.endswith((".yaml", ".yml", ".json")) or name.startswith((".", "/", "~"))
+    return suffixed or _exists(Path(name)) or (is_path(name) and name.count("/") != 1)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name too long for a file
+        return False
 
 
 def _file(path: Path) -> Path:
