@@ -42,13 +42,15 @@ class ScaleUpFabric:
 class Node:
     """One server (or rack-scale NVLink domain): its accelerators, their fabric, and its network cards.
 
-    ``host_speed``: single-thread speed of its CPUs over an EPYC 7742; launches and engine steps take that much less.
+    ``socket_link`` joins the halves of a node with two CPU sockets where it is narrower than ``host_link``, which then
+    joins those of one half. ``host_speed``: single-thread speed of its CPUs over an EPYC 7742; launches and engine steps take that much less.
     """
 
     accelerator: Accelerator
     accelerators: Count
     scale_up: ScaleUpFabric = ScaleUpFabric(topology="none")
     host_link: LinkUse
+    socket_link: LinkUse | None = None
     host_speed: Positive = 1.0
     nics: LinkUse | None = None
 

@@ -194,15 +194,29 @@ def _group(fabric: Fabric, ranks: int, stride: int) -> _Group:
     return _Group(tuple(bounds), tuple(tiers), stride, ceil(ranks / inside))
 
 
-def _candidates(op: str, group: _Group, library: Library) -> list[tuple[float, ...]]:
+_Line = tuple[float, float, float, float, float]
+
+
+def _candidates(op: str, group: _Group, library: Library) -> list[_Line]:
     """(algorithm, bytes sent / S, a, b, c) of every algorithm and protocol that this group can run."""
-    found: list[tuple[float, ...]] = []
+    found: list[_Line] = []
     for protocol in library.protocols.values():
         for name in protocol.algorithms:
             build, ops = BUILDERS[name]
             if op in ops and _runs(name, group):
-                found.append(_line(op, build(op, group.bounds, group.inside), group, library, protocol))
+                template = build(op, group.bounds, group.inside)
+                found += _filling(op, template, group, protocol, _line(op, template, group, library, protocol))
     return found
+
+
+def _filling(op: str, template: Template, group: _Group, protocol: Protocol, line: _Line) -> list[_Line]:
+    """The line with its first chunk on every hop: a steeper line while the chunks grow, a higher one beyond."""
+    if op != "all_reduce" or group.nodes == 1 or not protocol.fill:
+        return [line]
+    algorithm, sent, fixed, per_byte, root = line
+    filled = protocol.fill * sum(sum(hops(phase, group.bounds)) for phase in template.phases)
+    growing = (algorithm, sent, fixed, per_byte + filled / protocol.chunk, root)
+    return [growing, (algorithm, sent, fixed + filled, per_byte, root)]
 
 
 def _runs(algorithm: str, group: _Group) -> bool:
@@ -220,7 +234,7 @@ def _runs(algorithm: str, group: _Group) -> bool:
 
 def _line(
     op: str, template: Template, group: _Group, library: Library, protocol: Protocol
-) -> tuple[float, float, float, float, float]:
+) -> _Line:
     """One candidate: hops x (latency + step), the busiest level of each phase, and the ramp of its slices."""
     costs = [library.cost(tier.link, tier.scope) for tier in group.tiers]
     rates = _rates(template, group, costs)
@@ -249,7 +263,11 @@ def _rates(template: Template, group: _Group, costs: list[LinkCost]) -> Column:
     for level, (tier, cost) in enumerate(zip(group.tiers, costs, strict=True)):
         below = group.bounds[level - 1] if level else 1
         reducing = level == 0 and ALGORITHMS[template.algorithm].startswith("nvls")
-        share = (cost.switch or cost.efficiency) if reducing else cost.efficiency
+        share = cost.efficiency
+        if reducing:
+            share = cost.switch or share
+        elif ALGORITHMS[template.algorithm] == "direct":
+            share = cost.spread or share
         rates.append(tier.reach(group.bounds[level] // below, group.stride * below) * share)
     return np.array(rates)
 

@@ -6,7 +6,7 @@ from math import ceil, log
 from typing import Literal
 
 from rapid_llm.errors import InputError
-from rapid_llm.hardware.system import Node, ScaleOutFabric, System
+from rapid_llm.hardware.system import LinkUse, Node, ScaleOutFabric, System
 from rapid_llm.network.technologies import Scope, link
 
 Kind = Literal["switch", "full", "ring", "torus", "shared"]
@@ -114,17 +114,11 @@ def _node_tiers(node: Node) -> tuple[Tier, ...]:
     if count == 1:
         return ()
     up = node.scale_up
-    host = link(use.link)
-    shared = Tier(
-        "host",
-        count,
-        (use.bandwidth or host.bandwidth) * use.count,
-        host.latency if use.latency is None else use.latency,
-        use.link,
-        "shared",
-    )
+    shared: tuple[Tier, ...] = (_bridge("host", use, count),)
+    if node.socket_link is not None:
+        shared = (_bridge("host", use, count // 2), _bridge("sockets", node.socket_link, count))
     if up.topology == "none":
-        return (shared,)
+        return shared
     port = node.accelerator.scale_up
     name = up.link or (port.link if port else None)
     bandwidth = up.bandwidth or (port.bandwidth if port else None)
@@ -137,9 +131,16 @@ def _node_tiers(node: Node) -> tuple[Tier, ...]:
     technology = link(name)
     latency = technology.latency if up.latency is None else up.latency
     if up.topology == "pairs":
-        return (Tier("pair", up.group or 2, bandwidth, latency, name, "full"), shared)
+        return (Tier("pair", up.group or 2, bandwidth, latency, name, "full"), *shared)
     tier = Tier("node", count, bandwidth, latency, name, up.topology, in_network_reduction=up.in_network_reduction)
     return (tier,)
+
+
+def _bridge(name: str, use: LinkUse, span: int) -> Tier:
+    """The host bridge that ``span`` accelerators share."""
+    technology = link(use.link)
+    latency = technology.latency if use.latency is None else use.latency
+    return Tier(name, span, (use.bandwidth or technology.bandwidth) * use.count, latency, use.link, "shared")
 
 
 def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:

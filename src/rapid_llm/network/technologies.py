@@ -10,7 +10,7 @@ from rapid_llm.errors import unknown_name
 from rapid_llm.network.templates import ALGORITHMS
 from rapid_llm.nouns import STRICT, Map
 from rapid_llm.provenance import Catalogue
-from rapid_llm.units import BytesPerSecond, Count, Fraction, NonNegative, Seconds
+from rapid_llm.units import Bytes, BytesPerSecond, Count, Fraction, NonNegative, Seconds
 
 LINKS = Catalogue("rapid_llm.network", "data/links", "link")
 LIBRARIES = Catalogue("rapid_llm.network", "data/libraries", "collective library")
@@ -40,7 +40,8 @@ class LinkCost:
     ``launch`` once per collective (s); ``step`` per dependent hop beyond the wire latency (s); ``efficiency`` share of
     the link rate that long messages reach; ``slice`` overhead of one pipeline slice (s), which makes the ramp;
     ``peer`` per peer of an exchange, ``exchange`` once per exchange that leaves its first channel (s); ``switch`` share
-    of the link rate when the switch reduces; ``copy`` rate at which a rank copies its own share (B/s).
+    of the link rate when the switch reduces; ``spread`` share that an exchange with many peers at once reaches, where
+    it differs; ``copy`` rate at which a rank copies its own share (B/s).
     """
 
     launch: Seconds
@@ -50,6 +51,7 @@ class LinkCost:
     peer: Seconds = 0.0
     exchange: Seconds = 0.0
     switch: Fraction | None = None
+    spread: Fraction | None = None
     copy: BytesPerSecond | None = None
 
 
@@ -59,7 +61,8 @@ class Protocol:
 
     ``bandwidth`` share of the reachable rate; ``step`` and ``ramp`` multiply ``LinkCost.step`` and ``LinkCost.slice``;
     ``setup`` is paid once per collective (s); ``channel`` bounds the rate to one peer (B/s); ``exchange`` multiplies
-    ``LinkCost.exchange``.
+    ``LinkCost.exchange``. An all-reduce that leaves its node fills every dependent hop with a first chunk: ``fill``
+    seconds a hop once all channels together have a ``chunk`` to move (B), in proportion below.
     """
 
     algorithms: tuple[str, ...]
@@ -69,6 +72,8 @@ class Protocol:
     setup: Seconds = 0.0
     exchange: NonNegative = 0.0
     channel: BytesPerSecond | None = None
+    fill: Seconds = 0.0
+    chunk: Bytes = 0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
