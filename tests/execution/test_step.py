@@ -1,0 +1,144 @@
+"""A step on a machine: overlap, host floors, drift, and what every step obeys."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowering.tables import plan, table
+from rapid_llm import hardware
+from rapid_llm import runtime as runtimes
+from rapid_llm.execution import Machine, TrainingStep, training_step
+from rapid_llm.execution.passes import occupied_share
+from rapid_llm.lowering.table import BACKWARD, FORWARD
+from rapid_llm.nouns import replaced
+from rapid_llm.parallelism import AXES, Plans
+from rapid_llm.runtime import Communication, Host, Overlap
+
+MODEL = "llama-3.1-8b"
+
+
+@cache
+def machine(runtime: str = "megatron-core", system: str = "dgx-h100", **changes: Any) -> Machine:
+    return Machine.of(hardware.system(system), replaced(runtimes.load(runtime), **changes))
+
+
+def step(plans: Plans, **changes: Any) -> TrainingStep:
+    return training_step(table(plans, MODEL), machine(**changes))
+
+
+def time(plans: Plans, **changes: Any) -> float:
+    return float(step(plans, **changes).total[0])
+
+
+def test_hidden_messages_cost_their_compute_units_or_what_sticks_out() -> None:
+    # max(M, C + sigma M): sigma the share of compute units that the library occupies.
+    plans = plan(2, tp=8, sp=True)
+    plain, hidden = step(plans), step(plans, overlap=Overlap(tensor_parallel=True))
+    share = occupied_share(hidden.priced.machine)
+    for phase in (FORWARD, BACKWARD):
+        moved = plain.passes.blocking[phase, 0, 0] - hidden.passes.blocking[phase, 0, 0]
+        assert hidden.passes.side[phase, 0, 0] == pytest.approx(moved)
+        assert share * moved <= hidden.passes.exposed[phase, 0, 0] <= moved
+    assert hidden.total[0] < plain.total[0]
+
+
+def test_a_wider_collective_kernel_slows_what_hides_it() -> None:
+    plans = plan(1, dp=8, zero_stage=3)
+    narrow, wide = (Communication(library="nccl", compute_units=units) for units in (4, 40))
+    assert time(plans, communication=wide) > time(plans, communication=narrow)
+
+
+def test_gradients_hide_but_for_the_last_message() -> None:
+    plans = plan(4, dp=8, zero_stage=0)
+    exposed = {
+        on: float(step(plans, overlap=Overlap(gradient_reduce=on)).messages[0].exposed.sum()) for on in (False, True)
+    }
+    whole = float(step(plans).messages[0].seconds.sum())
+    assert exposed[False] == pytest.approx(whole)
+    assert whole / 34 < exposed[True] < whole / 2
+
+
+def test_launches_are_a_floor_under_small_passes_alone() -> None:
+    slow, free = Host(per_kernel="1 ms"), Host()
+    small, large = plan(1, tp=8, sp=True), plan(64)
+    assert time(small, host=slow) > 2 * time(small, host=free)
+    assert time(large, host=slow) == pytest.approx(time(large, host=free), rel=0.05)
+
+
+def test_captured_passes_launch_nothing() -> None:
+    slow = Host(per_kernel="1 ms", captured=("forward", "backward"))
+    assert time(plan(1), host=slow) == pytest.approx(time(plan(1), host=Host()))
+
+
+def test_drift_of_collectives_across_nodes_alone() -> None:
+    drifting = Host(per_peer_across="50 us")
+    assert time(plan(1, tp=8), host=drifting) == time(plan(1, tp=8), host=Host())
+    drifted, plain = step(plan(1, tp=16), host=drifting), step(plan(1, tp=16), host=Host())
+    passes = plain.priced.lowered.layers[:, 0, 0]
+    messages = sum(
+        float((m.rows.count[:, 0] * passes[m.rows.unit])[m.rows.ranks[:, 0] > 1].sum()) for m in plain.priced.messages
+    )
+    speed = plain.priced.machine.host_speed
+    assert drifted.total[0] - plain.total[0] == pytest.approx(15 * 50e-6 / speed * messages)
+
+
+def test_fewer_network_cards_slow_what_crosses_nodes() -> None:
+    one = Communication(library="nccl", nics=1)
+    assert time(plan(1, dp=64, zero_stage=3), communication=one) > 2 * time(plan(1, dp=64, zero_stage=3))
+    assert time(plan(1, tp=8), communication=one) == time(plan(1, tp=8), communication=Communication(library="nccl"))
+
+
+def test_stages_sum_their_layers() -> None:
+    found = step(plan(1, 8, pp=4))
+    layers = found.priced.lowered.layers[:, 0]
+    assert found.forward[0] == pytest.approx(found.passes.forward[:, 0] @ layers)
+    assert found.backward[0] == pytest.approx(found.passes.backward[:, 0] @ layers)
+
+
+@given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.integers(1, 32))
+@settings(max_examples=25, deadline=None)
+def test_more_micro_batches_take_longer(tp: int, pp: int, m: int) -> None:
+    assert time(plan(1, m + 1, tp=tp, pp=pp)) > time(plan(1, m, tp=tp, pp=pp))
+
+
+@pytest.mark.parametrize("recompute", ["selective", "full"])
+def test_recompute_takes_longer(recompute: str) -> None:
+    assert time(plan(1, recompute=recompute, tp=2)) > time(plan(1, tp=2))
+
+
+def test_faster_network_cards_never_slow_a_step() -> None:
+    system = hardware.system("dgx-h100")
+    group = system.groups[0]
+    cards = group.node.nics
+    assert cards is not None
+    double = replaced(group, node=replaced(group.node, nics=replaced(cards, count=16)))
+    faster = Machine.of(replaced(system, groups=(double,)), runtimes.load("megatron-core"))
+    for plans in (plan(1, dp=64, zero_stage=3), plan(1, 8, tp=8, pp=4), plan(1, tp=16, sp=True)):
+        assert training_step(table(plans, MODEL), faster).total[0] <= time(plans)
+
+
+@pytest.mark.parametrize("axis", ["tp", "cp", "dp"])
+def test_placement_of_a_single_axis_changes_nothing(axis: str) -> None:
+    orders = (AXES, tuple(reversed(AXES)))
+    times = {time(replaced_order(plan(1, **{axis: 8}), order)) for order in orders}
+    assert len(times) == 1
+
+
+def replaced_order(plans: Plans, order: tuple[str, ...]) -> Plans:
+    columns = {name: getattr(plans, name) for name in Plans.__slots__ if name != "order"}
+    return Plans(**columns, order=order)
+
+
+def test_many_plans_are_timed_as_the_plans_one_by_one() -> None:
+    plans = [
+        plan(1, 4, tp=8, sp=True, dp=2),
+        plan(2, 8, recompute="full", tp=2, pp=4, zero_stage=1, dp=2),
+        plan(1, 8, pp=4, vpp=2, schedule="interleaved"),
+        plan(1, 8, pp=8, schedule="gpipe"),
+        plan(1, dp=64, zero_stage=3),
+    ]
+    assert step(Plans.stack(plans)).total == pytest.approx(np.array([time(p) for p in plans]), rel=1e-9)

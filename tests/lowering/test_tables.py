@@ -1,0 +1,69 @@
+"""Fusion, and tables of many plans."""
+
+import numpy as np
+import pytest
+
+from rapid_llm.lowering.fusion import fuse
+from rapid_llm.lowering.operators import Operator, pointwise
+from rapid_llm.parallelism import Plans
+
+from .tables import plan, table
+
+ONE = np.ones(1)
+
+
+def test_fusion_drops_inner_tensors_and_keeps_outer_ones() -> None:
+    run = [
+        pointwise("up", "stream", {"x": ONE}, {"g": ONE, "u": ONE}),
+        pointwise("activation", "stream", {"g": 2 * ONE}, {"t": 2 * ONE}, saves=("g",)),
+        pointwise("mul", "stream", {"u": 3 * ONE, "t": 2 * ONE}, {"p": 3 * ONE}, saves=("u", "t")),
+        pointwise("down", "stream", {"p": 3 * ONE}, {"d": ONE}),
+    ]
+    _, fused, _ = fuse(run, [("activation", "mul")])
+    assert isinstance(fused, Operator)
+    assert fused.name == "activation+mul"
+    assert (set(fused.reads), set(fused.writes)) == ({"g", "u"}, {"p"})
+    assert fused.saves == ("g", "u")
+
+
+def test_fusion_keeps_a_tensor_that_another_operator_reads() -> None:
+    run = [
+        pointwise("residual", "stream", {"x": ONE, "o": ONE}, {"x1": ONE}),
+        pointwise("norm", "reduce", {"x1": ONE}, {"n": ONE}, saves=("x1",)),
+        pointwise("later", "stream", {"x1": ONE, "n": ONE}, {"y": ONE}),
+    ]
+    fused, _ = fuse(run, [("residual", "norm")])
+    assert isinstance(fused, Operator)
+    assert set(fused.writes) == {"x1", "n"}
+    assert fused.kind == "reduce"
+    assert fuse(run, [("norm", "residual")]) == run
+
+
+def test_many_plans_are_the_plans_one_by_one() -> None:
+    plans = [
+        plan(1, tp=1, dp=4, zero_stage=3),
+        plan(2, recompute="full", tp=2, pp=2, sp=True, dp=2, zero_stage=1),
+        plan(1, recompute="selective", tp=8, pp=4, sp=True),
+        plan(4, tp=1, cp=2, dp=8, dp_shard=4, zero_stage=3),
+    ]
+    every = table(Plans.stack(plans))
+    for index, one in enumerate(table(p) for p in plans):
+        stages = one.layers.shape[2]
+        for field in ("dense", "expert", "saved", "working"):
+            assert getattr(every, field)[:, index] == pytest.approx(getattr(one, field)[:, 0])
+        assert np.array_equal(every.layers[:, index, :stages], one.layers[:, 0])
+        assert _totals(every, index) == pytest.approx(_totals(one, 0))
+
+
+def _totals(lowered, plan_index: int) -> list[float]:
+    """Sums of counts and count-weighted columns of all rows, by table kind and phase."""
+    found = dict.fromkeys([(f, p) for f in ("gemm", "attention", "pointwise", "message") for p in range(4)], 0.0)
+    for rows in lowered.kernels:
+        weight = sum(column[:, plan_index] for column in rows.columns.values()) + 1.0
+        for phase in range(4):
+            found[rows.family, phase] += float((weight * rows.count[:, plan_index])[rows.phase == phase].sum())
+    for rows in lowered.messages:
+        weight = rows.size[:, plan_index] * rows.count[:, plan_index] * (rows.ranks[:, plan_index] > 1)
+        for phase in range(4):
+            found["message", phase] += float(weight[rows.phase == phase].sum())
+    return list(found.values())
