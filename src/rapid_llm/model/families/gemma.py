@@ -71,7 +71,7 @@ def gemma4(f: Fields) -> Model:
     shared_from = layers - (f.integer("num_kv_shared_layers", 0) or 0)
     per_layer = f.integer("hidden_size_per_layer_input", 0) or 0
     blocks = []
-    for i, kind in enumerate(kinds):
+    for i in range(layers):
         ffn = _feed_forward4(f, double=i >= shared_from and f.flag("use_double_wide_mlp"))
         blocks.append(
             Block(
@@ -81,7 +81,6 @@ def gemma4(f: Fields) -> Model:
                 extra_parameters=2 * hidden * per_layer,
             )
         )
-        del kind
     return decoder(f, blocks, extra_parameters=_layer_embeddings(f))
 
 
