@@ -71,7 +71,8 @@ def time_passes(priced: Priced) -> Passes:
     """Form the time of each pass from its priced rows.
 
     On the side stream the messages of an axis, M seconds in all, slow the kernels that cover them (C seconds) by the
-    share sigma of compute units that the collective library occupies: together they take max(M, C + sigma M). The host
+    share sigma of compute units that the collective library occupies: together they take max(M, C + sigma M). A product
+    runs beside its own messages in tp chunks, the first (or last) of which has nothing beside it: M / tp more. The host
     launches ``per_kernel`` per row; its queue runs ahead within a pass, so a pass takes at least launches x per_kernel.
     """
     lowered, machine = priced.lowered, priced.machine
@@ -98,9 +99,11 @@ def time_passes(priced: Priced) -> Passes:
         np.add.at(issue, cell, moving * _issue(rows, lowered, machine)[step])
     share = occupied_share(machine)
     exposed = np.zeros(shape)
+    tp = lowered.shapes.plans.tp
     for family, side in beside.items():
         cover = covers.get(family, kernels + blocking)
-        exposed += np.maximum(side - cover, share * side)
+        alone = side / tp if family == _COVERS["tp"] else 0.0
+        exposed += np.minimum(side, alone + np.maximum(side - alone - cover, share * side))
     side = sum(beside.values(), np.zeros(shape))
     return Passes(kernels, blocking, side, exposed, _host(machine, kernels + blocking + exposed, issue, priced))
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator, System
 from rapid_llm.lowering import Kernels, Lowered, Messages
@@ -101,7 +100,7 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
         rows.family,
         dict(zip(rows.columns, unique, strict=True)),
         kind=rows.kind,
-        dtype=number_format(rows.dtype).rate,
+        dtype=rows.dtype,
         kernel=name,
         accelerator=machine.accelerator,
         clock=machine.clock,
@@ -171,13 +170,25 @@ class Priced:
 
 def price_step(lowered: Lowered, machine: Machine) -> Priced:
     """Price all rows of a lowered step."""
-    messages = price_all_messages(lowered.messages, machine)
+    tables = tuple(_dispatched(rows, lowered.experts_per_token, machine) for rows in lowered.messages)
+    messages = price_all_messages(tables, machine)
     return Priced(
         lowered,
         machine,
         tuple(price_table(rows, machine) for rows in lowered.kernels),
         tuple(_with_drift(message, lowered, machine) for message in messages) if _drifts(machine) else messages,
     )
+
+
+def _dispatched(rows: Messages, experts_per_token: float, machine: Machine) -> Messages:
+    """Exchanges of a dispatcher that sends a token once to each node with any of its k experts, or within one node once
+    to each rank: of k copies D (1 - (1 - 1/D)^k) travel to D destinations under even routing (DeepEP)."""
+    if rows.op != "all_to_all" or rows.axis != "ep" or machine.runtime.communication.dispatch != "deduplicated":
+        return rows
+    nodes = np.ceil(rows.ranks * rows.stride / machine.fabric.node_span)
+    places = np.where(nodes > 1, nodes, rows.ranks)
+    copies = places * (1.0 - (1.0 - 1.0 / places) ** experts_per_token)
+    return replace(rows, size=rows.size * copies / experts_per_token)
 
 
 def host_launched(lowered: Lowered, runtime: Runtime) -> Matrix:

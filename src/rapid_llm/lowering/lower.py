@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.sharding import shard_rows
 from rapid_llm.lowering.table import Builder, Kernels, Messages, gathered_bytes, saved_bytes
 from rapid_llm.lowering.weights import block_parameters, outer_parameters
-from rapid_llm.model.architecture import Attention, CompressedAttention, LatentAttention, Model, StateSpace
+from rapid_llm.model.architecture import Attention, CompressedAttention, LatentAttention, MoE, Model, StateSpace
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]
@@ -47,6 +47,7 @@ class Lowered:
     gathered: Matrix
     cache: Matrix
     logits: Column
+    experts_per_token: float
 
 
 def unit_names(model: Model) -> tuple[str, ...]:
@@ -74,6 +75,8 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
     vocab = outer.padded_vocabulary(model.vocab_size, facts.vocab_multiple if facts else 1, plans.tp)
     dropout = bool(s.training and facts and facts.dropout)
     sequences: list[list[Canonical]] = [block(layer, model.hidden_size, s, runtime) for layer in model.blocks]
+    if not s.training:
+        sequences = [_rotated(sequence) for sequence in sequences]
     sequences.append(outer.embedding(model, s, dropout=dropout))
     sequences.append(outer.head(model, s, vocab) + ([] if s.training else outer.sampling(s, model.vocab_size)))
     sequences = [fuse(sequence, runtime.fusions) for sequence in sequences]
@@ -81,11 +84,12 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
     kinds, width = len(model.blocks), len(plans)
     saved, working, gathered = (np.zeros((kinds + 2, width)) for _ in range(3))
     selective = facts.selective if facts else ()
+    keeps = facts.selective_keeps.get(s.compute) if facts else None
     for unit, sequence in enumerate(sequences):
         if not s.training:
             working[unit] = _widest(sequence)
         elif unit < kinds:
-            saved[unit], working[unit] = kept_bytes(sequence, plans, selective)
+            saved[unit], working[unit] = kept_bytes(sequence, plans, selective, keeps)
         else:
             saved[unit] = _outer_saved(sequence)
         gathered[unit] = gathered_bytes(sequence)
@@ -118,12 +122,25 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
         gathered=gathered,
         cache=_cache(model, s),
         logits=s.rows * vocab,
+        experts_per_token=max(
+            float(b.ffn.num_experts_per_tok) if isinstance(b.ffn, MoE) else 1.0 for b in model.blocks
+        ),
     )
 
 
 def _outer_saved(sequence: list[Canonical]) -> Column | float:
     """Saved bytes of embedding or head; logits are counted apart by the runtime's loss copies."""
     return sum((b for n, b in saved_bytes(sequence).items() if n not in ("logits", "logits32", "probs")), 0.0)
+
+
+def _rotated(sequence: list[Canonical]) -> list[Canonical]:
+    """A layer's first norm behind its last residual, where that of the next layer stands: a runtime may fuse the two."""
+    first, last = sequence[0], sequence[-1]
+    if not (
+        isinstance(first, Operator) and isinstance(last, Operator) and first.name == "norm" and last.name == "residual"
+    ):
+        return sequence
+    return [*sequence[1:-1], replace(last, writes=dict(first.reads)), first]
 
 
 def _widest(sequence: list[Canonical]) -> Column | float:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from rapid_llm.nouns import STRICT, Map, hash_once
+from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
 from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Seconds
 
 Whole = Annotated[int, Field(ge=0, strict=True)]
@@ -79,13 +79,15 @@ class Communication:
     """Which collective library (a name in ``network/data/libraries``) carries messages, and small all-reduces.
 
     ``compute_units`` of the accelerator are busy while a collective kernel runs. ``nics``: how many network cards of a
-    node its collectives drive; None: all.
+    node its collectives drive; None: all. ``dispatch`` of tokens to experts: a copy for each expert, or deduplicated by
+    destination (DeepEP, HybridEP).
     """
 
     library: str
     small_all_reduce: str | None = None
     compute_units: Whole = 0
     nics: Count | None = None
+    dispatch: Literal["all_to_all", "deduplicated"] = "all_to_all"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -134,7 +136,10 @@ class Training:
     ``dropout`` adds its masks and passes; ``reduce_dtype`` carries gradients; ``gradient_buffers`` extra bytes per
     parameter beside the precision's gradient (nanotron keeps bf16 and fp32); ``loss_copies`` fp32 copies of the logits alive at the loss;
     ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective
-    recompute runs again; ``gather_buffers`` whole inputs that sequence parallelism gathers into buffers kept for ever;
+    recompute runs again; ``selective_keeps`` the tensors that stay under it, by compute dtype, where they are not all that
+    the other operators need; ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps; ``sharded_masters``
+    ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there are none before the first backward
+    pass of a step; ``gather_buffers`` whole inputs that sequence parallelism gathers into buffers kept for ever;
     ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to the next forward pass;
     ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under them; ``balance`` deals layers
     to pipeline stages by number, or by cost with the LM head as one block;
@@ -154,6 +159,10 @@ class Training:
     step_buffers: NonNegative = 0.0
     owned_buffers: NonNegative = 0.0
     balance: Literal["layers", "cost"] = "layers"
+    selective_keeps: Map[tuple[str, ...]] = FrozenDict()
+    checkpoint_inputs: NonNegative = 1.0
+    sharded_masters: bool = False
+    frees_gradients: bool = False
     selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
     bucket: Bytes = 0
     scatter_gather: bool = False
