@@ -197,31 +197,37 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
 
     In the time of one request, n prompts are prefilled in m passes and every sequence takes O - 1 decode steps. Engines
     that mix steps add the prompt tokens to decode steps, others interrupt decoding: cycle = m t_mixed + (O - m) t_dec
-    or m t_prefill + (O - 1) t_dec. At one request both are a static batch of one.
+    or m t_prefill + (O - 1) t_dec. At one request both are a static batch of one. Of more requests than the token
+    budget of mixed steps feeds, n = budget O / (S + O) a stage, the rest waits for its turn.
     """
     work, engine = job.work, job.engine
     groups = min(job.stages, requests)
-    others = (requests - 1.0) / groups
+    running = requests
+    if engine.mixed_steps:
+        fed = engine.max_batched_tokens * work.output_tokens / (work.new_tokens + work.output_tokens)
+        running = min(requests, max(1, int(groups * fed)))
+    others = (running - 1.0) / groups
     budget = max(1.0, engine.max_batched_tokens - (others if engine.mixed_steps else 0.0))
-    together = min(max(1.0, requests / (groups * work.output_tokens)), budget / work.new_tokens)
-    passes = requests / together
+    together = min(max(1.0, running / (groups * work.output_tokens)), budget / work.new_tokens)
+    passes = running / together
     batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
     beside = others / batch if engine.mixed_steps else 0.0
     points = points_of(
         [
             (batch, new + beside, job.past + (work.new_tokens - new) / 2.0, passes),
-            (requests / groups, 1, work.prompt_tokens + (work.output_tokens - 1) / 2.0, work.output_tokens - 1),
+            (running / groups, 1, work.prompt_tokens + (work.output_tokens - 1) / 2.0, work.output_tokens - 1),
             (requests, 1, work.prompt_tokens + work.output_tokens - 1, 0),
         ]
     )
     lowered, steps = job.time(points)
-    return _cycle(job, points, steps, job.account(lowered), groups)
+    table = _cycle(job, points, steps, job.account(lowered), groups)
+    return table if running == requests else _in_rounds(replace(table, running=requests), requests / running)
 
 
 def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, groups: int) -> InferenceTable:
     """Times of the mean field: prompts, decode and memory are the three points."""
     engine, output = job.engine, job.work.output_tokens
-    requests = int(points.batch[2])
+    requests = round(groups * float(points.batch[1]))
     passes, share = float(points.count[0]), (requests - 1.0) / requests
     beside = float(steps.family("attention")[1]) * share / job.stages if engine.mixed_steps else 0.0
     prompt = float(steps.pace[0] + steps.host[0]) + beside
