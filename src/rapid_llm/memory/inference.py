@@ -12,6 +12,7 @@ from rapid_llm.memory.account import Account, stacked
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]
+FP32_BYTES = 4.0
 
 
 def inference_account(lowered: Lowered, runtime: Runtime, precision: Precision, accelerator: Accelerator) -> Account:
@@ -44,7 +45,10 @@ def inference_account(lowered: Lowered, runtime: Runtime, precision: Precision, 
 
 
 def _prefill_workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
-    """Bytes of the widest layer pass when a full token budget is in one forward pass [U, P]."""
-    s = lowered.shapes
-    budget = runtime.serving.max_batched_tokens if runtime.serving else 1
-    return lowered.working * (budget / np.maximum(s.tokens, 1.0))
+    """Bytes of the widest pass of a full token budget [U, P]; the head keeps fp32 logits of as many sequences as may run."""
+    s, serving = lowered.shapes, runtime.serving
+    budget = serving.max_batched_tokens if serving else 1
+    width = lowered.working * (budget / np.maximum(s.tokens, 1.0))
+    rows = min(serving.max_sequences, budget) if serving else 1
+    width[-1] = lowered.logits / np.maximum(s.rows, 1.0) * rows * (s.act + FP32_BYTES)
+    return width
