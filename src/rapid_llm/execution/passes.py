@@ -124,6 +124,7 @@ def _issue(rows: Messages, lowered: Lowered, machine: Machine) -> Matrix:
 
 
 def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matrix:
+    """Seconds in which the accelerator waits for its host: launches beyond ``busy``, and gaps of a whole pass."""
     host = machine.runtime.host
     floor = issue.copy()
     gap = np.zeros_like(busy)
@@ -132,6 +133,7 @@ def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matr
     if shapes.training:
         gap[FORWARD, layers] = host.per_layer.forward
         gap[BACKWARD, layers] = host.per_layer.backward
+        gap[[FORWARD, BACKWARD]] += host.per_dispatch * (priced.lowered.expert > 0)
         floor *= [[[phase not in host.captured]] for phase in PHASES]
     else:
         gap[FORWARD, layers] = np.where(shapes.decode > 0, host.per_layer.decode, host.per_layer.prefill)

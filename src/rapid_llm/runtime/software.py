@@ -40,7 +40,8 @@ class Host:
     """What the CPU adds, in seconds.
 
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass since
-    the queue runs ahead; ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_step``: scheduler,
+    the queue runs ahead; ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_dispatch``: the same
+    of a training pass through experts, while the host waits for how many tokens each gets; ``per_step``: scheduler,
     input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``:
     arrival to first launch of one request; ``broadcast``: a step's inputs sent from the scheduling process to one more
     level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift
@@ -55,6 +56,7 @@ class Host:
     per_step: Seconds = 0.0
     per_sequence: Seconds = 0.0
     per_kv_block: Seconds = 0.0
+    per_dispatch: Seconds = 0.0
     ingress: Seconds = 0.0
     broadcast: Seconds = 0.0
     per_peer: Seconds = 0.0
