@@ -76,9 +76,12 @@ def _pointwise_backward(builder: Builder, unit: int, op: Operator) -> None:
     builder.kernel(op, (unit, BACKWARD), columns, count=op.when, name=op.name + " grad")
 
 
-def kept_bytes(sequence: Sequence[Canonical], plans: Plans, selective: Sequence[str]) -> tuple[Column, Column]:
+def kept_bytes(
+    sequence: Sequence[Canonical], plans: Plans, selective: Sequence[str], keeps: Sequence[str] | None = None
+) -> tuple[Column, Column]:
     """Activation bytes of one layer and micro-batch kept until its backward pass, and those alive while it runs again.
 
+    ``keeps``: the tensors that stay under selective recomputation, all that other operators need where None.
     Returns ([P], [P]): kept under the plan's recompute mode; extra working set of the layer being recomputed.
     """
     width = len(plans)
@@ -87,7 +90,7 @@ def kept_bytes(sequence: Sequence[Canonical], plans: Plans, selective: Sequence[
         return everything, np.zeros(width)
     first = next((op for op in sequence if isinstance(op, Operator)), None)
     entry = np.zeros(width) + (next(iter(first.reads.values())) if first else 0.0)
-    some = np.zeros(width) + _selective_bytes(sequence, selective)
+    some = np.zeros(width) + (_selective_bytes(sequence, selective) if keeps is None else _named_bytes(sequence, keeps))
     mode = np.select([plans.recompute == FULL, plans.recompute == SELECTIVE], [entry, some], everything)
     share = 1.0 / plans.recompute_every
     return share * mode + (1.0 - share) * everything, np.where(plans.recompute > NONE, everything - mode, 0.0)
@@ -100,6 +103,10 @@ def _selective_bytes(sequence: Sequence[Canonical], selective: Sequence[str]) ->
     kept = {n for op in sequence if isinstance(op, Operator) and not _in(op, selective) for n in op.saves}
     kept |= {n for op in inside for n in op.reads if n not in written}
     return sum((b for n, b in sizes.items() if n in kept), 0.0)
+
+
+def _named_bytes(sequence: Sequence[Canonical], keeps: Sequence[str]) -> Column | float:
+    return sum((b for n, b in saved_bytes(list(sequence)).items() if n in keeps), 0.0)
 
 
 def _in(op: Operator, names: Sequence[str]) -> bool:

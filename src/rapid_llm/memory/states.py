@@ -32,7 +32,8 @@ class States:
 def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
     """States of each stage, sharded as the ZeRO stage says (Rajbhandari et al. 2020, arXiv 1910.02054, section 3).
 
-    Gradients that data-parallel ranks reduce in another dtype stand in buffers of their own; replicas of one have none.
+    Masters that a framework shards in place of weights are its weights. Gradients that data-parallel ranks reduce in
+    another dtype stand in buffers of their own; replicas of one have none.
     """
     plans, facts = lowered.shapes.plans, runtime.training
     zero = plans.zero_stage
@@ -45,14 +46,19 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
         return np.asarray(size[:, None] * shard)
 
     none = np.zeros(len(plans))
-    gradient, optimizer, between = none + dtype(precision.gradients).bytes, none + precision.optimizer.bytes, none
+    weight, gradient = none + dtype(precision.weights).bytes, none + dtype(precision.gradients).bytes
+    optimizer, between = none + precision.optimizer.bytes, none
     if facts:
+        if facts.sharded_masters and precision.optimizer.master:
+            master = dtype(precision.optimizer.master).bytes
+            weight = np.where(zero >= 3, master, weight)
+            optimizer = optimizer - np.where(zero >= 3, master, 0.0)
         partly = (zero >= 1) & (zero < 3)
         gradient = gradient + np.where(plans.data > 1, facts.gradient_buffers, 0.0)
         optimizer = optimizer + np.where(partly, facts.owned_buffers, 0.0)
         between = np.where(partly, facts.step_buffers, 0.0)
     return States(
-        weights=held(none + dtype(precision.weights).bytes, 3),
+        weights=held(weight, 3),
         gradients=held(gradient, 2),
         optimizer=held(optimizer, 1),
         between=between[:, None] * (dense + expert),

@@ -13,7 +13,7 @@ from rapid_llm.hardware import Accelerator
 from rapid_llm.lowering import Lowered
 from rapid_llm.memory.account import Account, stacked
 from rapid_llm.memory.states import States, states
-from rapid_llm.parallelism import SCHEDULES
+from rapid_llm.parallelism import RECOMPUTE_MODES, SCHEDULES
 from rapid_llm.runtime import Allocator, Runtime, Training
 
 Column = NDArray[np.float64]
@@ -21,6 +21,9 @@ Matrix = NDArray[np.float64]
 
 FP32_BYTES = 4.0
 GPIPE = SCHEDULES.index("gpipe")
+FULL = RECOMPUTE_MODES.index("full")
+OUTER = 2
+"""Units beside the layers: embedding and head, the last ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def holdings(lowered: Lowered, runtime: Runtime, precision: Precision) -> Holdin
     present = layers > 0
     return Holdings(
         states=states(lowered, runtime, precision),
-        micro=np.einsum("ups,up->ps", layers, lowered.saved),
+        micro=np.einsum("ups,up->ps", layers, lowered.saved + _checkpoints(lowered, facts)),
         gathered=np.einsum("ups,up->ps", layers[:-1], lowered.gathered[:-1]),
         rerun=(present * lowered.working[:, :, None]).max(axis=0),
         loss=present[-1] * (lowered.logits * FP32_BYTES * facts.loss_copies)[:, None],
@@ -65,17 +68,26 @@ def training_account(lowered: Lowered, runtime: Runtime, precision: Precision, a
     """Peak of each stage: states, activations of the micro-batches in flight, the larger transient of layer and loss.
 
     The peak is reached at the end of warm-up, when a stage holds the activations of all its micro-batches in flight and
-    runs its first backward pass (the recomputed layer, or on the last stage the logits).
+    runs its first backward pass (the recomputed layer, or on the last stage the logits). Where a framework frees its
+    gradients and no micro-batch follows, they appear while activations go: the larger of first and last layer counts.
     """
     h = holdings(lowered, runtime, precision)
     plans, allocator = lowered.shapes.plans, runtime.allocator
-    activations = h.flight * h.micro
+    activations, gradients = h.flight * h.micro, h.states.gradients
     workspace = np.maximum(h.rerun, h.loss) + h.always
-    tensors = np.where(h.alive, h.states.total + activations + workspace, 0.0)
+    if runtime.training and runtime.training.frees_gradients:
+        first = activations + workspace
+        last = gradients + h.rerun + h.always
+        fresh = plans.micro_batches[:, None] <= h.flight
+        late = fresh & (last > first)
+        gradients = np.where(fresh & ~late, 0.0, gradients)
+        activations = np.where(late, 0.0, activations)
+        workspace = np.where(late, h.rerun + h.always, workspace)
+    tensors = np.where(h.alive, h.states.weights + gradients + h.states.optimizer + activations + workspace, 0.0)
     slack, behind = _slack(h, activations + workspace - h.always, allocator, plans.pp > 1)
     parts = {
         "weights": h.states.weights,
-        "gradients": h.states.gradients,
+        "gradients": gradients,
         "optimizer": h.states.optimizer,
         "activations": activations,
         "workspace": workspace,
@@ -107,15 +119,28 @@ def _slack(h: Holdings, moving: Matrix, allocator: Allocator, piped: NDArray[np.
     return share[:, None] * moving + allocator.slack, stays[:, None] * h.gathered * h.flight
 
 
+def _checkpoints(lowered: Lowered, facts: Training) -> Matrix:
+    """Hidden states that a fully recomputed layer keeps beyond its input [U, P]."""
+    s = lowered.shapes
+    more = (facts.checkpoint_inputs - 1.0) * s.shard * lowered.hidden_size * s.act / s.plans.recompute_every
+    kept = np.zeros(lowered.saved.shape)
+    kept[: -OUTER] = np.where(s.plans.recompute == FULL, more, 0.0)
+    return kept
+
+
 def _unsharded(lowered: Lowered, facts: Training) -> Matrix:
-    """Unsharded weights and gradients of the layers in use under ZeRO-3 [P, S]."""
-    plans = lowered.shapes.plans
+    """Unsharded weights and gradients of the layers in use, and the outer weights, under ZeRO-3 [P, S].
+
+    The root group (embedding, final norm, head) is not sharded again between its forward and its backward pass.
+    """
+    s = lowered.shapes
     present = lowered.layers > 0
-    if not np.any(plans.zero_stage >= 3):
+    if not np.any(s.plans.zero_stage >= 3):
         return np.zeros(present.shape[1:])
-    largest = (present * (lowered.dense + lowered.expert)[:, :, None]).max(axis=0)
-    alive = facts.sharded_gather_layers * lowered.shapes.act + lowered.shapes.reduce
-    return np.where((plans.zero_stage >= 3)[:, None], largest * alive, 0.0)
+    sizes = present * (lowered.dense + lowered.expert)[:, :, None]
+    largest, root = sizes[:-OUTER].max(axis=0), sizes[-OUTER:].sum(axis=0)
+    whole = largest * (facts.sharded_gather_layers * s.act + s.reduce) + root * s.act
+    return np.where((s.plans.zero_stage >= 3)[:, None], whole, 0.0)
 
 
 def _buffers(lowered: Lowered, facts: Training) -> Column:
