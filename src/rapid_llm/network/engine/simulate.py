@@ -1,0 +1,68 @@
+"""Run tasks over a topology, or over any capacities."""
+
+from typing import Literal
+
+import numpy as np
+
+from rapid_llm.errors import InfeasibleError, InputError
+from rapid_llm.network.tasks import Floats, Result, Tasks
+from rapid_llm.network.topology import Topology
+
+Discipline = Literal["fq", "fifo", "pfc"]
+
+
+def simulate(tasks: Tasks, topology: Topology, *, fold: bool = True) -> Result:
+    """Run tasks whose resources are the links of a topology, as healthy as they are.
+
+    InfeasibleError for a task that uses a link that is down; InputError where dependencies form a cycle.
+    """
+    capacity = topology.capacity
+    used = tasks.resource[capacity[tasks.resource] <= 0]
+    if len(used):
+        raise InfeasibleError(
+            f"{topology.name}: traffic is routed over {topology.link_name(int(used[0]))}, which is down; "
+            "route it again on the topology with its faults.",
+            field="faults",
+        )
+    return run(tasks, capacity, fold=fold)
+
+
+def run(tasks: Tasks, capacity: Floats, *, fold: bool = True) -> Result:
+    """Run tasks on resources of ``capacity`` (units a second, above 0 where used), max-min fair.
+
+    ``fold`` simulates equal tasks once (see ``folding``). InputError where dependencies form a cycle.
+    """
+    from rapid_llm.network.engine.loop import run as loop
+    from rapid_llm.network.engine.state import EVENTS, state_of
+
+    state = state_of(tasks, capacity)
+    loop(state)
+    _check_finished(state.tasks.finish)
+    return Result(
+        start=np.array(state.tasks.start),
+        finish=np.array(state.tasks.finish),
+        moved=_moved(tasks, len(capacity)),
+        busy=np.array(state.links.busy),
+        peak=np.array(state.links.peak),
+        events=int(state.tally[EVENTS]),
+        classes=len(tasks),
+    )
+
+
+def _check_finished(finish: Floats) -> None:
+    stuck = np.flatnonzero(np.isnan(finish))
+    if len(stuck):
+        raise InputError(
+            f"{len(stuck)} of {len(finish)} tasks wait for each other, such as task {stuck[0]}: "
+            "dependencies and queues must not form a cycle.",
+            field="dependencies",
+        )
+
+
+def _moved(tasks: Tasks, resources: int) -> Floats:
+    """What each resource carries in all: exact, whatever the rates were."""
+    per_incidence = np.repeat(tasks.total, np.diff(tasks.resource_start))
+    if len(tasks.coefficient):
+        per_incidence = per_incidence * tasks.coefficient
+    moved: Floats = np.bincount(tasks.resource, weights=per_incidence, minlength=resources).astype(np.float64)
+    return moved
