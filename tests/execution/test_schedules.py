@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rapid_llm.execution.schedules import BACKWARD, FORWARD, SCHEDULES, micro_batches_in_flight, pipeline_time, run
 
 stage_time = st.floats(0.2, 3.0)
+near = st.floats(1.0, 2.0)
 
 
 def closed(name: str, forward: list[float], backward: list[float], m: int, v: int = 1) -> float:
@@ -44,12 +45,12 @@ def test_interleaving_divides_the_bubble(f: float, b: float, stages: int, rounds
 
 
 @settings(max_examples=200)
-@given(st.lists(st.tuples(stage_time, stage_time), min_size=2, max_size=6), st.integers(6, 24))
+@given(st.lists(st.tuples(near, near), min_size=2, max_size=6), st.integers(6, 24))
 def test_unequal_stages_stay_near_the_recurrence(times: list[tuple[float, float]], m: int) -> None:
     forward, backward = [f for f, _ in times], [b for _, b in times]
     assert closed("gpipe", forward, backward, m) == pytest.approx(run("gpipe", forward, backward, m))
     exact, form = run("1f1b", forward, backward, m), closed("1f1b", forward, backward, m)
-    assert 0.88 * exact < form < exact * (1 + 1e-9)  # a path through one stage is never longer than the longest path
+    assert 0.93 * exact < form < exact * (1 + 1e-9)  # a path through one stage is never longer than the longest path
 
 
 @given(st.lists(st.tuples(stage_time, stage_time), min_size=1, max_size=5), st.integers(1, 12))
