@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.lowering import outer
 from rapid_llm.lowering.block import block
+from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.lowering.fusion import fuse
 from rapid_llm.lowering.layout import layers_per_stage
 from rapid_llm.lowering.operators import Canonical, Column, Operator, total
@@ -17,7 +18,7 @@ from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.sharding import shard_rows
 from rapid_llm.lowering.table import Builder, Kernels, Messages, gathered_bytes, saved_bytes
 from rapid_llm.lowering.weights import block_parameters, outer_parameters
-from rapid_llm.model.architecture import Attention, CompressedAttention, LatentAttention, MoE, Model, StateSpace
+from rapid_llm.model.architecture import Attention, CompressedAttention, LatentAttention, Model, MoE, StateSpace
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]
@@ -103,7 +104,7 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
     dense, expert = _parameters(model, s, facts.vocab_multiple if facts else 1)
     if s.training and not bytes_only:
         for unit in range(kinds + 2):
-            shard_rows(builder, unit, dense[unit], expert[unit], s)
+            shard_rows(builder, unit, dense[unit], expert[unit], s, whole=bool(facts and facts.whole_gradients))
             outer.optimizer_rows(builder, unit, dense[unit], expert[unit], s)
         if model.tie_word_embeddings:
             outer.tied_row(builder, kinds + 1, vocab * model.hidden_size, s)
@@ -120,7 +121,7 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
         saved=saved,
         working=working,
         gathered=gathered,
-        cache=_cache(model, s),
+        cache=_cache(model, s, runtime),
         logits=s.rows * vocab,
         experts_per_token=max(
             float(b.ffn.num_experts_per_tok) if isinstance(b.ffn, MoE) else 1.0 for b in model.blocks
@@ -134,7 +135,7 @@ def _outer_saved(sequence: list[Canonical]) -> Column | float:
 
 
 def _rotated(sequence: list[Canonical]) -> list[Canonical]:
-    """A layer's first norm behind its last residual, where that of the next layer stands: a runtime may fuse the two."""
+    """A layer's first norm behind its last residual, where the next layer's stands: a runtime may fuse the two."""
     first, last = sequence[0], sequence[-1]
     if not (
         isinstance(first, Operator) and isinstance(last, Operator) and first.name == "norm" and last.name == "residual"
@@ -167,31 +168,9 @@ def _layers(model: Model, s: Shapes, balance: str) -> NDArray[np.float64]:
     return np.concatenate([layers, ends])
 
 
-def _cache(model: Model, s: Shapes) -> Matrix:
+def _cache(model: Model, s: Shapes, runtime: Runtime) -> Matrix:
     """KV-cache and state bytes that one layer pass keeps for its sequences on one rank [U, P]."""
-    width = len(s.plans)
-    cache = np.zeros((len(model.blocks) + 2, width))
     if s.training:
-        return cache
-    length = s.past + s.new
-    for unit, layer in enumerate(model.blocks):
-        mixer = layer.mixer
-        if isinstance(mixer, Attention) and not mixer.kv_shared:
-            kv_heads = np.maximum(1.0, np.ceil(mixer.num_key_value_heads / s.plans.tp))
-            dims = mixer.head_dim if mixer.k_eq_v else mixer.head_dim + (mixer.v_head_dim or mixer.head_dim)
-            held = np.minimum(length, mixer.sliding_window) if mixer.sliding_window else length
-            cache[unit] = s.batch * held * kv_heads * dims * s.kv
-        elif isinstance(mixer, LatentAttention):
-            index = mixer.index_head_dim or 0
-            cache[unit] = s.batch * length * (mixer.kv_lora_rank + mixer.qk_rope_head_dim) * s.kv
-            cache[unit] += s.batch * length * index
-        elif isinstance(mixer, CompressedAttention):
-            entries = np.minimum(length, mixer.sliding_window) + (
-                length / mixer.compress_rate if mixer.compress_rate else 0.0
-            )
-            cache[unit] = s.batch * entries * mixer.head_dim * s.kv
-        for recurrent in (mixer, layer.side_mixer):
-            if isinstance(recurrent, StateSpace):
-                state = recurrent.num_value_heads * recurrent.key_dim * recurrent.value_dim * FP32_BYTES
-                cache[unit] += s.batch * state / np.minimum(s.plans.tp, recurrent.num_value_heads)
-    return cache / s.plans.cp
+        return np.zeros((len(model.blocks) + 2, len(s.plans)))
+    block = runtime.serving.kv_block_tokens if runtime.serving else 1
+    return cache_bytes(model, s.plans, s.past + s.new, s.kv, block) * s.batch / s.plans.cp

@@ -10,18 +10,19 @@ from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, Builder
 
 
-def shard_rows(builder: Builder, unit: int, dense: Column, expert: Column, s: Shapes) -> None:
+def shard_rows(builder: Builder, unit: int, dense: Column, expert: Column, s: Shapes, *, whole: bool = False) -> None:
     """Data-parallel messages of one pass of a unit (sizes in bytes of the whole buffer, as nccl-tests counts them).
 
     ZeRO-3 gathers weights before the forward and again before the backward pass and reduce-scatters gradients of every
     micro-batch; stage 2 reduce-scatters every micro-batch; below that gradients travel once a step: all-reduce (stage
     0), or reduce-scatter and all-gather of the updated weights (arXiv 1910.02054, section 7). Sharding inside dp_shard
     leaves an all-reduce of each shard over its replicas behind every reduce-scatter (HSDP). Experts do the same over
-    the replicas of an expert.
+    the replicas of an expert. ``whole``: stage 1 all-reduces gradients as stage 0 does.
     """
     gradient_copy(builder, unit, dense + expert, s)
-    _rows(builder, unit, dense, s, whole="data", shard="shard", label="weights")
-    _rows(builder, unit, expert, s, whole="edp", shard="edp", label="expert weights")
+    reduced = s.plans.zero_stage < (2 if whole else 1)
+    _rows(builder, unit, dense, s, groups=("data", "shard"), reduced=reduced)
+    _rows(builder, unit, expert, s, groups=("edp", "edp"), reduced=reduced)
 
 
 def gradient_copy(builder: Builder, unit: int, parameters: Column, s: Shapes) -> None:
@@ -38,10 +39,16 @@ def gradient_copy(builder: Builder, unit: int, parameters: Column, s: Shapes) ->
         builder.kernel(op, (unit, BACKWARD), columns, count=every)
 
 
-def _rows(builder: Builder, unit: int, parameters: Column, s: Shapes, *, whole: str, shard: str, label: str) -> None:
+def _rows(
+    builder: Builder, unit: int, parameters: Column, s: Shapes, *, groups: tuple[str, str], reduced: NDArray[np.bool_]
+) -> None:
+    """Messages of parameters that live on a group of replicas and are sharded over another; ``reduced``: plans that
+    all-reduce their gradients [P]."""
     if not np.any(parameters > 0):
         return
     zero = s.plans.zero_stage
+    whole, shard = groups
+    label = "expert weights" if whole == "edp" else "weights"
     weights, gradients = parameters * s.act, parameters * s.reduce
 
     def add(op: str, axis: str, phase: int, plans: NDArray[np.bool_]) -> None:
@@ -53,11 +60,11 @@ def _rows(builder: Builder, unit: int, parameters: Column, s: Shapes, *, whole: 
             size = gradients / getattr(s.plans, shard)
         builder.message(f"{label} {what}", op, axis, (unit, phase), size=size, count=plans.astype(float))
 
-    for stages, reduced in ((zero == 1, OPTIMIZER), (zero >= 2, BACKWARD)):
-        add("reduce_scatter", shard, reduced, stages)
+    for stages, phase in (((zero == 1) & ~reduced, OPTIMIZER), (zero >= 2, BACKWARD)):
+        add("reduce_scatter", shard, phase, stages)
         if shard != whole:
-            add("all_reduce", "replicas", reduced, stages & (s.plans.replicas > 1))
+            add("all_reduce", "replicas", phase, stages & (s.plans.replicas > 1))
     add("all_gather", shard, OPTIMIZER, (zero >= 1) & (zero < 3))
     for phase in (FORWARD, BACKWARD):
         add("all_gather", shard, phase, zero >= 3)
-    add("all_reduce", whole, OPTIMIZER, zero < 1)
+    add("all_reduce", whole, OPTIMIZER, reduced)

@@ -136,7 +136,8 @@ class Training:
     ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``softmax_multiple``: score
     matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and softmax run apart;
     ``dropout`` adds its masks and passes; ``reduce_dtype`` carries gradients; ``gradient_buffers`` extra bytes per
-    parameter beside the precision's gradient (nanotron keeps bf16 and fp32); ``loss_copies`` fp32 copies of the logits alive at the loss;
+    parameter beside the precision's gradient (nanotron keeps bf16 and fp32); ``whole_gradients`` ZeRO-1
+    all-reduces gradients before it updates its shard; ``loss_copies`` fp32 copies of the logits alive at the loss;
     ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective
     recompute runs again; ``selective_keeps`` the tensors that stay under it, by compute dtype, where they are not all that
     the other operators need; ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps; ``sharded_masters``
@@ -154,6 +155,7 @@ class Training:
     dropout: bool = False
     reduce_dtype: str = "fp32"
     gradient_buffers: NonNegative = 0.0
+    whole_gradients: bool = False
     vocab_multiple: Count = 1
     loss_copies: NonNegative = 2.0
     sharded_gather_layers: Count = 2
