@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,31 @@ ALL: Final = -(1 << 30)
 """Lag of a dependency on every round of the other task."""
 
 
+DISCIPLINES: Final = ("fq", "fifo", "pfc")
+"""How flows share a link: fairly (max-min); by what each has in flight; by input port, with pauses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transport:
+    """What packets do beyond shared rates. The default is a fluid.
+
+    ``packet_bytes``: equal flows that drain together finish one packet apart; ``ack_share``: bytes acknowledged back
+    per byte, ahead of data; ``window_bytes``: in flight per flow, what ``fifo`` shares by.
+    """
+
+    discipline: Literal["fq", "fifo", "pfc"] = "fq"
+    packet_bytes: float = 0.0
+    ack_share: float = 0.0
+    window_bytes: float = float("inf")
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Tasks:
     """Columns, one entry a task.
 
     A task has ``rounds`` equal rounds, one after another, each of ``amount`` on its resources: at rate r it uses
-    ``coefficient r`` of each. A round starts ``delay`` seconds after its dependencies are met and, in a queue, after
-    the tasks before it (in order of index) are drained; what it sent arrives ``latency`` after its drain.
+    ``coefficient r`` of each. A round is posted ``delay`` seconds after its dependencies are met; in a queue it begins
+    when those posted before it are drained (ties by index); what it sent arrives ``latency`` after its drain.
 
     kind: index into KINDS; queue: id of an in-order queue, or OWN_QUEUE. CSR rows of a task are
     ``resource[resource_start[i]:resource_start[i + 1]]`` (``coefficient`` may be empty: all 1), in path order, and

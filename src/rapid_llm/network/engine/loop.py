@@ -8,9 +8,8 @@ from heapq import heappop, heappush
 
 from numba import njit
 
-from rapid_llm.network.engine.filling import CLOSE, max_min
-from rapid_llm.network.engine.state import CHANGED, EVENTS, MARKED, SOLVES, Records, State
-from rapid_llm.network.tasks import Ints
+from rapid_llm.network.engine.filling import CLOSE, share
+from rapid_llm.network.engine.state import ACKS, CHANGED, EVENTS, MARKED, PACKET, SOLVES, Records, State
 
 DRAINED = 0
 ARRIVED = 1
@@ -76,10 +75,28 @@ def _post(s: State, events: Events, number: int, now: float) -> None:
 
 @njit(cache=True)
 def _try_begin(s: State, events: Events, number: int, now: float) -> None:
-    """Begin the next round of a task where it is posted, alone and at the head of its queue."""
+    """Begin the next round of a task where it is posted and alone; in a queue, join its end."""
     task = s.tasks[number]
-    if not task.posted or task.running or task.held:
+    if not task.posted or task.running or task.waiting:
         return
+    if task.queue >= 0:
+        queue = s.queues[task.queue]
+        if queue.busy:
+            task.waiting = True
+            task.queue_next = -1
+            if queue.first < 0:
+                queue.first = number
+            else:
+                s.tasks[queue.last].queue_next = number
+            queue.last = number
+            return
+        queue.busy = True
+    _begin(s, events, number, now)
+
+
+@njit(cache=True)
+def _begin(s: State, events: Events, number: int, now: float) -> None:
+    task = s.tasks[number]
     if task.begun == 0:
         task.start = now
     task.begun += 1
@@ -103,13 +120,26 @@ def _try_begin(s: State, events: Events, number: int, now: float) -> None:
 
 
 @njit(cache=True)
-def _mark(links: Records, marks: Ints, tally: Ints, number: int) -> None:
+def _release(s: State, events: Events, queue_number: int, now: float) -> None:
+    """Let the next of a queue begin."""
+    queue = s.queues[queue_number]
+    number = queue.first
+    if number < 0:
+        queue.busy = False
+        return
+    queue.first = s.tasks[number].queue_next
+    s.tasks[number].waiting = False
+    _begin(s, events, number, now)
+
+
+@njit(cache=True)
+def _mark(s: State, number: int) -> None:
     """List a resource on which the tasks ask for more than it has: they need new rates."""
-    link = links[number]
-    if not link.marked and link.demand > link.capacity * CLOSE:
+    link = s.links[number]
+    if not link.marked and link.demand > link.capacity * (CLOSE - s.options[ACKS]):
         link.marked = True
-        marks[tally[MARKED]] = number
-        tally[MARKED] += 1
+        s.marks[s.tally[MARKED]] = number
+        s.tally[MARKED] += 1
 
 
 @njit(cache=True)
@@ -128,7 +158,7 @@ def _attach(s: State, number: int, now: float) -> None:
             link.since = now
         link.count += 1
         link.demand += incidences[e].coefficient * task.solo
-        _mark(links, s.marks, s.tally, incidences[e].resource)
+        _mark(s, incidences[e].resource)
     if not task.seen:
         task.seen = True
         s.flows[s.tally[CHANGED]] = number
@@ -141,7 +171,7 @@ def _detach(s: State, number: int, now: float) -> None:
     task = s.tasks[number]
     for e in range(task.resources, task.resources_end):
         link = links[incidences[e].resource]
-        _mark(links, s.marks, s.tally, incidences[e].resource)
+        _mark(s, incidences[e].resource)
         previous, following = incidences[e].previous, incidences[e].following
         if previous >= 0:
             incidences[previous].following = following
@@ -160,24 +190,48 @@ def _detach(s: State, number: int, now: float) -> None:
 
 
 @njit(cache=True)
+def _lead(s: State, number: int, now: float) -> float:
+    """Seconds that the last packet of a task is ahead of the flows that drain together with it.
+
+    A port that serves m flows in turn sends their last packets one after another: the k-th arrives m - 1 - k packets
+    before the last.
+    """
+    task = s.tasks[number]
+    most = 0.0
+    for i in range(task.resources, task.resources_end):
+        link = s.links[s.incidences[i].resource]
+        others = 0
+        e = link.head
+        while e >= 0:
+            other = s.tasks[s.incidences[e].owner]
+            if other.left - other.rate * (now - other.since) <= 1e-3:
+                others += 1
+            e = s.incidences[e].following
+        most = max(most, (others - 1) * s.options[PACKET] / link.capacity)
+    return min(most, task.latency)
+
+
+@njit(cache=True)
 def _drain(s: State, events: Events, number: int, now: float) -> None:
     """The last byte of a round has left; the next round or the next task of the queue may begin."""
     task = s.tasks[number]
+    lead = 0.0
     if task.amount > 0.0 and task.resources < task.resources_end:
+        if s.options[PACKET] > 0.0:
+            lead = _lead(s, number, now)
         _detach(s, number, now)
     task.running = False
     task.rate = 0.0
     task.version += 1
     task.drained += 1
-    if task.latency > 0.0:
-        heappush(events, (now + task.latency, number * 4 + ARRIVED, 0))
+    if task.latency > lead:
+        heappush(events, (now + task.latency - lead, number * 4 + ARRIVED, 0))
     else:
         _arrive(s, events, number, now)
+    if task.queue >= 0:
+        _release(s, events, task.queue, now)
     if task.drained < task.rounds:
         _try_begin(s, events, number, now)
-    elif task.queue_next >= 0:
-        s.tasks[task.queue_next].held = False
-        _try_begin(s, events, task.queue_next, now)
 
 
 @njit(cache=True)
@@ -217,7 +271,9 @@ def _reach(s: State) -> int:
             next_flow += 1
             if task.running:
                 for e in range(task.resources, task.resources_end):
-                    _mark(links, marks, tally, incidences[e].resource)
+                    _mark(s, incidences[e].resource)
+                    if s.options[ACKS] > 0.0 and links[incidences[e].resource].reverse >= 0:
+                        _mark(s, links[incidences[e].resource].reverse)
     kept = 0
     for k in range(tally[CHANGED]):
         number = flows[k]
@@ -233,7 +289,7 @@ def _resolve(s: State, events: Events, now: float) -> None:
     """New rates where something changed; a new drain event for each task whose rate did."""
     tasks, links, incidences, flows, marks, tally = s.tasks, s.links, s.incidences, s.flows, s.marks, s.tally
     count = _reach(s)
-    max_min(s, count)
+    share(s, count)
     for k in range(count):
         task = tasks[flows[k]]
         change = task.fresh - task.rate

@@ -1,17 +1,15 @@
 """Run tasks over a topology, or over any capacities."""
 
-from typing import Literal
-
 import numpy as np
 
 from rapid_llm.errors import InfeasibleError, InputError
-from rapid_llm.network.tasks import Floats, Result, Tasks
+from rapid_llm.network.tasks import Floats, Ints, Result, Tasks, Transport
 from rapid_llm.network.topology import Topology
 
-Discipline = Literal["fq", "fifo", "pfc"]
+FLUID = Transport()
 
 
-def simulate(tasks: Tasks, topology: Topology, *, fold: bool = True) -> Result:
+def simulate(tasks: Tasks, topology: Topology, *, fold: bool = True, transport: Transport = FLUID) -> Result:
     """Run tasks whose resources are the links of a topology, as healthy as they are.
 
     InfeasibleError for a task that uses a link that is down; InputError where dependencies form a cycle.
@@ -24,10 +22,25 @@ def simulate(tasks: Tasks, topology: Topology, *, fold: bool = True) -> Result:
             "route it again on the topology with its faults.",
             field="faults",
         )
-    return run(tasks, capacity, fold=fold)
+    reverse = _reverse(topology) if transport.ack_share else None
+    return run(tasks, capacity, fold=fold, transport=transport, reverse=reverse)
 
 
-def run(tasks: Tasks, capacity: Floats, *, fold: bool = True) -> Result:
+def _reverse(topology: Topology) -> Ints:
+    """The link the other way of each link, or -1."""
+    back = {pair: i for i, pair in enumerate(zip(topology.source.tolist(), topology.target.tolist(), strict=True))}
+    pairs = zip(topology.target.tolist(), topology.source.tolist(), strict=True)
+    return np.array([back.get(pair, -1) for pair in pairs], dtype=np.int64)
+
+
+def run(
+    tasks: Tasks,
+    capacity: Floats,
+    *,
+    fold: bool = True,
+    transport: Transport = FLUID,
+    reverse: Ints | None = None,
+) -> Result:
     """Run tasks on resources of ``capacity`` (units a second, above 0 where used), max-min fair.
 
     ``fold`` simulates equal tasks once (see ``folding``). InputError where dependencies form a cycle.
@@ -35,7 +48,7 @@ def run(tasks: Tasks, capacity: Floats, *, fold: bool = True) -> Result:
     from rapid_llm.network.engine.loop import run as loop
     from rapid_llm.network.engine.state import EVENTS, state_of
 
-    state = state_of(tasks, capacity)
+    state = state_of(tasks, capacity, np.full(len(capacity), -1) if reverse is None else reverse, transport)
     loop(state)
     _check_finished(state.tasks.finish)
     return Result(

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.network.tasks import OWN_QUEUE, Floats, Ints, Tasks
+from rapid_llm.network.tasks import DISCIPLINES, OWN_QUEUE, Floats, Ints, Tasks, Transport
 
 Records = Any
 """A numpy record array; one record is written by its names."""
@@ -13,37 +13,47 @@ Records = Any
 TASK: Final = np.dtype(
     [
         *((name, np.float64) for name in ("amount", "delay", "latency", "solo", "left", "since", "rate", "fresh")),
-        *((name, np.float64) for name in ("start", "finish")),
+        *((name, np.float64) for name in ("start", "finish", "round_trip", "window")),
         *((name, np.int64) for name in ("resources", "resources_end", "dependencies", "dependencies_end")),
         *((name, np.int64) for name in ("successors", "successors_end", "rounds", "begun", "drained", "arrived")),
-        *((name, np.int64) for name in ("missing", "version", "queue_next")),
-        *((name, np.bool_) for name in ("posted", "running", "held", "seen")),
+        *((name, np.int64) for name in ("missing", "version", "queue", "queue_next")),
+        *((name, np.bool_) for name in ("posted", "running", "waiting", "seen")),
     ],
     align=True,
 )
 """``solo``: rate alone; ``left`` bytes at ``since``; ``fresh``: rate being computed; rounds begun, drained, arrived;
-``missing`` dependencies of the next round, which is ``posted`` when none is; ``held`` back by its queue;
-``version`` of its drain event."""
+``missing`` dependencies of the next round, which is ``posted`` when none is; ``waiting`` in its queue, before
+``queue_next``; ``version`` of its drain event."""
 LINK: Final = np.dtype(
     [
-        *((name, np.float64) for name in ("capacity", "demand", "room", "weight", "load", "peak", "busy", "since")),
-        *((name, np.int64) for name in ("head", "count")),
+        *(
+            (name, np.float64)
+            for name in ("capacity", "demand", "room", "weight", "load", "peak", "busy", "since", "delay")
+        ),
+        *((name, np.int64) for name in ("head", "count", "reverse")),
         *((name, np.bool_) for name in ("marked", "full")),
     ],
     align=True,
 )
 """``demand``: what the tasks on it could use alone; ``room`` and ``weight`` while filling; ``head`` of the doubly
-linked list of the ``count`` incidences on it."""
+linked list of the ``count`` incidences on it; ``reverse``: the same link the other way; ``delay`` of its queue (s)."""
 INCIDENCE: Final = np.dtype(
     [("coefficient", np.float64), *((name, np.int32) for name in ("resource", "owner", "following", "previous"))]
 )
 EDGE: Final = np.dtype([("task", np.int32), ("lag", np.int32)])
+QUEUE: Final = np.dtype([("busy", np.bool_), ("first", np.int64), ("last", np.int64)], align=True)
+"""An in-order queue: whether a task of it runs, and the list of those that wait."""
 
 CHANGED: Final = 0
 MARKED: Final = 1
 EVENTS: Final = 2
 SOLVES: Final = 3
 """Places in ``State.tally``: tasks and resources listed for new rates; events and solutions so far."""
+PACKET: Final = 0
+ACKS: Final = 1
+DISCIPLINE: Final = 2
+"""Places in ``State.options``: bytes of a packet, share of the rate that flows back as acknowledgements, and how
+links are shared (index into DISCIPLINES)."""
 
 
 class State(NamedTuple):
@@ -54,41 +64,49 @@ class State(NamedTuple):
     incidences: Records
     before: Records
     after: Records
+    queues: Records
     flows: Ints
     marks: Ints
     tally: Ints
+    options: Floats
 
 
-def state_of(tasks: Tasks, capacity: Floats) -> State:
-    """Records before anything has begun."""
+def state_of(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport) -> State:
+    """Records before anything has begun; ``reverse`` is the link the other way of each, or -1."""
     n = len(tasks)
     t = np.recarray(n, dtype=TASK)
     t[:] = np.zeros((), dtype=TASK)
     t.amount, t.delay, t.latency, t.rounds = tasks.amount, tasks.delay, tasks.latency, tasks.rounds
-    t.start, t.finish = np.nan, np.nan
+    t.start, t.finish, t.queue_next = np.nan, np.nan, -1
     t.solo = solo_rates(tasks, capacity)
     t.resources, t.resources_end = tasks.resource_start[:-1], tasks.resource_start[1:]
     t.dependencies, t.dependencies_end = tasks.dependency_start[:-1], tasks.dependency_start[1:]
+    t.round_trip, t.window = 2 * tasks.latency, np.minimum(transport.window_bytes, tasks.amount)
     successors = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(np.bincount(tasks.dependency, minlength=n), out=successors[1:])
     t.successors, t.successors_end = successors[:-1], successors[1:]
-    t.queue_next = queue_next(tasks.queue)
-    t.held[t.queue_next[t.queue_next >= 0]] = True
+    own = tasks.queue == OWN_QUEUE
+    names, place = np.unique(tasks.queue[~own], return_inverse=True)
+    t.queue = OWN_QUEUE
+    t.queue[~own] = place
+    queues = np.recarray(len(names), dtype=QUEUE)
+    queues.busy, queues.first, queues.last = False, -1, -1
     before = np.recarray(len(tasks.dependency), dtype=EDGE)
     before.task, before.lag = tasks.dependency, tasks.lag
     owner = np.repeat(np.arange(n, dtype=np.int32), np.diff(tasks.dependency_start))
     order = np.argsort(tasks.dependency, kind="stable")
     after = np.recarray(len(order), dtype=EDGE)
     after.task, after.lag = owner[order], tasks.lag[order]
-    links = _links(capacity)
+    links = _links(capacity, reverse)
     lists = (np.zeros(n, np.int64), np.zeros(len(links), np.int64), np.zeros(4, np.int64))
-    return State(t, links, _incidences(tasks), before, after, *lists)
+    options = np.array([transport.packet_bytes, transport.ack_share, DISCIPLINES.index(transport.discipline)])
+    return State(t, links, _incidences(tasks), before, after, queues, *lists, options.astype(np.float64))
 
 
-def _links(capacity: Floats) -> Records:
+def _links(capacity: Floats, reverse: Ints) -> Records:
     links = np.recarray(len(capacity), dtype=LINK)
     links[:] = np.zeros((), dtype=LINK)
-    links.capacity, links.head = capacity, -1
+    links.capacity, links.head, links.reverse = capacity, -1, reverse
     return links
 
 
@@ -99,16 +117,6 @@ def _incidences(tasks: Tasks) -> Records:
     incidences.owner = np.repeat(np.arange(len(tasks), dtype=np.int32), np.diff(tasks.resource_start))
     incidences.following, incidences.previous = -1, -1
     return incidences
-
-
-def queue_next(queue: Ints) -> Ints:
-    """The next task in the same queue by index, or -1."""
-    found = np.full(len(queue), -1, dtype=np.int64)
-    members = np.flatnonzero(queue != OWN_QUEUE)
-    order = members[np.argsort(queue[members], kind="stable")]
-    same = queue[order[1:]] == queue[order[:-1]]
-    found[order[:-1][same]] = order[1:][same]
-    return found
 
 
 def solo_rates(tasks: Tasks, capacity: Floats) -> Floats:
