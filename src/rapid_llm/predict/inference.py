@@ -118,36 +118,42 @@ def evaluate_inference(
     evaluate = static_batch if workload.batching == "static" else continuous_batch
     requests = int(plans.micro_batch[0])
     table = evaluate(job, requests)
-    fit = room(table.account, requests, job)
     if workload.batch_size == "auto":
+        fit = room(table.account, requests, job, output=0.5 + 0.5 * job.engine.reserved_output)
+        fit = min(fit, fed(job)) if workload.batching == "continuous" else fit
         return evaluate(job, fit) if fit > 1 else table
+    fit = room(table.account, requests, job, output=1.0)
     if fit >= requests or fit < 1:
         return table
-    rounds = ceil(requests / fit)
-    smaller = evaluate(job, ceil(requests / rounds))
-    return _in_rounds(replace(smaller, account=table.account), requests / smaller.running)
+    smaller = evaluate(job, ceil(requests / ceil(requests / fit)))
+    admitted = room(table.account, requests, job, output=job.engine.reserved_output)
+    return in_rounds(replace(smaller, account=table.account), requests, max(admitted, smaller.running))
 
 
-def room(account: Account, requests: int, job: Job) -> int:
-    """Requests of one replica whose cache fits beside weights, workspace and context, as the engine admits them.
+def room(account: Account, requests: int, job: Job, *, output: float) -> int:
+    """Requests of one replica whose prompts and that share of their ``output`` fit beside weights and workspace.
 
     The engine takes ``utilisation`` of all memory, or of what the rest leaves free; the fullest stage decides.
     """
-    allocator, engine, work = job.runtime.allocator, job.engine, job.work
+    allocator, work = job.runtime.allocator, job.work
     peak, cache = account.peak[-1], account.by_category[KV_CACHE, -1]
     share = allocator.utilisation or 1.0
     rest = peak - cache
     free = share * (account.capacity - rest) if allocator.of == "free" else share * account.capacity - rest
-    held = work.prompt_tokens + engine.reserved_output * work.output_tokens
-    each = cache / requests * held / (work.prompt_tokens + work.output_tokens)
+    held = (work.prompt_tokens + output * work.output_tokens) / (work.prompt_tokens + work.output_tokens)
     with np.errstate(divide="ignore"):
-        fit = np.where(each > 0, free / each, np.inf).min()
-    return max(0, int(min(fit, engine.max_sequences)))
+        fit = np.where(cache > 0, free / (cache / requests * held), np.inf).min()
+    return max(0, int(min(fit, job.engine.max_sequences)))
 
 
-def _in_rounds(table: InferenceTable, rounds: float) -> InferenceTable:
-    """The table of a batch that runs in ``rounds``: the last request waits for all rounds but its own."""
-    return replace(table, rounds=ceil(rounds), ttft_s=table.ttft_s + (rounds - 1.0) * table.e2e_s)
+def in_rounds(table: InferenceTable, requests: int, admitted: int) -> InferenceTable:
+    """The table of ``requests`` of which the cache holds ``table.running`` to their end and admits ``admitted``.
+
+    All take as long as the rounds of those that finish together; the last one starts when its turn to be admitted comes.
+    """
+    rounds = requests / table.running
+    ttft = table.ttft_s + (max(1.0, requests / admitted) - 1.0) * table.e2e_s
+    return replace(table, rounds=ceil(rounds), ttft_s=ttft, decode_s=rounds * table.e2e_s - ttft)
 
 
 def static_batch(job: Job, requests: int) -> InferenceTable:
@@ -197,15 +203,12 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
 
     In the time of one request, n prompts are prefilled in m passes and every sequence takes O - 1 decode steps. Engines
     that mix steps add the prompt tokens to decode steps, others interrupt decoding: cycle = m t_mixed + (O - m) t_dec
-    or m t_prefill + (O - 1) t_dec. At one request both are a static batch of one. Of more requests than the token
-    budget of mixed steps feeds, n = budget O / (S + O) a stage, the rest waits for its turn.
+    or m t_prefill + (O - 1) t_dec. At one request both are a static batch of one. Requests beyond what the engine feeds
+    wait for their turn.
     """
     work, engine = job.work, job.engine
     groups = min(job.stages, requests)
-    running = requests
-    if engine.mixed_steps:
-        fed = engine.max_batched_tokens * work.output_tokens / (work.new_tokens + work.output_tokens)
-        running = min(requests, max(1, int(groups * fed)))
+    running = min(requests, fed(job))
     others = (running - 1.0) / groups
     budget = max(1.0, engine.max_batched_tokens - (others if engine.mixed_steps else 0.0))
     together = min(max(1.0, running / (groups * work.output_tokens)), budget / work.new_tokens)
@@ -221,7 +224,16 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     )
     lowered, steps = job.time(points)
     table = _cycle(job, points, steps, job.account(lowered), groups)
-    return table if running == requests else _in_rounds(replace(table, running=requests), requests / running)
+    return table if running == requests else in_rounds(table, requests, running)
+
+
+def fed(job: Job) -> int:
+    """Requests that the token budget keeps busy: with mixed steps every token waits for budget, budget O / (S + O) a stage."""
+    work, engine = job.work, job.engine
+    if not engine.mixed_steps:
+        return engine.max_sequences
+    share = work.output_tokens / (work.new_tokens + work.output_tokens)
+    return max(1, min(engine.max_sequences, int(job.stages * engine.max_batched_tokens * share)))
 
 
 def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, groups: int) -> InferenceTable:
