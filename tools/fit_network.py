@@ -1,42 +1,29 @@
 """Fit the constants of collective libraries to measured tables and print them, for ``network/data/libraries``.
 
-    python tools/fit_network.py --data ../shared/data
+    python tools/fit_network.py --data ../shared/data [nccl | vllm-custom-all-reduce ...]
 
-Inside a node a key is (operation, ranks): keys whose operation index + log2(ranks) is odd are fitted, the others only
-scored, and both halves are printed. Between nodes a key is a cluster: two are fitted, the rest is scored by the tests.
-Needs the ``fit`` and ``tables`` extras.
+Rows, machines and the split rule are those of ``rapid-llm validate collectives``: only keys on the ``fit`` side are
+fitted, both sides are printed. Needs the ``fit`` extra.
 """
 
 import argparse
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from scipy.optimize import least_squares
 
-from rapid_llm.network import OPS, Fabric, Library, LinkCost, Protocol, Tier, link, price
-from rapid_llm.network.fabric import SWITCH_HOP
+from rapid_llm.network import OPS, Library, LinkCost, Protocol, library, price
 from rapid_llm.units import Si
+from rapid_llm.validation import split_of
+from rapid_llm.validation.suites.collectives import Measured, read_rows
+from rapid_llm.validation.tables import find
 
 US, GB = 1e-6, 1e9
 PRIOR = 0.05
 """Weight of a weak prior at the start values (log units): it decides only what a table does not identify."""
-GPUS = {  # table -> link technology, links per GPU, kind of the node's tier, reduction in the switch
-    "a100_sxm": ("nvlink3", 12, "switch", False),
-    "h100_sxm": ("nvlink4", 18, "switch", True),
-    "b200_sxm": ("nvlink5", 18, "switch", True),
-    "l40s": ("pcie4-x16", 1, "shared", False),
-}
-NCCL_OPS = {
-    "all_reduce": "all_reduce",
-    "all_gather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-}
-ENGINES = ("sglang", "vllm", "trtllm")
+Vector = np.ndarray
 
 
 @dataclass(frozen=True)
@@ -49,89 +36,73 @@ class Parameter:
     high: float
 
 
-@lru_cache(maxsize=16)
-def fabric(gpu: str, *, reduction: bool = True) -> Fabric:
-    """The eight-GPU box of a table."""
-    name, count, kind, switch = GPUS[gpu]
-    unit = link(name)
-    tier = Tier("node", 8, unit.bandwidth * count, unit.latency, name, kind, in_network_reduction=switch and reduction)
-    return Fabric((tier,), gpu)
+class Rows:
+    """Measured rows of one library, grouped by fabric for the pricing."""
+
+    def __init__(self, rows: Sequence[Measured]) -> None:
+        self.rows = list(rows)
+        self.seconds = np.array([row.seconds for row in rows])
+        self.fit = np.array([split_of(row.key) == "fit" for row in rows])
+        asked = [row.question for row in rows]
+        self.columns = [np.array(c) for c in zip(*[(OPS.index(q.op), q.size, q.ranks) for q in asked], strict=True)]
+        fabrics = list(dict.fromkeys(q.fabric for q in asked))
+        index = np.array([fabrics.index(q.fabric) for q in asked])
+        self.parts = [(fabric, np.flatnonzero(index == k)) for k, fabric in enumerate(fabrics)]
+
+    def predict(self, base: Library, small: Library | None = None) -> Vector:
+        """Seconds of every row."""
+        out = np.empty(len(self.rows))
+        for fabric, at in self.parts:
+            op, size, ranks = (column[at] for column in self.columns)
+            out[at] = price(
+                op.astype(int), size, ranks.astype(int), 1, fabric=fabric, library=base, small=small
+            ).seconds
+        return out
+
+    def report(self, seconds: Vector) -> None:
+        """Mean absolute percentage error by group and side of the split."""
+        error = seconds / self.seconds - 1
+        for group in dict.fromkeys(row.group for row in self.rows):
+            inside = np.array([row.group == group for row in self.rows])
+            halves = [error[inside & side] for side in (self.fit, ~self.fit)]
+            cells = [f"{100 * np.abs(h).mean():5.1f} ({100 * h.mean():+5.1f})" if len(h) else "    -" for h in halves]
+            print(f"  {group:34} fit {cells[0]:16} unseen {cells[1]}")
 
 
-def nccl_rows(data: Path) -> pd.DataFrame:
-    """Median latency of the NCCL rows by (gpu, op, dtype, ngpus, bytes), and which keys are fitted."""
-    frames = []
-    for gpu in GPUS:
-        rows = pd.read_csv(data / "silicon" / f"nccl_{gpu}.csv.gz").query("lib == 'nccl'")
-        rows = rows.groupby(["op", "dtype", "ngpus", "bytes"]).latency_us.median().reset_index()
-        frames.append(rows.assign(gpu=gpu))
-    rows = pd.concat(frames, ignore_index=True)
-    index = rows.op.map(list(NCCL_OPS).index) + np.log2(rows.ngpus).astype(int)
-    rows["fit"] = index % 2 == 1
-    # The L40S box carries 5 and 2 GB/s across its sockets; only its pairs and its floors describe PCIe 4.0.
-    rows["sane"] = (rows.gpu != "l40s") | (rows.ngpus == 2) | (rows.bytes <= 8192)
-    rows["op"] = rows.op.map(NCCL_OPS)
-    return rows
-
-
-def custom_rows(data: Path, engine: str) -> pd.DataFrame:
-    """The newest version of one engine's all-reduce, replayed from a graph."""
-    frames = []
-    for gpu in GPUS:
-        rows = pd.read_csv(data / "silicon" / f"nccl_{gpu}.csv.gz").query("lib == 'custom' and framework == @engine")
-        rows = rows[~rows.kernel.str.contains("eager")]
-        newest = max(rows.version, key=lambda v: [int("".join(filter(str.isdigit, p)) or 0) for p in v.split(".")])
-        frames.append(rows[rows.version == newest].assign(gpu=gpu))
-    rows = pd.concat(frames, ignore_index=True)
-    rows["fit"] = np.log2(rows.ngpus).astype(int) % 2 == 1
-    rows["op"] = "all_reduce"
-    rows["sane"] = (rows.gpu != "l40s") | (rows.ngpus == 2) | (rows.bytes <= 8192)
-    return rows
-
-
-def predict(rows: pd.DataFrame, library: Library, small: Library | None = None) -> np.ndarray:
-    """Seconds of every row; the switch reduces no integers."""
-    out = np.empty(len(rows))
-    integer = (rows.get("dtype") == "int8").to_numpy()
-    codes = rows.op.map(OPS.index).to_numpy()
-    for gpu in GPUS:
-        for whole in (False, True):
-            at = np.flatnonzero((rows.gpu == gpu).to_numpy() & (integer == whole))
-            if len(at):
-                part = rows.iloc[at]
-                box = fabric(gpu, reduction=not whole)
-                out[at] = price(codes[at], part.bytes, part.ngpus, 1, fabric=box, library=library, small=small).seconds
-    return out
-
-
-def solve(rows: pd.DataFrame, parameters: list[Parameter], model: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def solve(rows: Rows, parameters: Sequence[Parameter], model: Callable[[Vector], Vector]) -> Vector:
     """Robust least squares on log error over the fitted rows, inside the bounds."""
     start, low, high = np.log([[p.start, p.low, p.high] for p in parameters]).T
-    measured = np.log(rows.latency_us.to_numpy() * US)
-    used = (rows.fit & rows.sane).to_numpy()
+    measured = np.log(rows.seconds)
 
-    def residual(x: np.ndarray) -> np.ndarray:
-        return np.concatenate([(np.log(model(np.exp(x))) - measured)[used], PRIOR * (x - start)])
+    def residual(x: Vector) -> Vector:
+        return np.concatenate([(np.log(model(np.exp(x))) - measured)[rows.fit], PRIOR * (x - start)])
 
-    found = least_squares(
-        residual, start, bounds=(low - 1e-9, high + 1e-9), loss="soft_l1", f_scale=0.1, max_nfev=60, diff_step=1e-3
-    )
+    bounds = (low - 1e-9, high + 1e-9)
+    found = least_squares(residual, start, bounds=bounds, loss="soft_l1", f_scale=0.1, max_nfev=60, diff_step=1e-3)
     return np.clip(np.exp(found.x), np.exp(low), np.exp(high))
 
 
-def _with_defaults(links: dict[str, LinkCost]) -> dict[str, LinkCost]:
-    return {**links, "intra": links["nvlink4"], "inter": links["nvlink4"]}
+def show(parameters: Sequence[Parameter], x: Vector) -> None:
+    """Print fitted numbers, a line for each prefix."""
+    lines: dict[str, list[str]] = {}
+    for p, v in zip(parameters, x, strict=True):
+        prefix, _, name = p.name.rpartition(".")
+        lines.setdefault(prefix, []).append(f"{name}: {v:.3g}")
+    for prefix, cells in lines.items():
+        print(f"  {prefix}: {{{', '.join(cells)}}}")
 
 
+LINKS = {"nvlink3": False, "nvlink4": True, "nvlink5": True, "pcie4-x16": False}
+"""Link technologies inside a node, and whether their switch reduces."""
 SHARED = [
-    Parameter("LL.bandwidth", 0.05, 0.02, 0.5),
-    Parameter("LL128.bandwidth", 0.6, 0.3, 0.95),
+    Parameter("LL.channel", 16, 2, 200),
+    Parameter("LL128.channel", 200, 20, 2000),
     Parameter("LL128.step", 1.1, 1, 4),
     Parameter("LL128.ramp", 0.3, 0.01, 1),
     Parameter("Simple.step", 3, 1, 20),
     Parameter("Simple.setup", 4, 0.1, 20),
     Parameter("NVLS.setup", 15, 0.1, 40),
-    Parameter("channel", 6, 1, 20),
+    Parameter("exchange.channel", 6, 1, 20),
 ]
 PER_LINK = [
     Parameter("launch", 6, 2, 12),
@@ -143,140 +114,122 @@ PER_LINK = [
     Parameter("switch", 0.6, 0.3, 1),
     Parameter("copy", 900, 20, 4000),
 ]
+STAGED = [
+    Parameter("host-staged.efficiency", 0.85, 0.05, 1),
+    Parameter("socket-staged.efficiency", 0.25, 0.05, 1),
+]
+NCCL = [
+    *SHARED,
+    *(Parameter(f"{link}.{p.name}", p.start, p.low, p.high) for link in LINKS for p in PER_LINK),
+    *STAGED,
+]
+LL, LL128 = 1 / 2, 120 / 128
+"""Share of the wire that carries data in NCCL's flagged protocols: 4 of 8 bytes, 120 of 128."""
 
 
-def nccl(x: np.ndarray) -> Library:
-    """NCCL from a vector in the order of SHARED, then PER_LINK for each GPU."""
+def nccl(x: Vector) -> Library:
+    """NCCL inside a node from a vector in the order of NCCL; between nodes as the catalogue has it."""
     ll, ll128, step128, ramp128, step, setup, multicast, channel = (float(v) for v in x[: len(SHARED)])
     over, exchange = ("ring", "tree"), ("direct", "p2p")
+    known = library("nccl")
     protocols = {
-        "LL": Protocol(algorithms=over, bandwidth=ll),
-        "LL128": Protocol(algorithms=over, bandwidth=ll128, step=step128, ramp=ramp128),
+        "LL": Protocol(algorithms=over, bandwidth=LL, channel=Si(ll * GB)),
+        "LL128": Protocol(algorithms=over, bandwidth=LL128, channel=Si(ll128 * GB), step=step128, ramp=ramp128),
         "Simple": Protocol(algorithms=over, step=step, ramp=1.0, setup=Si(setup * US)),
         "NVLS": Protocol(algorithms=("nvls", "nvls-tree"), step=step, ramp=1.0, setup=Si(multicast * US)),
         "LL-exchange": Protocol(algorithms=exchange, channel=Si(channel * GB)),
         "Simple-exchange": Protocol(algorithms=exchange, ramp=1.0, exchange=1.0),
     }
     links = {}
-    for values, (name, _, _, switch) in zip(x[len(SHARED) :].reshape(len(GPUS), -1), GPUS.values(), strict=True):
-        launch, hop, efficiency, peer, long, part, reduced, copy = (float(v) for v in values)
-        links[name] = LinkCost(
-            launch=Si(launch * US), step=Si(hop * US), efficiency=efficiency, peer=Si(peer * US),
-            exchange=Si(long * US), slice=Si(part * US), switch=reduced if switch else None, copy=Si(copy * GB),
-        )  # fmt: skip
-    return Library(
-        name="nccl", protocols=protocols, links={**links, "intra": links["nvlink4"], "inter": links["nvlink4"]}
+    values = x[len(SHARED) : len(x) - len(STAGED)].reshape(len(LINKS), -1)
+    for row, (name, switch) in zip(values, LINKS.items(), strict=True):
+        links[name] = _cost(row, switch=switch)
+    for name, efficiency in zip(("host-staged", "socket-staged"), x[-len(STAGED) :], strict=True):
+        links[name] = _cost(values[-1], switch=False, efficiency=float(efficiency), spread=1.0)
+    return Library(name="nccl", protocols=protocols, links={**known.links, **links})
+
+
+def _cost(values: Vector, *, switch: bool, efficiency: float | None = None, spread: float | None = None) -> LinkCost:
+    launch, hop, share, peer, long, part, reduced, copy = (float(v) for v in values)
+    return LinkCost(
+        launch=Si(launch * US),
+        step=Si(hop * US),
+        efficiency=efficiency or share,
+        peer=Si(peer * US),
+        exchange=Si(long * US),
+        slice=Si(part * US),
+        switch=reduced if switch else None,
+        spread=spread,
+        copy=Si(copy * GB),
     )
 
 
-CUSTOM_SHARED = [Parameter("two-shot.setup", 3, 0.1, 20)]
-CUSTOM_PER_LINK = [
-    Parameter("launch", 4, 0.5, 12),
-    Parameter("peer", 0.1, 0.01, 5),
-    Parameter("efficiency", 0.6, 0.2, 1),
+ENGINES = ("vllm-custom-all-reduce", "sglang-custom-all-reduce", "trtllm-one-shot")
+CUSTOM = [
+    Parameter("two-shot.setup", 3, 0.1, 20),
+    Parameter("nvlink.peer", 0.1, 0.01, 5),
+    Parameter("pcie.peer", 1, 0.01, 5),
+    *(
+        Parameter(f"{link}.{name}", *numbers)
+        for link in LINKS
+        for name, *numbers in (("launch", 4, 0.5, 12), ("efficiency", 0.6, 0.2, 1))
+    ),
 ]
 
 
-def custom(x: np.ndarray, engine: str) -> Library:
-    """An engine's own all-reduce from a vector in the order of CUSTOM_SHARED, then CUSTOM_PER_LINK for each GPU."""
-    setup = float(x[0])
+def custom(x: Vector) -> Library:
+    """An engine's own all-reduce from a vector in the order of CUSTOM; a peer costs the same on every NVLink."""
+    setup, nvlink, pcie = (float(v) * US for v in x[:3])
     protocols = {
         "one-shot": Protocol(algorithms=("one-shot",)),
-        "two-shot": Protocol(algorithms=("two-shot",), setup=Si(setup * US)),
+        "two-shot": Protocol(algorithms=("two-shot",), setup=Si(setup)),
     }
-    links = {}
-    for values, (name, *_) in zip(x[len(CUSTOM_SHARED) :].reshape(len(GPUS), -1), GPUS.values(), strict=True):
-        launch, peer, efficiency = (float(v) for v in values)
-        links[name] = LinkCost(launch=Si(launch * US), step=0, peer=Si(peer * US), efficiency=efficiency)
-    return Library(
-        name=engine, protocols=protocols, links={**links, "intra": links["nvlink4"], "inter": links["nvlink4"]}
-    )
+    links = {
+        name: LinkCost(
+            launch=Si(float(launch) * US),
+            step=0,
+            peer=Si(nvlink if name.startswith("nvlink") else pcie),
+            efficiency=float(share),
+        )
+        for name, (launch, share) in zip(LINKS, x[3:].reshape(len(LINKS), -1), strict=True)
+    }
+    defaults = {"intra": links["nvlink4"], "inter": links["nvlink4"]}
+    return Library(name="custom", protocols=protocols, links={**links, **defaults})
 
 
-BETWEEN = [
-    Parameter("step", 4, 0.5, 60),
-    Parameter("efficiency", 0.85, 0.3, 1),
-    Parameter("exchange", 5, 0.1, 50),
-    Parameter("slice", 1, 0.01, 300),
-]
+def rows_of(data: Path) -> list[Measured]:
+    """Every row that the suite reads."""
+    return [row for table in find(data) for row in read_rows(table)[0]]
 
 
-def with_inter(base: Library, x: np.ndarray) -> Library:
-    """A library whose default between nodes comes from a vector in the order of BETWEEN."""
-    step, efficiency, exchange, part = (float(v) for v in x)
-    cost = LinkCost(
-        launch=Si(base.links["nvlink4"].launch),
-        step=Si(step * US),
-        efficiency=efficiency,
-        peer=Si(0.5 * US),
-        exchange=Si(exchange * US),
-        slice=Si(part * US),
-    )
-    return replace(base, links={**base.links, "inter": cost})
+def fit_nccl(rows: list[Measured]) -> None:
+    """NCCL inside a node."""
+    chosen = Rows([r for r in rows if "/nccl/" in r.group])
+    x = solve(chosen, NCCL, lambda v: chosen.predict(nccl(v)))
+    print("nccl")
+    show(NCCL, x)
+    chosen.report(chosen.predict(nccl(x)))
 
 
-def between_rows(data: Path) -> pd.DataFrame:
-    """NCCL between two NDR cards: a log of 2 x 1 H100, and a tenth of the send/receive profile of two DGX H100."""
-    log = pd.read_csv(data / "network" / "nccl_measured.csv.gz").query("system == '2x1 H100 NDR'")
-    log = pd.DataFrame({"op": "all_reduce", "bytes": log.bytes, "latency_us": log.time_us})
-    profile = pd.read_csv(data / "kernels" / "vidur_send_recv_ms.csv.gz")
-    profile = profile.query("network == 'h100_dgx' and devices_per_node == 1").iloc[::10]
-    profile = pd.DataFrame({"op": "send_recv", "bytes": profile.bytes, "latency_us": 1e3 * profile.time_ms})
-    return pd.concat([log, profile], ignore_index=True).assign(fit=True, sane=True, gpu="h100 over NDR")
-
-
-def fit_between(data: Path, base: Library) -> None:
-    """Fit and print the default between nodes."""
-    rows = between_rows(data)
-    unit = link("infiniband-ndr")
-    pair = Fabric((Tier("leaf", 2, unit.bandwidth, unit.latency + SWITCH_HOP, unit.name, "switch", "inter"),))
-    codes = rows.op.map(OPS.index).to_numpy()
-
-    def model(x: np.ndarray) -> np.ndarray:
-        return price(codes, rows.bytes, 2, 1, fabric=pair, library=with_inter(base, x)).seconds
-
-    x = solve(rows, BETWEEN, model)
-    print("inter", {p.name: float(f"{v:.3g}") for p, v in zip(BETWEEN, x, strict=True)})
-    report(rows, model(x), "between nodes (in sample)")
-
-
-def report(rows: pd.DataFrame, seconds: np.ndarray, title: str) -> None:
-    """Mean absolute percentage error by GPU, operation and half."""
-    rows = rows.assign(error=abs(seconds / (rows.latency_us * US) - 1), half=np.where(rows.fit, "fit", "unseen"))
-    print(f"# {title}: mean error by GPU, rows outside the fit's sanity rule included")
-    print((100 * rows.groupby(["gpu", "op", "half"]).error.mean().unstack(["op", "half"])).round(1).to_string())
-
-
-def show(parameters: list[Parameter], x: np.ndarray, per_link: list[Parameter]) -> None:
-    """Print the fitted numbers, shared ones first, then a line per link."""
-    shared = len(x) - len(per_link) * len(GPUS)
-    print({p.name: float(f"{v:.3g}") for p, v in zip(parameters, x[:shared], strict=False)})
-    for values, (name, *_) in zip(x[shared:].reshape(len(GPUS), -1), GPUS.values(), strict=True):
-        print(name, {p.name: float(f"{v:.3g}") for p, v in zip(per_link, values, strict=True)})
-
-
-def fit_engine(data: Path, engine: str, base: Library) -> None:
-    """Fit and print the all-reduce of one engine, which may fall back to NCCL."""
-    rows = custom_rows(data, engine)
-    parameters = CUSTOM_SHARED + CUSTOM_PER_LINK * len(GPUS)
-    x = solve(rows, parameters, lambda v: predict(rows, base, custom(v, engine)))
-    show(CUSTOM_SHARED, x, CUSTOM_PER_LINK)
-    report(rows, predict(rows, base, custom(x, engine)), engine)
+def fit_engine(rows: list[Measured], engine: str) -> None:
+    """The all-reduce of one engine's library, which falls back to NCCL."""
+    chosen = Rows([r for r in rows if r.question.small == engine])
+    base = library("nccl")
+    x = solve(chosen, CUSTOM, lambda v: chosen.predict(base, custom(v)))
+    print(engine)
+    show(CUSTOM, x)
+    chosen.report(chosen.predict(base, custom(x)))
 
 
 def main() -> None:
-    """Fit NCCL inside a node, then between nodes, then each engine's all-reduce."""
+    """Fit what was named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True)
-    data = parser.parse_args().data
-    rows = nccl_rows(data)
-    x = solve(rows, SHARED + PER_LINK * len(GPUS), lambda v: predict(rows, nccl(v)))
-    base = nccl(x)
-    show(SHARED, x, PER_LINK)
-    report(rows, predict(rows, base), "nccl")
-    fit_between(data, base)
-    for engine in ENGINES:
-        fit_engine(data, engine, base)
+    parser.add_argument("what", nargs="*", default=["nccl", *ENGINES])
+    arguments = parser.parse_args()
+    rows = rows_of(arguments.data)
+    for what in arguments.what:
+        fit_nccl(rows) if what == "nccl" else fit_engine(rows, what)
 
 
 if __name__ == "__main__":

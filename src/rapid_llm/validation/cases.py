@@ -53,7 +53,15 @@ class Case:
         return split_of(self.key)
 
 
-NEVER_FITTED = frozenset({"uci-a100", "H800_SXM/DeepSeek internal/DeepSeek-V3/R1/fp8/tp1"})
+NEVER_FITTED = frozenset(
+    {
+        "uci-a100",
+        "H800_SXM/DeepSeek internal/DeepSeek-V3/R1/fp8/tp1",
+        "2x4 H100 (unnamed cloud)/all_reduce",
+        "2x1 H100 NDR/all_reduce",
+        "8x A100 NVLink3/send_recv",
+    }
+)
 """Keys that hash to ``fit`` but are the only group of their source: nothing would be left to score a fit on."""
 
 

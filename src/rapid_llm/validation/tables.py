@@ -29,7 +29,7 @@ SCHEMAS: Mapping[str, frozenset[str]] = {
         "id source gpu n_gpus engine model tp pp batch_or_concurrency arrival input_len output_len metric value "
         "completeness"
     ),
-    "collectives": _columns("lib op dtype ngpus bytes latency_us framework kernel"),
+    "collectives": _columns("lib op dtype ngpus bytes latency_us framework version kernel"),
     "collective_logs": _columns("system gpu nodes ranks collective bytes time_us algbw_GBps"),
 }
 """The columns that make a table one of a schema; further columns are welcome."""

@@ -1,9 +1,9 @@
 """The collectives suite: latency of NCCL, of engines' own all-reduces, of expert exchanges, and of public logs."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import resources
 from typing import Any
 
@@ -23,33 +23,58 @@ MICROSECOND = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class _Measured:
-    """One row read: where it belongs, its seconds, its size and ranks for the baselines, and what prices it."""
+class Question:
+    """A collective whose time was measured: what ran, on which fabric, by which libraries."""
+
+    op: str
+    size: float
+    ranks: int
+    fabric: Fabric
+    library: str
+    small: str | None = None
+
+    def seconds(self) -> float:
+        """What the closed form answers."""
+        group = (self.op, self.size, self.ranks, 1)
+        return price(*group, fabric=self.fabric, library=self.library, small=self.small).seconds.item()
+
+    def datasheet(self) -> float:
+        """What the narrowest links on the way allow at their rated bandwidth."""
+        outer = next(tier for tier in self.fabric.tiers if tier.span >= self.ranks)
+        port = outer.bandwidth * (self.fabric.node_span if outer.scope == "inter" else 1)
+        return self.size * bus_bandwidth(self.op, 1.0, self.ranks, 1.0).item() / port
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One row read: where it belongs, its seconds, and the question that it answers."""
 
     id: str
     group: str
     key: str
-    op: str
     seconds: float
-    size: float
-    ranks: int
-    port: float
-    answer: Callable[[], float]
+    question: Question
 
 
 def cases(table: Table) -> Iterator[Case]:
-    """Cases of a table of collectives in one box, of expert exchanges, or of public logs."""
-    reader = {"collectives": _box_row, "collective_logs": _log_row}.get(table.schema)
-    if reader is None:
-        return
-    read: list[_Measured] = []
-    for index, row in enumerate(table.rows):
-        name = f"{table.path.name.split('.')[0]}-{index + 2}"
-        try:
-            read.append(reader(row, table, name))
-        except (Skip, InputError) as reason:
-            yield _skipped(row, table, name, str(reason))
+    """Cases of a table of collectives in one box, or of public logs."""
+    read, skipped = read_rows(table)
+    yield from skipped
     yield from _with_baselines(read)
+
+
+def read_rows(table: Table) -> tuple[list[Measured], list[Case]]:
+    """The rows of a table that can be asked, and cases that say why the others cannot."""
+    reader = {"collectives": _box_row, "collective_logs": _log_row}.get(table.schema)
+    read: list[Measured] = []
+    skipped: list[Case] = []
+    for index, row in enumerate(table.rows if reader else ()):
+        name = row.get("id") or f"{table.path.name.split('.')[0]}-{index + 2}"
+        try:
+            read.append(reader(row, table, name))  # type: ignore[misc]
+        except (Skip, InputError) as reason:
+            skipped.append(_skipped(row, table, name, str(reason)))
+    return read, skipped
 
 
 @lru_cache(maxsize=1)
@@ -61,10 +86,9 @@ def machines() -> Mapping[str, Any]:
 
 @lru_cache(maxsize=64)
 def fabric_of(name: str) -> Fabric:
-    """The fabric of the machine of a log, or of a system of the catalogue."""
-    known = machines()["logs"].get(name, {"system": name})["system"]
-    system = hardware.system(known) if isinstance(known, str) else hardware.build_system(Document(known))
-    return Fabric.of(system)
+    """The fabric of a system that ``machines`` describes, or of the catalogue."""
+    described = machines()["systems"].get(name)
+    return Fabric.of(hardware.build_system(Document(described)) if described else hardware.system(name))
 
 
 def gpu_of(row: Row, table: Table) -> str:
@@ -73,64 +97,47 @@ def gpu_of(row: Row, table: Table) -> str:
     return hardware.accelerator(words).name
 
 
+def _described(section: str, name: str, version: str) -> str | None:
+    """What a section of ``machines`` says of a name, or of one version of it."""
+    known = machines()[section]
+    return known.get(f"{name}/{version}", known.get(name))
+
+
 def _box_of(gpu: str, row: Row) -> str:
-    boxes = machines()["boxes"]
-    exact = f"{gpu}/{row.get('framework')}/{row.get('version')}"
-    if exact in boxes or gpu in boxes:
-        return str(boxes.get(exact) or boxes[gpu])
-    raise Skip(f"no box of {gpu} is described")
+    """The system of the catalogue that a table was measured on."""
+    box = _described("boxes", gpu, f"{row.get('framework')}/{row.get('version')}")
+    if box is None:
+        raise Skip(f"no box of {gpu} is described")
+    return box
 
 
-def _box_row(row: Row, table: Table, name: str) -> _Measured:
+def _box_row(row: Row, table: Table, name: str) -> Measured:
     """NCCL and engines' own all-reduces inside one box."""
     gpu, op, ranks = gpu_of(row, table), OPS.get(row["op"], row["op"]), count(row, "ngpus")
     engine = "" if row["lib"] == "nccl" else row["framework"]
     if "eager" in row.get("kernel", ""):
         raise Skip("launched by the host, whose time it is")
-    if engine and engine not in machines()["engines"]:
+    small = _described("engines", engine, row["version"]) if engine else None
+    if engine and small is None:
         raise Skip(f"the all-reduce of {engine} is not modelled")
     fabric = fabric_of(_box_of(gpu, row))
     if row["dtype"].startswith("int"):
         fabric = fabric.without_reduction()
     group = f"{gpu}/{row['lib']}/{op}"
-    size, small = _positive(row, "bytes"), machines()["engines"].get(engine)
-    return _Measured(
-        name,
-        group,
-        f"{group}/{engine}/{ranks}" if engine else f"{group}/{ranks}",
-        op,
-        _positive(row, "latency_us") * MICROSECOND,
-        size,
-        ranks,
-        fabric.tiers[0].bandwidth,
-        partial(_seconds, op, size, ranks, fabric=fabric, library="nccl", small=small),
-    )
+    asked = Question(op, _positive(row, "bytes"), ranks, fabric, "nccl", small)
+    key = f"{group}/{engine}/{ranks}" if engine else f"{group}/{ranks}"
+    return Measured(name, group, key, _positive(row, "latency_us") * MICROSECOND, asked)
 
 
-def _log_row(row: Row, table: Table, name: str) -> _Measured:
+def _log_row(row: Row, table: Table, name: str) -> Measured:
     """Figures that people published of their own machines."""
     known = machines()["logs"].get(row["system"])
     if known is None:
         raise Skip(f"the machine '{row['system']}' is not described")
-    fabric, op, ranks = fabric_of(row["system"]), OPS.get(row["collective"], row["collective"]), count(row, "ranks")
-    size, seconds = _positive(row, "bytes"), number(row, "time_us")
-    seconds = seconds * MICROSECOND if seconds else size / (_positive(row, "algbw_GBps") * 1e9)
-    outer = fabric.tiers[-1]
-    return _Measured(
-        name,
-        f"{known['label']}/{op}",
-        f"{row['system']}/{op}",
-        op,
-        seconds,
-        size,
-        ranks,
-        outer.bandwidth * (fabric.node_span if outer.scope == "inter" else 1),
-        partial(_seconds, op, size, ranks, fabric=fabric, library=known["library"]),
-    )
-
-
-def _seconds(op: str, size: float, ranks: int, *, fabric: Fabric, library: str, small: str | None = None) -> float:
-    return price(op, size, ranks, 1, fabric=fabric, library=library, small=small).seconds.item()
+    op, size, time = OPS.get(row["collective"], row["collective"]), _positive(row, "bytes"), number(row, "time_us")
+    seconds = time * MICROSECOND if time else size / (_positive(row, "algbw_GBps") * 1e9)
+    asked = Question(op, size, count(row, "ranks"), fabric_of(known["system"]), known["library"])
+    return Measured(name, f"{known['label']}/{op}", f"{row['system']}/{op}", seconds, asked)
 
 
 def _positive(row: Row, column: str) -> float:
@@ -157,16 +164,14 @@ def _skipped(row: Row, table: Table, name: str, reason: str) -> Case:
     )
 
 
-def _with_baselines(read: Sequence[_Measured]) -> Iterator[Case]:
+def _with_baselines(read: Sequence[Measured]) -> Iterator[Case]:
     """Cases with what a line t = a + S / B per operation and ranks says (fitted to these rows), and the datasheet."""
-    keys: dict[str, list[_Measured]] = {}
+    keys: dict[str, list[Measured]] = {}
     for one in read:
         keys.setdefault(one.key, []).append(one)
     for rows in keys.values():
-        line = alpha_beta([r.size for r in rows], [r.seconds for r in rows])
+        line = alpha_beta([r.question.size for r in rows], [r.seconds for r in rows])
         for one, fitted in zip(rows, line, strict=True):
-            factor = bus_bandwidth(one.op, 1.0, one.ranks, 1.0).item()
-            sheet = one.size * factor / one.port
             yield Case(
                 suite=SUITE,
                 group=one.group,
@@ -176,8 +181,8 @@ def _with_baselines(read: Sequence[_Measured]) -> Iterator[Case]:
                 quantity="seconds",
                 measured=one.seconds,
                 scenario=None,
-                answer=one.answer,
-                baselines={"alpha-beta": Baseline(fitted), "datasheet": Baseline(sheet)},
+                answer=one.question.seconds,
+                baselines={"alpha-beta": Baseline(fitted), "datasheet": Baseline(one.question.datasheet())},
             )
 
 
