@@ -8,6 +8,7 @@ from pydantic.dataclasses import dataclass
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
 from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Seconds
 
+Share = Annotated[float, Field(ge=0, le=1)]
 Whole = Annotated[int, Field(ge=0, strict=True)]
 
 
@@ -94,18 +95,24 @@ class Communication:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Allocator:
-    """What a process holds beyond its tensors.
+    """What a process holds beyond its tensors, and what it may use.
 
-    ``context`` CUDA context and libraries, ``communicator`` buffers per process group (bytes); ``workspace`` of BLAS
-    libraries, inside the allocator; ``fragmentation`` the share that reserved memory exceeds allocated activations by,
-    ``pipeline_fragmentation`` the same where a pipeline frees them in another order; ``slack`` bytes in segments that are
-    never full; ``gathered_slack`` and ``pipeline_gathered_slack`` the share of the gathered inputs of the layers in
-    flight that stays reserved behind a side stream, until memory runs short; ``graphs`` captured graphs; ``utilisation`` the share of
-    memory that a process can use: of the total, or (``of`` free) that a serving engine gives its cache of what weights and
-    activations leave free.
+    Bytes: ``hidden`` that the driver reports and keeps; ``context`` of CUDA, ``libraries`` that load with the first
+    pass, ``communicator`` buffers per process group; ``graphs`` captured; ``workspace`` of BLAS libraries, inside the
+    allocator; ``slack`` in segments that are never full.
+
+    Shares: ``fragmentation`` by which reserved memory exceeds allocated activations, ``pipeline_fragmentation`` the
+    same where a pipeline frees them in another order; ``gathered_slack`` and ``pipeline_gathered_slack`` of the
+    gathered inputs of the layers in flight that stay reserved behind a side stream, until memory runs short.
+
+    ``utilisation``: the share of memory that a process can use, of what ``of`` says: total (vLLM
+    gpu_memory_utilization; context on top, and graphs unless it ``counts_graphs``), free (TensorRT-LLM: for the cache,
+    of what is left beside weights and workspace), static (SGLang: for weights and cache, of what is free at the start).
     """
 
     context: Bytes
+    hidden: Bytes = 0
+    libraries: Bytes = 0
     communicator: Bytes = 0
     workspace: Bytes = 0
     fragmentation: NonNegative = 0.0
@@ -115,7 +122,8 @@ class Allocator:
     pipeline_gathered_slack: NonNegative = 0.0
     graphs: Bytes = 0
     utilisation: Fraction | None = None
-    of: Literal["total", "free"] = "total"
+    of: Literal["total", "free", "static"] = "total"
+    counts_graphs: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -179,7 +187,7 @@ class Serving:
     ``kv_block_tokens`` per block of the cache; ``max_batched_tokens`` of one step; ``max_sequences`` that run at once;
     ``capture_sizes``: batches that decode graphs were captured for, others are padded up to the next; ``mixed_steps``:
     prefill and decode share a step, else prefill runs alone; ``reserved_output``: the share of a request's output that
-    admission sets cache aside for.
+    admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence.
     """
 
     kv_block_tokens: Count = 16
@@ -187,7 +195,8 @@ class Serving:
     max_sequences: Count = 256
     capture_sizes: tuple[int, ...] = ()
     mixed_steps: bool = False
-    reserved_output: Fraction = 1.0
+    reserved_output: Share = 1.0
+    logit_bytes: NonNegative = 8.0
 
 
 @hash_once
