@@ -22,7 +22,6 @@ from rapid_llm.model.architecture import Attention, CompressedAttention, LatentA
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]
-FP32_BYTES = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +145,16 @@ def _rotated(sequence: list[Canonical]) -> list[Canonical]:
 
 def _widest(sequence: list[Canonical]) -> Column | float:
     """Bytes of the largest pair of tensors alive at once in a forward pass."""
-    sizes = [total(op.reads) + total(op.writes) for op in sequence if isinstance(op, Operator)]
+    sizes = [total(op.reads) + total(op.writes) + _inside(op) for op in sequence if isinstance(op, Operator)]
     return np.max(np.stack([np.asarray(size) for size in sizes]), axis=0) if sizes else 0.0
+
+
+def _inside(op: Operator) -> Column | float:
+    """What a fused expert kernel holds between its products: both halves of the up projection, routed outputs."""
+    if op.family != "moe":
+        return 0.0
+    c = op.columns
+    return c["rows"] * (c["matrices"] * c["inter"] + c["hidden"]) * c["x_bytes"]
 
 
 def _parameters(model: Model, s: Shapes, vocab_multiple: int) -> tuple[Matrix, Matrix]:

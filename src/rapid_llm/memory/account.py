@@ -85,6 +85,6 @@ def stacked(parts: Mapping[str, Matrix], plans: Plans, allocator: Allocator, ali
     full = {
         **parts,
         "communication": zero + (communicators(plans) * allocator.communicator)[:, None],
-        "framework": zero + allocator.context + allocator.graphs,
+        "framework": zero + allocator.context + allocator.libraries + allocator.graphs,
     }
     return np.stack([np.where(alive, full.get(name, zero), 0.0) for name in CATEGORIES])

@@ -1,6 +1,9 @@
-"""The memory of an inference engine: weights, cache, and the widest pass."""
+"""The memory of an inference engine: weights, the widest pass, and the cache that the rest is given to."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,47 +11,142 @@ from numpy.typing import NDArray
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.hardware import Accelerator
 from rapid_llm.lowering import Lowered
-from rapid_llm.memory.account import Account, stacked
-from rapid_llm.runtime import Runtime
+from rapid_llm.lowering.cache import cache_bytes
+from rapid_llm.memory.account import CATEGORIES, Account, stacked
+from rapid_llm.model import Model
+from rapid_llm.parallelism import Plans
+from rapid_llm.runtime import Allocator, Runtime, Serving
 
+Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-FP32_BYTES = 4.0
+CACHE = CATEGORIES.index("kv_cache")
+RESIDUAL_STREAMS = 2.0
+"""Hidden states that stand beside the widest kernel of a pass: the residual and the layer's input."""
 
 
 def inference_account(lowered: Lowered, runtime: Runtime, precision: Precision, accelerator: Accelerator) -> Account:
-    """Weights, the KV cache of all requests at their longest, and the widest layer of a full token budget.
+    """Weights, the cache of all requests at their longest, and the widest pass that the engine prepares for.
 
     ``lowered`` is the last decode step (past + new tokens are cached); its micro-batch holds all requests of a replica.
-    The limit is the share of memory that the engine takes, of the total or of what weights and activations leave free.
+    The limits are what the engine may use: see ``limits``.
     """
-    s, layers = lowered.shapes, lowered.layers
-    plans = s.plans
+    s, layers, allocator = lowered.shapes, lowered.layers, runtime.allocator
     kinds = len(lowered.units) - 2
     sizes = np.full(len(lowered.units), dtype(precision.weights).bytes)
     sizes[kinds:] = s.act
     weights = np.einsum("ups,up,u->ps", layers, lowered.dense + lowered.expert, sizes)
     cache = np.einsum("ups,up->ps", layers, lowered.cache)
-    present = layers > 0
-    workspace = (present * _prefill_workspace(lowered, runtime)[:, :, None]).max(axis=0)
-    alive = np.arange(layers.shape[2])[None, :] < plans.pp[:, None]
-    slack = runtime.allocator.fragmentation * workspace
+    workspace = _workspace(lowered, runtime) + allocator.workspace
+    alive = np.arange(layers.shape[2])[None, :] < s.plans.pp[:, None]
+    slack = allocator.fragmentation * (workspace + cache) + allocator.slack
     parts = {"weights": weights, "kv_cache": cache, "workspace": workspace, "allocator": slack}
+    by_category = stacked(parts, s.plans, allocator, alive)
     capacity = float(accelerator.memory.reported_capacity)
     return Account(
-        by_category=stacked(parts, plans, runtime.allocator, alive),
+        by_category=by_category,
         persistent=np.where(alive, weights, 0.0),
         allocated=np.where(alive, weights + cache + workspace, 0.0),
         reclaimable=np.zeros(alive.shape),
-        limits=np.full(alive.shape, capacity),
+        limits=limits(by_category, allocator, capacity),
         capacity=capacity,
     )
 
 
-def _prefill_workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
-    """Bytes of the widest pass of a full token budget [U, P]; the head keeps fp32 logits of as many sequences as may run."""
-    s, serving = lowered.shapes, runtime.serving
-    budget = serving.max_batched_tokens if serving else 1
-    width = lowered.working * (budget / np.maximum(s.tokens, 1.0))
-    rows = min(serving.max_sequences, budget) if serving else 1
-    width[-1] = lowered.logits / np.maximum(s.rows, 1.0) * rows * (s.act + FP32_BYTES)
-    return width
+def limits(by_category: Matrix, allocator: Allocator, capacity: float) -> Matrix:
+    """Bytes that the process may use [P, S] from its parts [C, P, S], as the engine computes its budget.
+
+    total (vLLM): share x memory for all that it allocates after its start; the context, and graphs where the engine
+    does not count them, come on top. free (TensorRT-LLM): share x what weights, workspace and context leave free, for
+    the cache. static (SGLang): share x what is free at the start, for weights and cache.
+    """
+    parts = dict(zip(CATEGORIES, by_category, strict=True))
+    usable = capacity - allocator.hidden
+    rest = by_category.sum(axis=0) - parts["kv_cache"]
+    share = 1.0 if allocator.utilisation is None else allocator.utilisation
+    match allocator.of:
+        case "free":
+            limit = rest + share * (usable - rest)
+        case "static":
+            limit = rest - parts["weights"] + share * (usable - allocator.context - parts["communication"])
+        case _:
+            limit = share * usable + allocator.context + (0.0 if allocator.counts_graphs else allocator.graphs)
+    return np.minimum(limit, usable) + np.zeros(rest.shape)
+
+
+def _workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
+    """Bytes of the widest pass [P, S]: a layer over a full token budget, or the sampler over all sequences.
+
+    An engine that sets memory aside runs both once before it serves (vLLM ``profile_run``); others hold what the
+    batch needs.
+    """
+    s, layers = lowered.shapes, lowered.layers
+    engine = runtime.serving or Serving()
+    budget, sequences = float(engine.max_batched_tokens) + np.zeros(len(s.plans)), float(engine.max_sequences)
+    if runtime.allocator.utilisation in (None, 1.0):
+        budget = np.minimum(budget, s.batch * (s.past + s.new))
+        sequences = np.minimum(sequences, s.batch)
+    present = layers > 0
+    widest = lowered.working[:-1] * (budget / np.maximum(s.tokens, 1.0))
+    stream = RESIDUAL_STREAMS * budget * lowered.hidden_size * s.act
+    logits = lowered.logits / np.maximum(s.rows, 1.0) * s.plans.tp * sequences * engine.logit_bytes
+    passes = (present[:-1] * widest[:, :, None]).max(axis=0) + stream[:, None]
+    return np.maximum(passes, present[-1] * (logits + stream / RESIDUAL_STREAMS)[:, None])
+
+
+@dataclass(frozen=True, slots=True)
+class CacheBudget:
+    """What an engine's cache holds on the tightest stage.
+
+    terms: the account of ``room_bytes``, from the capacity down, which they sum to; blocks: of ``block_tokens`` tokens
+    in every layer, ``block_bytes`` each; tokens: blocks x block_tokens.
+    """
+
+    terms: Mapping[str, float]
+    room_bytes: float
+    block_tokens: int
+    block_bytes: float
+    blocks: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that fit."""
+        return self.blocks * self.block_tokens
+
+
+def cache_room(account: Account) -> Matrix:
+    """Bytes left to the cache on each stage [P, S]."""
+    return np.asarray(account.limits - account.peak + account.by_category[CACHE])
+
+
+def cache_budget(lowered: Lowered, model: Model, runtime: Runtime, account: Account, row: int = -1) -> CacheBudget:
+    """Blocks that the cache of plan ``row`` holds: the smallest count over its stages (as vLLM takes it)."""
+    tokens = runtime.serving.kv_block_tokens if runtime.serving else 1
+    plans, layers = lowered.shapes.plans, lowered.layers[:, row, :]
+    each = layers.T @ cache_bytes(model, plans, float(tokens), lowered.shapes.kv, tokens)[:, row]
+    room = cache_room(account)[row]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        blocks = np.where(each > 0, np.floor(np.maximum(room, 0.0) / each), np.inf)
+    stage = int(blocks.argmin())
+    parts = dict(zip(CATEGORIES, account.by_category[:, row, stage], strict=True))
+    terms = {
+        "capacity": account.capacity,
+        "held by the driver": -float(runtime.allocator.hidden),
+        "left free": float(account.limits[row, stage]) - account.capacity + runtime.allocator.hidden,
+        **{name: -float(size) for name, size in parts.items() if size and name != "kv_cache"},
+    }
+    count = blocks[stage]
+    return CacheBudget(
+        terms, float(room[stage]), tokens, float(each[stage]), int(count) if np.isfinite(count) else 0
+    )
+
+
+def concurrent_sequences(
+    lowered: Lowered, model: Model, runtime: Runtime, account: Account, length: int, row: int = -1
+) -> int:
+    """Sequences of ``length`` tokens that the cache of one replica holds at once, each in whole blocks of every layer."""
+    tokens = runtime.serving.kv_block_tokens if runtime.serving else 1
+    plans, layers = lowered.shapes.plans, lowered.layers[:, row, :]
+    each = layers.T @ cache_bytes(model, plans, float(length), lowered.shapes.kv, tokens)[:, row]
+    room = np.maximum(cache_room(account)[row], 0.0)
+    fits = [held // size for held, size in zip(room.tolist(), each.tolist(), strict=True) if size > 0]
+    return int(min(fits, default=0.0))

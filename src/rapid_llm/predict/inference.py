@@ -12,7 +12,7 @@ from rapid_llm.dtypes import Precision
 from rapid_llm.execution import ForwardSteps, Machine, forward_steps
 from rapid_llm.hardware import System
 from rapid_llm.lowering import Lowered, Shapes, lower
-from rapid_llm.memory import CATEGORIES, Account, inference_account
+from rapid_llm.memory import CATEGORIES, Account, cache_room, inference_account
 from rapid_llm.model import Model
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime, Serving
@@ -133,13 +133,10 @@ def evaluate_inference(
 def room(account: Account, requests: int, job: Job, *, output: float) -> int:
     """Requests of one replica whose prompts and that share of their ``output`` fit beside weights and workspace.
 
-    The engine takes ``utilisation`` of all memory, or of what the rest leaves free; the fullest stage decides.
+    The cache takes what the engine's budget leaves beside the rest; the fullest stage decides.
     """
-    allocator, work = job.runtime.allocator, job.work
-    peak, cache = account.peak[-1], account.by_category[KV_CACHE, -1]
-    share = allocator.utilisation or 1.0
-    rest = peak - cache
-    free = share * (account.capacity - rest) if allocator.of == "free" else share * account.capacity - rest
+    work = job.work
+    free, cache = cache_room(account)[-1], account.by_category[KV_CACHE, -1]
     held = (work.prompt_tokens + output * work.output_tokens) / (work.prompt_tokens + work.output_tokens)
     with np.errstate(divide="ignore"):
         fit = np.where(cache > 0, free / (cache / requests * held), np.inf).min()

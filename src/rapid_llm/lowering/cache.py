@@ -1,0 +1,56 @@
+"""Bytes that an inference engine caches for one sequence: keys and values, latents, recurrent states."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.model.architecture import Attention, Block, CompressedAttention, LatentAttention, Model, StateSpace
+from rapid_llm.parallelism import Plans
+
+Column = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+FP32_BYTES = 4.0
+
+
+def cache_bytes(model: Model, plans: Plans, length: Column | float, kv: float, block: int = 1) -> Matrix:
+    """Bytes of one pass of each unit on one rank for one sequence of ``length`` tokens [U, P].
+
+    ``kv``: bytes of one cached number; ``block``: tokens of a cache block, of which a sequence holds whole ones. Heads
+    are divided by tp and repeated beyond them; a latent is not divided; a window is held whole and straddles one more
+    block; states do not grow.
+    """
+    cache = np.zeros((len(model.blocks) + 2, len(plans)))
+    for unit, layer in enumerate(model.blocks):
+        cache[unit] = _layer(layer, plans, length + np.zeros(len(plans)), kv, block)
+    return cache
+
+
+def _held(length: Column, window: int | None, block: int) -> Column:
+    """Tokens in whole blocks of a sequence [P]."""
+    whole = np.ceil(length / block) * block
+    if not window:
+        return whole
+    straddle = block if block > 1 else 0
+    return np.where(length > window, np.ceil(window / block) * block + straddle, whole)
+
+
+def _layer(layer: Block, plans: Plans, length: Column, kv: float, block: int) -> Column:
+    mixer, size = layer.mixer, np.zeros(len(plans))
+    if isinstance(mixer, Attention) and not mixer.kv_shared:
+        heads = np.maximum(1.0, np.ceil(mixer.num_key_value_heads / plans.tp))
+        width = mixer.head_dim if mixer.k_eq_v else mixer.head_dim + (mixer.v_head_dim or mixer.head_dim)
+        size = _held(length, mixer.sliding_window, block) * heads * width * kv
+    elif isinstance(mixer, LatentAttention):
+        latent = (mixer.kv_lora_rank + mixer.qk_rope_head_dim) * kv
+        size = _held(length, None, block) * (latent + (mixer.index_head_dim or 0))
+    elif isinstance(mixer, CompressedAttention):
+        entries = _held(length, mixer.sliding_window, block)
+        if mixer.compress_rate:
+            entries = entries + np.ceil(length / mixer.compress_rate)
+        size = entries * mixer.head_dim * kv
+    for recurrent in (mixer, layer.side_mixer):
+        if isinstance(recurrent, StateSpace):
+            state = recurrent.num_value_heads * recurrent.key_dim * recurrent.value_dim * FP32_BYTES
+            size = size + state / np.minimum(plans.tp, recurrent.num_value_heads)
+    return size
