@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.pricing import Machine, Priced, host_launched
-from rapid_llm.lowering import Lowered, Messages
+from rapid_llm.lowering import Kernels, Messages
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE
 
 Matrix = NDArray[np.float64]
@@ -70,42 +71,55 @@ def on_side_stream(machine: Machine, axis: str) -> bool:
 def time_passes(priced: Priced) -> Passes:
     """Form the time of each pass from its priced rows.
 
-    On the side stream the messages of an axis, M seconds in all, slow the kernels that cover them (C seconds) by the
-    share sigma of compute units that the collective library occupies: together they take max(M, C + sigma M). A product
-    runs beside its own messages in tp chunks, the first (or last) of which has nothing beside it: M / tp more. The host
-    launches ``per_kernel`` per row; its queue runs ahead within a pass, so a pass takes at least launches x per_kernel.
+    Kernels and the messages on their stream add up; messages beside them cost what ``_beside`` says. The host launches
+    row after row; its queue runs ahead within a pass, so a pass takes at least what all its launches take.
     """
     lowered, machine = priced.lowered, priced.machine
     shape = (len(PHASES), len(lowered.units), len(lowered.shapes.plans))
-    kernels, blocking, issue = (np.zeros(shape) for _ in range(3))
-    covers: dict[str, Matrix] = {family: np.zeros(shape) for family in _COVERS.values()}
-    beside: dict[str, Matrix] = {}
-    for table in priced.kernels:
-        cell = (table.rows.phase, table.rows.unit)
-        seconds = table.prices.seconds * table.rows.count
-        np.add.at(kernels, cell, seconds)
-        np.add.at(issue, cell, table.rows.count * machine.runtime.host.per_kernel)
-        if table.rows.family in covers:
-            np.add.at(covers[table.rows.family], cell, seconds)
-    for message in priced.messages:
-        rows = message.rows
-        step = rows.phase != OPTIMIZER
-        cell = (rows.phase[step], rows.unit[step])
-        target = blocking
-        if on_side_stream(machine, rows.axis):
-            target = beside.setdefault(_COVERS.get(rows.axis, ""), np.zeros(shape))
-        moving = rows.count[step] * (rows.ranks[step] > 1)
-        np.add.at(target, cell, message.prices.seconds[step] * moving)
-        np.add.at(issue, cell, moving * _issue(rows, lowered, machine)[step])
-    share = occupied_share(machine)
-    exposed = np.zeros(shape)
-    tp = lowered.shapes.plans.tp
-    for family, side in beside.items():
-        cover = covers.get(family, kernels + blocking)
-        alone = side / tp if family == _COVERS["tp"] else 0.0
-        exposed += np.minimum(side, alone + np.maximum(side - alone - cover, share * side))
-    side = sum(beside.values(), np.zeros(shape))
+    spent = [(table.rows, table.prices.seconds * table.rows.count) for table in priced.kernels]
+    moving = [(message.rows, message.rows.count * (message.rows.ranks > 1)) for message in priced.messages]
+    sent = [(m.rows, m.prices.seconds * count) for m, (_, count) in zip(priced.messages, moving, strict=True)]
+    kernels = _by_cell(spent, shape)
+    blocking = _by_cell([part for part in sent if not on_side_stream(machine, part[0].axis)], shape)
+    blocking[OPTIMIZER] = 0.0
+    side, exposed = _beside(spent, sent, kernels + blocking, priced)
+    launched = [(table.rows, table.rows.count) for table in priced.kernels]
+    issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
+    if machine.runtime.host.per_peer_piped:
+        issue += _by_cell(_piped(moving, priced), shape)
     return Passes(kernels, blocking, side, exposed, _host(machine, kernels + blocking + exposed, issue, priced))
+
+
+def _by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:
+    """Values of rows [R, P] summed over the rows of each phase and unit [phases, U, P]."""
+    sums = np.zeros((shape[0] * shape[1], shape[2]))
+    if parts:
+        cells = np.concatenate([rows.phase * shape[1] + rows.unit for rows, _ in parts])
+        np.add.at(sums, cells, np.concatenate([values for _, values in parts]))
+    return sums.reshape(shape)
+
+
+def _beside(
+    spent: Sequence[tuple[Kernels, Matrix]], sent: Sequence[tuple[Messages, Matrix]], own: Matrix, priced: Priced
+) -> tuple[Matrix, Matrix]:
+    """Seconds of the messages on side streams, and what of them shows in a pass of ``own`` seconds [phases, U, P].
+
+    M seconds of messages slow the C seconds of kernels that cover them by the share sigma of compute units that the
+    collective library occupies: together they take max(M, C + sigma M). A product runs beside its own messages in tp
+    chunks, the first (or last) of which has nothing beside it: M / tp more.
+    """
+    machine, tp = priced.machine, priced.lowered.shapes.plans.tp
+    share = occupied_share(machine)
+    side, exposed = np.zeros_like(own), np.zeros_like(own)
+    apart = [part for part in sent if on_side_stream(machine, part[0].axis)]
+    for family in sorted({_COVERS.get(rows.axis, "") for rows, _ in apart}):
+        moved = _by_cell([part for part in apart if _COVERS.get(part[0].axis, "") == family], own.shape)
+        moved[OPTIMIZER] = 0.0
+        cover = _by_cell([part for part in spent if part[0].family == family], own.shape) if family else own
+        alone = moved / tp if family == _COVERS["tp"] else 0.0
+        exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, share * moved))
+        side += moved
+    return side, exposed
 
 
 def occupied_share(machine: Machine) -> float:
@@ -113,14 +127,11 @@ def occupied_share(machine: Machine) -> float:
     return min(1.0, machine.runtime.communication.compute_units / machine.accelerator.compute_units)
 
 
-def _issue(rows: Messages, lowered: Lowered, machine: Machine) -> Matrix:
-    """Seconds in which the host launches each message [R, P]: a kernel's, and ``per_peer_piped`` per rank of a
-    tensor-parallel group beside a pipeline that crosses nodes."""
-    host, plans = machine.runtime.host, lowered.shapes.plans
-    if rows.axis != "tp" or not host.per_peer_piped:
-        return np.full(rows.count.shape, host.per_kernel)
-    piped = (plans.pp > 1) & (plans.ranks > machine.fabric.node_span)
-    return host.per_kernel + np.where(piped, rows.ranks * host.per_peer_piped, 0.0)
+def _piped(moving: Sequence[tuple[Messages, Matrix]], priced: Priced) -> list[tuple[Messages, Matrix]]:
+    """Seconds in which the host launches tensor-parallel messages beside a pipeline that crosses nodes."""
+    plans, machine = priced.lowered.shapes.plans, priced.machine
+    per_rank = machine.runtime.host.per_peer_piped * ((plans.pp > 1) & (plans.ranks > machine.fabric.node_span))
+    return [(rows, count * rows.ranks * per_rank) for rows, count in moving if rows.axis == "tp"]
 
 
 def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matrix:

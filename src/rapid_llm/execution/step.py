@@ -95,7 +95,7 @@ def send_time(priced: Priced) -> Column:
     s, facts = lowered.shapes, machine.runtime.training
     plans = s.plans
     width = len(plans)
-    if not np.any(plans.pp > 1):
+    if not (plans.pp > 1).any():
         return np.zeros(width)
     whole = s.shard * lowered.hidden_size * s.act
     scatters = np.full(width, bool(facts and facts.scatter_gather)) & (plans.sp == 0) & (plans.tp > 1)

@@ -63,7 +63,7 @@ def _context_parallel(tensor: str, width: Column, s: Shapes) -> list[Canonical]:
     Gathered or passed round the ring, each rank receives (cp - 1) times its own share; the backward pass repeats that
     and reduces the gradients back (Liu et al. 2023, ring attention; Llama 3, section 3.3.2).
     """
-    if not np.any(s.plans.cp > 1):
+    if not (s.plans.cp > 1).any():
         return []
     size = s.tokens * s.plans.cp * width * s.act
     return [Collective(f"attention {tensor} exchange", "all_gather", "reduce_scatter", "cp", size, again=True)]
@@ -123,7 +123,7 @@ def _stored(sizes: tuple[Column, int, int], qkv: Tensors, a: Tensors, s: Shapes,
         matmul("scores", s, m=queries, n=keys, k=d, groups=groups, reads="qkv", writes=scores, weight=False, x=qkv),
         pointwise("softmax", "reduce", scores, probs, saves=("probs",), when=fused),
     ]
-    if np.any(fused < 1.0):
+    if (fused < 1.0).any():
         apart = ((scores, wide, "stream"), (wide, wide, "stream"), (wide, wide, "reduce"), (wide, probs, "stream"))
         out += [pointwise("softmax", kind, reads, writes, when=1.0 - fused) for reads, writes, kind in apart]
     last = "probs"

@@ -79,14 +79,14 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     buffer = np.where(p.sp > 0, buffer, buffer / p.tp)
     cut = (travels & (p.etp > 1)).astype(float)
     landed = rows * width * act
-    if np.any(travels):
+    if travels.any():
         out.append(Collective("dispatch", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
-    if np.any(cut):
+    if cut.any():
         out.append(Collective("expert gather", "all_gather", "reduce_scatter", "etp", landed, again=True, when=cut))
     out.extend(_experts(ffn, width, (rows, hit), s, fused=fused))
-    if np.any(cut):
+    if cut.any():
         out.append(Collective("expert scatter", "reduce_scatter", "all_gather", "etp", landed, when=cut))
-    if np.any(travels):
+    if travels.any():
         out.append(Collective("combine", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
     if ffn.expert_hidden_size:
         out.append(

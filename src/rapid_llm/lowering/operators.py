@@ -72,8 +72,8 @@ def pointwise(
 
 def total(tensors: Tensors, names: tuple[str, ...] | None = None) -> Column | float:
     """Bytes of the named tensors (all by default) [P]."""
-    chosen = tensors.values() if names is None else [tensors[n] for n in names if n in tensors]
-    return sum(chosen, 0.0)
+    chosen = list(tensors.values()) if names is None else [tensors[n] for n in names if n in tensors]
+    return sum(chosen[1:], chosen[0]) if chosen else 0.0
 
 
 def renamed(sequence: list[Canonical], prefix: str, *, keep: tuple[str, ...]) -> list[Canonical]:

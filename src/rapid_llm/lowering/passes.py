@@ -86,7 +86,7 @@ def kept_bytes(
     """
     width = len(plans)
     everything = np.zeros(width) + sum(saved_bytes(list(sequence)).values(), 0.0)
-    if not np.any(plans.recompute > NONE):
+    if not (plans.recompute > NONE).any():
         return everything, np.zeros(width)
     first = next((op for op in sequence if isinstance(op, Operator)), None)
     entry = np.zeros(width) + (next(iter(first.reads.values())) if first else 0.0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Tensors
 from rapid_llm.lowering.shapes import Shapes
 
@@ -58,7 +56,7 @@ def gather(part: str, tensor: str, hidden: int, s: Shapes, *, when: Column | flo
 
     ``when``: share of plans that need it [P].
     """
-    if not np.any(s.plans.tp > 1):
+    if not (s.plans.tp > 1).any():
         return []
     size = s.tokens * hidden * s.act
     sp = s.plans.sp
@@ -80,7 +78,7 @@ def gather(part: str, tensor: str, hidden: int, s: Shapes, *, when: Column | flo
 
 def reduce(part: str, tensor: str, hidden: int, s: Shapes, *, when: Column | float = 1.0) -> list[Canonical]:
     """Out of a row-parallel GEMM: reduce-scatter to sequence shards, or all-reduce forward and nothing backward."""
-    if not np.any(s.plans.tp > 1):
+    if not (s.plans.tp > 1).any():
         return []
     size = s.tokens * hidden * s.act
     sp = s.plans.sp

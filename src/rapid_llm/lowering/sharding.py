@@ -44,7 +44,7 @@ def _rows(
 ) -> None:
     """Messages of parameters that live on a group of replicas and are sharded over another; ``reduced``: plans that
     all-reduce their gradients [P]."""
-    if not np.any(parameters > 0):
+    if not (parameters > 0).any():
         return
     zero = s.plans.zero_stage
     whole, shard = groups
@@ -52,7 +52,7 @@ def _rows(
     weights, gradients = parameters * s.act, parameters * s.reduce
 
     def add(op: str, axis: str, phase: int, plans: NDArray[np.bool_]) -> None:
-        if not np.any(plans):
+        if not plans.any():
             return
         what = "gather" if op == "all_gather" else "gradient"
         size = weights if op == "all_gather" else gradients

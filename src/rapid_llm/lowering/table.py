@@ -74,7 +74,9 @@ class Builder:
     def message(
         self, name: str, op: str, axis: str, cell: Cell, *, size: Column | float, count: Column | float
     ) -> None:
-        """Add one message row on the process group of ``axis``."""
+        """Add one message row on the process group of ``axis``, if any plan sends it."""
+        if isinstance(count, np.ndarray) and not count.any():
+            return
         self.messages.setdefault((op, axis), []).append((name, *cell, size, count))
 
     def freeze(self) -> tuple[tuple[Kernels, ...], tuple[Messages, ...]]:
@@ -154,8 +156,3 @@ def gathered_bytes(sequence: list[Canonical]) -> Column | float:
     """Bytes by which gathered inputs exceed the shards that are kept of them [P]."""
     found = (op for op in sequence if isinstance(op, Collective) and op.kept)
     return sum((op.when * (op.size - op.kept[1]) for op in found if op.kept), 0.0)
-
-
-def is_collective(op: Canonical) -> bool:
-    """Whether a canonical row is a message."""
-    return isinstance(op, Collective)
