@@ -12,7 +12,7 @@ CLOSE = 1.0 + 1e-9
 NOTHING = 1e-12
 """Weight of a resource on which no task is left."""
 SWEEPS = 300
-NEWTON = 8
+NEWTON = 60
 """Bounds of the iterations of ``by_window``."""
 
 
@@ -105,40 +105,56 @@ def by_window(s: State, count: int) -> None:
     The delays solve W / x = RTT + sum of delays with full links full: coordinate ascent on the dual of weighted
     proportional fairness (Mo and Walrand 2000); ``delay`` of a link starts from its last value.
     """
-    tasks, links, incidences, flows, marks, marked = s.tasks, s.links, s.incidences, s.flows, s.marks, s.tally[MARKED]
+    links, marks, marked = s.links, s.marks, s.tally[MARKED]
     for _ in range(SWEEPS):
         moved = 0.0
         for k in range(marked):
-            number = marks[k]
-            link = links[number]
-            old = link.delay
-            for _ in range(NEWTON):
-                load, slope = 0.0, 0.0
-                e = link.head
-                while e >= 0:
-                    task = tasks[incidences[e].owner]
-                    waits = task.round_trip
-                    for i in range(task.resources, task.resources_end):
-                        waits += links[incidences[i].resource].delay * incidences[i].coefficient
-                    rate = min(task.window / waits, task.solo)
-                    load += rate * incidences[e].coefficient
-                    if rate < task.solo:
-                        slope += rate / waits * incidences[e].coefficient
-                    e = incidences[e].following
-                if slope == 0.0:
-                    step = link.room * 0.0
-                    link.delay = link.delay * 1.5 + 1e-7 if load > link.room * CLOSE else link.delay * 0.5
-                else:
-                    step = (load - link.room) / slope
-                    link.delay = max(0.0, link.delay + step)
-                if abs(step) <= 1e-7 * link.delay:
-                    break
-            moved = max(moved, abs(link.delay - old) / (link.delay + 1e-9))
-        if moved < 1e-6:
+            old = links[marks[k]].delay
+            _fill_queue(s, marks[k])
+            moved = max(moved, abs(links[marks[k]].delay - old) / (links[marks[k]].delay + 1e-9))
+        if moved < 1e-5:
             break
     for k in range(count):
-        task = tasks[flows[k]]
-        waits = task.round_trip
-        for e in range(task.resources, task.resources_end):
-            waits += links[incidences[e].resource].delay * incidences[e].coefficient
-        task.fresh = min(task.window / waits, task.solo)
+        s.tasks[s.flows[k]].fresh = min(s.tasks[s.flows[k]].window / _waits(s, s.flows[k]), s.tasks[s.flows[k]].solo)
+
+
+@njit(cache=True)
+def _waits(s: State, number: int) -> float:
+    """Round trip of a task with the delays on its way (s)."""
+    task = s.tasks[number]
+    waits = max(task.round_trip, 1e-12)
+    for e in range(task.resources, task.resources_end):
+        waits += s.links[s.incidences[e].resource].delay * s.incidences[e].coefficient
+    return float(waits)
+
+
+@njit(cache=True)
+def _fill_queue(s: State, number: int) -> None:
+    """The delay at which one link is just full, the others held: Newton inside a bracket."""
+    tasks, incidences = s.tasks, s.incidences
+    link = s.links[number]
+    low, high = 0.0, 1.0
+    for turn in range(NEWTON):
+        load, slope = 0.0, 0.0
+        e = link.head
+        while e >= 0:
+            task, part = tasks[incidences[e].owner], incidences[e].coefficient
+            waits = _waits(s, incidences[e].owner)
+            rate = task.window / waits
+            load += min(rate, task.solo) * part
+            if rate < task.solo:
+                slope += rate / waits * part * part
+            e = incidences[e].following
+        if load > link.room:
+            low = link.delay
+        else:
+            high = link.delay
+            if link.delay == 0.0:
+                return
+        if abs(load - link.room) <= 1e-7 * link.room:
+            return
+        guess = link.delay + (load - link.room) / slope if slope > 0.0 else -1.0
+        if low < guess < high or (guess <= 0.0 and turn == 0):
+            link.delay = max(guess, 0.0)
+        else:
+            link.delay = (low + high) / 2 if high < 1.0 else 2 * low + 1e-6

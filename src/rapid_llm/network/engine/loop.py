@@ -9,11 +9,12 @@ from heapq import heappop, heappush
 from numba import njit
 
 from rapid_llm.network.engine.filling import CLOSE, share
-from rapid_llm.network.engine.state import ACKS, CHANGED, EVENTS, MARKED, PACKET, SOLVES, Records, State
+from rapid_llm.network.engine.state import ACKS, CHANGED, DISCIPLINE, EVENTS, MARKED, PACKET, SOLVES, Records, State
 
 DRAINED = 0
 ARRIVED = 1
 POSTED = 2
+SERVED = 3
 SAME = 1e-12
 """Events closer than this, in seconds and relative to now, are one: float noise must not split a symmetric drain."""
 
@@ -45,6 +46,9 @@ def run(s: State) -> None:
                 _try_begin(s, events, number, now)
             elif what == ARRIVED:
                 _arrive(s, events, number, now)
+            elif version == tasks[number].version and what == SERVED:
+                tasks[number].since = now
+                _attach(s, number, now)
             elif version == tasks[number].version:
                 _drain(s, events, number, now)
         if tally[CHANGED] > 0 or tally[MARKED] > 0:
@@ -109,7 +113,11 @@ def _begin(s: State, events: Events, number: int, now: float) -> None:
     if task.amount <= 0.0 or task.resources == task.resources_end:
         heappush(events, (now, number * 4 + DRAINED, task.version))
     else:
-        _attach(s, number, now)
+        queue = _queue_ahead(s, number, now) if s.options[DISCIPLINE] == 1.0 else 0.0
+        if queue > 0.0:
+            heappush(events, (now + queue, number * 4 + SERVED, task.version))
+        else:
+            _attach(s, number, now)
     if task.begun < task.rounds:
         task.missing = _missing(s.tasks, s.before, number)
         if task.missing == 0:
@@ -117,6 +125,29 @@ def _begin(s: State, events: Events, number: int, now: float) -> None:
                 heappush(events, (now + task.delay, number * 4 + POSTED, 0))
             else:
                 task.posted = True
+
+
+@njit(cache=True)
+def _queue_ahead(s: State, number: int, now: float) -> float:
+    """Seconds until a first-in-first-out path serves the first byte of a task: what others have in flight is ahead."""
+    ahead = 0.0
+    task = s.tasks[number]
+    for e in range(task.resources, task.resources_end):
+        link = s.links[s.incidences[e].resource]
+        if link.load < 0.98 * link.capacity:
+            continue
+        stored = 0.0
+        other = link.head
+        while other >= 0:
+            flow = s.tasks[s.incidences[other].owner]
+            left = flow.left - flow.rate * (now - flow.since)
+            if link.delay > 0.0:
+                stored += min(left, flow.rate * link.delay)
+            elif flow.rate >= 0.98 * link.capacity and flow.rate >= 0.98 * flow.solo:
+                stored += min(left, flow.window - flow.rate * flow.round_trip)
+            other = s.incidences[other].following
+        ahead += max(0.0, stored / link.capacity)
+    return ahead
 
 
 @njit(cache=True)

@@ -81,7 +81,7 @@ def state_of(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport
     t.solo = solo_rates(tasks, capacity)
     t.resources, t.resources_end = tasks.resource_start[:-1], tasks.resource_start[1:]
     t.dependencies, t.dependencies_end = tasks.dependency_start[:-1], tasks.dependency_start[1:]
-    t.round_trip, t.window = 2 * tasks.latency, np.minimum(transport.window_bytes, tasks.amount)
+    t.round_trip, t.window = 2 * tasks.latency, transport.window_bytes
     successors = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(np.bincount(tasks.dependency, minlength=n), out=successors[1:])
     t.successors, t.successors_end = successors[:-1], successors[1:]
