@@ -23,7 +23,7 @@ def test_every_task_runs_once_on_every_stage(name: str, stages: int, m: int, v: 
     chunks = v if name == "interleaved" else 1
     for stage in range(stages):
         tasks = SCHEDULES[name](stage, stages, m, chunks)
-        assert len(set(tasks)) == len(tasks) == 2 * m * chunks
+        assert len(set(tasks)) == len(tasks) == (3 if name == "zero-bubble" else 2) * m * chunks
 
 
 @given(stage_time, stage_time, st.integers(1, 8), st.integers(1, 16))
@@ -42,6 +42,19 @@ def test_interleaving_divides_the_bubble(f: float, b: float, stages: int, rounds
     time = run("interleaved", [f] * stages, [b] * stages, m, v)
     assert time == pytest.approx((m + (stages - 1) / v) * (f + b))
     assert closed("interleaved", [f] * stages, [b] * stages, m, v) == pytest.approx(time)
+
+
+@given(stage_time, stage_time, st.floats(0.0, 1.0), st.integers(2, 8), st.integers(1, 3))
+def test_zero_bubble_fills_the_wait_with_weight_gradients(
+    f: float, b: float, share: float, stages: int, r: int
+) -> None:
+    # Qi et al. 2024, table 1: ZB-H1 idles (pp - 1)(f + b - 2 w), w at most what the input gradients take.
+    m, w = 2 * stages * r, min(f, b / 2) * share
+    time = run("zero-bubble", [f] * stages, [b] * stages, m, weight=[w] * stages)
+    assert time == pytest.approx(m * (f + b) + (stages - 1) * (f + b - 2 * w))
+    columns = (np.array([[x] * stages]) for x in (f, b))
+    form = pipeline_time(*columns, np.array([float(m)]), np.ones(1), np.zeros(1, bool), weight=np.full((1, stages), w))
+    assert form[0] == pytest.approx(time)
 
 
 @settings(max_examples=200)
@@ -70,6 +83,6 @@ def test_micro_batches_in_flight_are_those_of_the_task_lists(name: str, stages: 
     for stage in range(stages):
         alive = most = 0
         for direction, _, _ in SCHEDULES[name](stage, stages, m, chunks):
-            alive += {FORWARD: 1, BACKWARD: -1}[direction]
+            alive += {FORWARD: 1, BACKWARD: -1}.get(direction, 0)
             most = max(most, alive)
         assert held[0, stage] == pytest.approx(most / chunks)

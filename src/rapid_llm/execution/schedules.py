@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-FORWARD, BACKWARD = "forward", "backward"
+FORWARD, BACKWARD, WEIGHT = "forward", "backward", "weight"
 Task = tuple[str, int, int]
 
 
@@ -49,16 +49,44 @@ def interleaved(stage: int, stages: int, micro_batches: int, chunks: int) -> lis
     return tasks + [at(i, forward=False) for i in range(total - warm, total)]
 
 
+def zero_bubble(stage: int, stages: int, micro_batches: int, chunks: int = 1) -> list[Task]:
+    """ZB-H1 (Qi et al. 2024, arXiv 2401.10241): 1F1B whose stage s puts its weight gradients off by s micro-batches."""
+    warm = min(stages - 1 - stage, micro_batches)
+    tasks: list[Task] = [(FORWARD, m, 0) for m in range(warm)]
+    for m in range(micro_batches):
+        if warm + m < micro_batches:
+            tasks.append((FORWARD, warm + m, 0))
+        tasks.append((BACKWARD, m, 0))
+        if m >= stage:
+            tasks.append((WEIGHT, m - stage, 0))
+    return tasks + [(WEIGHT, m, 0) for m in range(max(0, micro_batches - stage), micro_batches)]
+
+
 SCHEDULES: dict[str, Callable[[int, int, int, int], list[Task]]] = {
     "gpipe": gpipe,
     "1f1b": one_f_one_b,
     "interleaved": interleaved,
+    "zero-bubble": zero_bubble,
 }
 
 
-def run(name: str, forward: Sequence[float], backward: Sequence[float], micro_batches: int, chunks: int = 1) -> float:
-    """Seconds of a schedule by the recurrence; forward and backward are seconds per stage over all its chunks."""
+def run(
+    name: str,
+    forward: Sequence[float],
+    backward: Sequence[float],
+    micro_batches: int,
+    chunks: int = 1,
+    *,
+    weight: Sequence[float] = (),
+) -> float:
+    """Seconds of a schedule by the recurrence; forward and backward are seconds per stage over all its chunks.
+
+    ``weight``: of the backward seconds, those of weight gradients, for schedules that run them apart.
+    """
     stages = len(forward)
+    whole = dict(zip((FORWARD, BACKWARD, WEIGHT), (forward, backward, weight), strict=True))
+    if weight:
+        whole[BACKWARD] = [b - w for b, w in zip(backward, weight, strict=True)]
     orders = [SCHEDULES[name](s, stages, micro_batches, chunks) for s in range(stages)]
     done: dict[tuple[str, int, int, int], float] = {}
     free, at = [0.0] * stages, [0] * stages
@@ -71,8 +99,7 @@ def run(name: str, forward: Sequence[float], backward: Sequence[float], micro_ba
                 ready = _ready(done, orders[s][at[s]], s, (stages, chunks))
                 if ready is None:
                     break
-                duration = (forward if direction == FORWARD else backward)[s] / chunks
-                free[s] = max(free[s], ready) + duration
+                free[s] = max(free[s], ready) + whole[direction][s] / chunks
                 done[direction, m, c, s] = free[s]
                 at[s] += 1
                 remaining -= 1
@@ -85,6 +112,8 @@ def _ready(done: Mapping[tuple[str, int, int, int], float], task: Task, s: int, 
     """When the input of a task of stage ``s`` has arrived on a grid of (stages, chunks); None while it has not."""
     direction, m, c = task
     stages, chunks = grid
+    if direction == WEIGHT:
+        return done.get((BACKWARD, m, c, s))
     if direction == FORWARD:
         if s:
             return done.get((FORWARD, m, c, s - 1))
@@ -95,21 +124,30 @@ def _ready(done: Mapping[tuple[str, int, int, int], float], task: Task, s: int, 
 
 
 def pipeline_time(
-    forward: Matrix, backward: Matrix, micro_batches: Column, chunks: Column, all_forward_first: NDArray[np.bool_]
+    forward: Matrix,
+    backward: Matrix,
+    micro_batches: Column,
+    chunks: Column,
+    all_forward_first: NDArray[np.bool_],
+    *,
+    weight: Matrix | float = 0.0,
 ) -> Column:
-    """Closed form of GPipe, 1F1B and interleaved 1F1B with unequal stages; forward, backward [P, S] (s), result [P].
+    """Closed form of GPipe, 1F1B, interleaved 1F1B and ZB-H1 with unequal stages.
 
+    forward, backward: seconds of a micro-batch on each stage [P, S]; result: seconds until the last backward [P].
     1F1B: the pacing stage s fills (F before it, D behind it), works m (f + b), and drains; its idle time in fill and
     drain is what the stages behind it take beyond its own warm-up passes. T = max_s [ sum_{r<s} (f_r + b_r) / v +
     m (f_s + b_s) + max(0, D_s - k_s f_s) + max(0, D_s - k_s b_s) ], D_s = sum_{r>s} (f_r + b_r) / v, k_s = stages after
     s over v. Equal stages give (m + (pp - 1) / v)(f + b): Narayanan et al. 2021, section 2.2. GPipe:
-    sum f + (m - 1) max f + the same backward.
+    sum f + (m - 1) max f + the same backward. ``weight`` [P, S]: seconds of weight gradients that a stage runs while it
+    would idle; the others wait f + b - 2 w for it (Qi et al. 2024, table 1).
     """
     v = chunks[:, None]
     both = forward + backward
     work = np.where(both > 0, 1.0, 0.0)
-    before = (np.cumsum(both, axis=1) - both) / v
-    after = (both.sum(axis=1, keepdims=True) - np.cumsum(both, axis=1)) / v
+    passing = np.cumsum(both - 2.0 * weight, axis=1)
+    before = (passing - (both - 2.0 * weight)) / v
+    after = (passing[:, -1:] - passing) / v
     behind = (work.sum(axis=1, keepdims=True) - np.cumsum(work, axis=1)) / v
     idle = np.maximum(0.0, after - behind * forward) + np.maximum(0.0, after - behind * backward)
     m = micro_batches[:, None]

@@ -18,7 +18,7 @@ from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.sharding import shard_rows
 from rapid_llm.lowering.table import Builder, Kernels, Messages, gathered_bytes, saved_bytes
 from rapid_llm.lowering.weights import block_parameters, outer_parameters
-from rapid_llm.model.architecture import Attention, CompressedAttention, LatentAttention, Model, MoE, StateSpace
+from rapid_llm.model.architecture import Attention, Model, MoE
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]

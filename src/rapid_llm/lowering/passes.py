@@ -8,7 +8,15 @@ import numpy as np
 
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
 from rapid_llm.lowering.shapes import Shapes
-from rapid_llm.lowering.table import BACKWARD, FORWARD, RECOMPUTE, Builder, forward_columns, saved_bytes
+from rapid_llm.lowering.table import (
+    BACKWARD,
+    FORWARD,
+    RECOMPUTE,
+    WEIGHT_GRADIENT,
+    Builder,
+    forward_columns,
+    saved_bytes,
+)
 from rapid_llm.parallelism import RECOMPUTE_MODES, Plans
 
 NONE, SELECTIVE, FULL = range(len(RECOMPUTE_MODES))
@@ -66,7 +74,7 @@ def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None
     data = {**c, "n": c["k"], "k": c["n"], "y_bytes": s.act}
     weight = {**c, "m": c["k"], "k": c["m"], "w_bytes": c["x_bytes"], "y_bytes": y}
     builder.kernel(op, (unit, BACKWARD), data, count=op.when, name=op.name + " dgrad")
-    builder.kernel(op, (unit, BACKWARD), weight, count=op.when, name=op.name + " wgrad")
+    builder.kernel(op, (unit, BACKWARD), weight, count=op.when, name=op.name + WEIGHT_GRADIENT)
 
 
 def _pointwise_backward(builder: Builder, unit: int, op: Operator) -> None:

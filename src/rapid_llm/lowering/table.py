@@ -16,6 +16,8 @@ Matrix = NDArray[np.float64]
 
 PHASES = ("forward", "recompute", "backward", "optimizer")
 FORWARD, RECOMPUTE, BACKWARD, OPTIMIZER = range(4)
+WEIGHT_GRADIENT = " wgrad"
+"""How the names of rows that compute weight gradients end."""
 Cell = tuple[int, int]
 """Unit and phase of a row."""
 

@@ -14,7 +14,7 @@ from rapid_llm.parallelism.plan import AXES, Parallelism
 Column = NDArray[np.float64]
 
 RECOMPUTE_MODES = ("none", "selective", "full")
-SCHEDULES = ("gpipe", "1f1b", "interleaved")
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
 
 
 @dataclass(frozen=True, slots=True)

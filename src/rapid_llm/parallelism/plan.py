@@ -29,7 +29,7 @@ class Parallelism:
     sp: bool | None = None
     zero_stage: Literal[0, 1, 2, 3] | None = None
     dp_shard: Count | None = None
-    schedule: Literal["gpipe", "1f1b", "interleaved"] | None = None
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

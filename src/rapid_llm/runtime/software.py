@@ -133,7 +133,7 @@ class Defaults:
     precision: str
     sp: bool = False
     zero_stage: Literal[0, 1, 2, 3] = 0
-    schedule: Literal["gpipe", "1f1b", "interleaved"] = "1f1b"
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble"] = "1f1b"
     recompute: Literal["none", "selective", "full"] = "none"
 
 
