@@ -69,7 +69,26 @@ def max_min(s: State, count: int) -> None:
         for k in range(marked):
             link = links[marks[k]]
             link.full = link.weight > NOTHING and link.room <= level * CLOSE * link.weight
+        if s.options[DISCIPLINE] == 2.0:
+            _pause(s, unfrozen)
         unfrozen = _freeze(s, unfrozen, level)
+
+
+@njit(cache=True)
+def _pause(s: State, unfrozen: int) -> None:
+    """Spread fullness upstream: a paused port holds back everything behind it, whatever its destination."""
+    spreading = True
+    while spreading:
+        spreading = False
+        for k in range(unfrozen):
+            task = s.tasks[s.flows[k]]
+            held = False
+            for back in range(task.resources_end - task.resources):
+                link = s.links[s.incidences[task.resources_end - 1 - back].resource]
+                if held and not link.full:
+                    link.full = True
+                    spreading = True
+                held = held or link.full
 
 
 @njit(cache=True)

@@ -167,7 +167,8 @@ def _release(s: State, events: Events, queue_number: int, now: float) -> None:
 def _mark(s: State, number: int) -> None:
     """List a resource on which the tasks ask for more than it has: they need new rates."""
     link = s.links[number]
-    if not link.marked and link.demand > link.capacity * (CLOSE - s.options[ACKS]):
+    binds = link.demand > link.capacity * (CLOSE - s.options[ACKS]) or s.options[DISCIPLINE] == 2.0
+    if not link.marked and binds:
         link.marked = True
         s.marks[s.tally[MARKED]] = number
         s.tally[MARKED] += 1
