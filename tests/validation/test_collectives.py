@@ -68,6 +68,12 @@ UNSEEN = {  # a little above what is reached on rows that no fit saw
     **{f"{gpu}/nccl/reduce_scatter": 0.08 for gpu in ("a100-sxm", "h100-sxm", "b200-sxm")},
     **{f"{gpu}/nccl/all_to_all": 0.1 for gpu in ("a100-sxm", "h100-sxm", "b200-sxm")},
     **{f"{gpu}/custom/all_reduce": 0.1 for gpu in ("a100-sxm", "h100-sxm", "b200-sxm")},
+    **{
+        f"{gpu}/deepep-{mode}/{phase}": 0.13
+        for gpu in ("h100-sxm", "b200-sxm")
+        for mode in ("normal", "low-latency")
+        for phase in ("dispatch", "combine")
+    },
     "l40s/nccl/all_reduce": 0.17,
     "l40s/custom/all_reduce": 0.16,
 }

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator, System
 from rapid_llm.lowering import Kernels, Lowered, Messages
-from rapid_llm.network import OPS, CollectivePrices, Fabric
+from rapid_llm.lowering.table import BACKWARD
+from rapid_llm.network import OPS, CollectivePrices, Fabric, price_experts
 from rapid_llm.network import price as price_messages
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import Prices
@@ -21,6 +22,8 @@ from rapid_llm.operators import price as price_kernels
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]
+SCALED_ELEMENT = 1.0 + 4.0 / 128.0
+"""Bytes of an FP8 element of a token state, with its share of an FP32 scale for 128 of them (DeepEP)."""
 DEDUPLICATE_ABOVE = 256
 """Rows from which sorting out repeated shapes costs less than pricing them."""
 
@@ -172,6 +175,8 @@ def price_step(lowered: Lowered, machine: Machine) -> Priced:
     """Price all rows of a lowered step."""
     tables = tuple(_dispatched(rows, lowered.experts_per_token, machine) for rows in lowered.messages)
     messages = price_all_messages(tables, machine)
+    if machine.runtime.communication.expert:
+        messages = tuple(_by_experts(message, lowered, machine) for message in messages)
     return Priced(
         lowered,
         machine,
@@ -189,6 +194,36 @@ def _dispatched(rows: Messages, experts_per_token: float, machine: Machine) -> M
     places = np.where(nodes > 1, nodes, rows.ranks)
     copies = places * (1.0 - (1.0 - 1.0 / places) ** experts_per_token)
     return replace(rows, size=rows.size * copies / experts_per_token)
+
+
+def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
+    """Dispatch and combine priced by a library made for them. The backward pass of one is the other; training runs the
+    kernels that the host waits for, inference whichever is faster. Token states of one byte carry scales beside them.
+    """
+    rows, s, library = message.rows, lowered.shapes, machine.runtime.communication.expert
+    if rows.op != "all_to_all" or rows.axis != "ep" or library is None:
+        return message
+    tokens = rows.size / (lowered.experts_per_token * lowered.hidden_size * s.act)
+    combines = [(name == "combine") != (phase == BACKWARD) for name, phase in zip(rows.names, rows.phase, strict=True)]
+    back = np.array(combines)
+    out = np.where(s.input < s.act, SCALED_ELEMENT, s.act) if not s.training else s.act
+    seconds, wire = np.empty((2, *rows.size.shape))
+    for phase, at in (("combine", back), ("dispatch", ~back)):
+        found = price_experts(
+            phase,
+            tokens[at],
+            hidden_size=lowered.hidden_size,
+            experts_per_token=lowered.experts_per_token,
+            experts=lowered.experts,
+            ranks=rows.ranks[at],
+            stride=rows.stride[at],
+            fabric=machine.fabric,
+            library=library,
+            mode="normal" if s.training else None,
+            element_bytes=s.act if phase == "combine" else out,
+        )
+        seconds[at], wire[at] = found.seconds, found.wire_bytes
+    return replace(message, prices=replace(message.prices, seconds=seconds, wire_bytes=wire))
 
 
 def host_launched(lowered: Lowered, runtime: Runtime) -> Matrix:

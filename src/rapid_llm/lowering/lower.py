@@ -48,6 +48,7 @@ class Lowered:
     cache: Matrix
     logits: Column
     experts_per_token: float
+    experts: float
 
 
 def unit_names(model: Model) -> tuple[str, ...]:
@@ -125,6 +126,7 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
         experts_per_token=max(
             float(b.ffn.num_experts_per_tok) if isinstance(b.ffn, MoE) else 1.0 for b in model.blocks
         ),
+        experts=max(float(b.ffn.num_experts) if isinstance(b.ffn, MoE) else 1.0 for b in model.blocks),
     )
 
 

@@ -83,11 +83,13 @@ class Communication:
 
     ``compute_units`` of the accelerator are busy while a collective kernel runs. ``nics``: how many network cards of a
     node its collectives drive; None: all. ``dispatch`` of tokens to experts: a copy for each expert, or deduplicated by
-    destination (DeepEP, HybridEP).
+    destination (DeepEP, HybridEP). ``expert``: a library (a name in ``network/data/experts``) made for dispatch and
+    combine, in place of both.
     """
 
     library: str
     small_all_reduce: str | None = None
+    expert: str | None = None
     compute_units: Whole = 0
     nics: Count | None = None
     dispatch: Literal["all_to_all", "deduplicated"] = "all_to_all"

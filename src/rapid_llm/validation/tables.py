@@ -30,6 +30,7 @@ SCHEMAS: Mapping[str, frozenset[str]] = {
         "completeness"
     ),
     "collectives": _columns("lib op dtype ngpus bytes latency_us framework version kernel"),
+    "expert_exchanges": _columns("op phase node_num num_token hidden_size num_topk num_experts sms latency_us"),
     "collective_logs": _columns("system gpu nodes ranks collective bytes time_us algbw_GBps"),
 }
 """The columns that make a table one of a schema; further columns are welcome."""

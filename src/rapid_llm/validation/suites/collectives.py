@@ -12,9 +12,9 @@ import numpy as np
 from rapid_llm import hardware
 from rapid_llm.documents import Document, parse_yaml
 from rapid_llm.errors import InputError
-from rapid_llm.network import Fabric, bus_bandwidth, price
+from rapid_llm.network import PHASES, ExpertPrices, Fabric, bus_bandwidth, price, price_experts
 from rapid_llm.validation.cases import Baseline, Case, Skip
-from rapid_llm.validation.tables import Row, Table, count, number
+from rapid_llm.validation.tables import Row, Table, count, integer, number
 
 SUITE, METRIC = "collectives", "latency"
 OPS = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
@@ -46,6 +46,50 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpertQuestion:
+    """A dispatch or combine whose time was measured."""
+
+    phase: str
+    tokens: int
+    hidden_size: int
+    experts_per_token: int
+    experts: int
+    ranks: int
+    fabric: Fabric
+    library: str
+    mode: str
+    units: int | None
+
+    def price(self) -> ExpertPrices:
+        """What the closed form answers."""
+        return price_experts(
+            self.phase,
+            self.tokens,
+            hidden_size=self.hidden_size,
+            experts_per_token=self.experts_per_token,
+            experts=self.experts,
+            ranks=self.ranks,
+            fabric=self.fabric,
+            library=self.library,
+            mode=self.mode,
+            units=self.units,
+        )
+
+    def seconds(self) -> float:
+        """Its time."""
+        return self.price().seconds.item()
+
+    @property
+    def size(self) -> float:
+        """Bytes that a rank sends."""
+        return self.price().wire_bytes.item()
+
+    def datasheet(self) -> float:
+        """What the links allow at their rated bandwidth."""
+        return self.size / self.fabric.tiers[0].bandwidth
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """One row read: where it belongs, its seconds, and the question that it answers."""
 
@@ -53,7 +97,7 @@ class Measured:
     group: str
     key: str
     seconds: float
-    question: Question
+    question: Question | ExpertQuestion
 
 
 def cases(table: Table) -> Iterator[Case]:
@@ -65,7 +109,8 @@ def cases(table: Table) -> Iterator[Case]:
 
 def read_rows(table: Table) -> tuple[list[Measured], list[Case]]:
     """The rows of a table that can be asked, and cases that say why the others cannot."""
-    reader = {"collectives": _box_row, "collective_logs": _log_row}.get(table.schema)
+    readers = {"collectives": _box_row, "expert_exchanges": _expert_row, "collective_logs": _log_row}
+    reader = readers.get(table.schema)
     read: list[Measured] = []
     skipped: list[Case] = []
     for index, row in enumerate(table.rows if reader else ()):
@@ -99,7 +144,7 @@ def gpu_of(row: Row, table: Table) -> str:
 
 def _described(section: str, name: str, version: str) -> str | None:
     """What a section of ``machines`` says of a name, or of one version of it."""
-    known = machines()[section]
+    known: Mapping[str, str] = machines()[section]
     return known.get(f"{name}/{version}", known.get(name))
 
 
@@ -129,6 +174,23 @@ def _box_row(row: Row, table: Table, name: str) -> Measured:
     return Measured(name, group, key, _positive(row, "latency_us") * MICROSECOND, asked)
 
 
+def _expert_row(row: Row, table: Table, name: str) -> Measured:
+    """Dispatch and combine inside one box, every GPU of it in the group."""
+    gpu, phase = gpu_of(row, table), row["phase"]
+    known = machines()["exchanges"].get(row["op"])
+    if known is None or phase not in PHASES:
+        raise Skip(f"the {phase} of '{row['op']}' is not modelled")
+    if count(row, "node_num") > 1:
+        raise Skip("over several nodes, whose network the table does not name")
+    fabric = fabric_of(_box_of(gpu, row))
+    tokens, hidden, chosen, experts = (count(row, c) for c in ("num_token", "hidden_size", "num_topk", "num_experts"))
+    library, mode, ranks = known["library"], known["mode"], fabric.node_span
+    asked = ExpertQuestion(phase, tokens, hidden, chosen, experts, ranks, fabric, library, mode, integer(row, "sms"))
+    group = f"{gpu}/{library}-{mode}/{phase}"
+    key = f"{group}/h{hidden}/k{chosen}/e{experts}"
+    return Measured(name, group, key, _positive(row, "latency_us") * MICROSECOND, asked)
+
+
 def _log_row(row: Row, table: Table, name: str) -> Measured:
     """Figures that people published of their own machines."""
     known = machines()["logs"].get(row["system"])
@@ -150,7 +212,7 @@ def _positive(row: Row, column: str) -> float:
 def _skipped(row: Row, table: Table, name: str, reason: str) -> Case:
     op = row.get("op") or row["collective"]
     known = machines()["logs"].get(row.get("system"), {"label": row.get("system")})
-    group = f"{known['label'] or gpu_of(row, table) + '/' + row['lib']}/{OPS.get(op, op)}"
+    group = f"{known['label'] or gpu_of(row, table) + '/' + (row.get('lib') or row['framework'])}/{OPS.get(op, op)}"
     return Case(
         suite=SUITE,
         group=group,
@@ -166,10 +228,10 @@ def _skipped(row: Row, table: Table, name: str, reason: str) -> Case:
 
 def _with_baselines(read: Sequence[Measured]) -> Iterator[Case]:
     """Cases with what a line t = a + S / B per operation and ranks says (fitted to these rows), and the datasheet."""
-    keys: dict[str, list[Measured]] = {}
+    lines: dict[str, list[Measured]] = {}
     for one in read:
-        keys.setdefault(one.key, []).append(one)
-    for rows in keys.values():
+        lines.setdefault(one.key if isinstance(one.question, Question) else one.group, []).append(one)
+    for rows in lines.values():
         line = alpha_beta([r.question.size for r in rows], [r.seconds for r in rows])
         for one, fitted in zip(rows, line, strict=True):
             yield Case(
