@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from operator_tables import SLICES, Sample, Slice, read
-from scipy.optimize import least_squares
+from scipy.optimize import least_squares, minimize
 
 from rapid_llm import hardware, operators
 from rapid_llm.operators.kernels import Kernel
 from rapid_llm.units import Si
 
 DATA = Path(__file__).parents[1] / "src/rapid_llm/operators/data"
-SUBSAMPLE = 800  # rows per fit: more move no constant by more than its own uncertainty
+POLISH = 400
+SUBSAMPLE = 700  # rows per fit: more move no constant by more than its own uncertainty
 LOSS_SCALE = 0.1  # errors beyond 10 % count linearly
 PRIOR_WIDTH = 1.0  # a factor e away from the prior costs as much as ...
 PRIOR_ROWS = 3.0  # ... this many rows off by LOSS_SCALE
@@ -33,8 +34,9 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
     "setup": (0.0, 2e-6, 1e-4),
     "rate": (0.05, 0.7, 1.0),
     "bandwidth": (0.05, 0.9, 1.0),
-    "tile": (0.0, 6e-7, 6e-6),
-    "unit_share": (0.5, 3.0, 12.0),
+    "step": (0.0, 1e-7, 2e-6),
+    "row": (0.0, 5e-10, 2e-8),
+    "epilogue": (0.0, 0.5, 2.0),
     "occupancy": (0.0, 0.6, 1.2),
     "overlap": (1.0, 2.2, 6.0),
     "split": (0.0, 2e-6, 1.5e-5),
@@ -49,7 +51,7 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
     "decode_setup": (0.0, 2e-6, 1e-4),
     "decode_bandwidth": (0.6, 0.9, 1.0),
 }
-SECONDS = frozenset({"setup", "tile", "split", "item", "combine", "expert", "chunk", "decode_setup"})
+SECONDS = frozenset({"setup", "step", "row", "split", "item", "combine", "expert", "chunk", "decode_setup"})
 
 
 def fit(kernel: Kernel, part: Slice, architecture: str, samples: list[Sample]) -> tuple[Kernel, Any]:
@@ -79,9 +81,20 @@ def fit(kernel: Kernel, part: Slice, architecture: str, samples: list[Sample]) -
         loss="soft_l1",
         f_scale=LOSS_SCALE,
         diff_step=2e-3,
-        max_nfev=60,
+        max_nfev=40,
     )
-    best = build(found.x)
+    lower, upper = low / prior, high / prior
+
+    def robust(scaled: NDArray[np.float64]) -> float:
+        r = residual(np.clip(scaled, lower, upper))
+        error, pull = r[: len(target)], r[len(target) :]
+        size = np.abs(error)
+        return float(size.mean() + 0.3 * np.minimum(size, 0.3).mean() + (pull @ pull) / len(target))
+
+    steps = np.vstack([found.x, found.x + np.diag(np.maximum(0.15 * found.x, 0.05))])
+    options = {"maxfev": POLISH, "adaptive": True, "initial_simplex": np.clip(steps, lower, upper)}
+    polished = minimize(robust, found.x, method="Nelder-Mead", options=options)
+    best = build(np.clip(polished.x, lower, upper))
     return with_constants(kernel, architecture, best), best
 
 

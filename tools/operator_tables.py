@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from rapid_llm import operators
+
 GPUS = {"a100_sxm": "a100-sxm", "h100_sxm": "h100-sxm", "b200_sxm": "b200-sxm", "l40s": "l40s"}
 Columns = dict[str, NDArray[np.float64]]
 _BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0 + 4 / 128**2, "nvfp4": 0.5625, "int8_wo": 1.0, "int4_wo": 0.52,
@@ -209,15 +211,20 @@ def _table(path: Path) -> pd.DataFrame:
     return table
 
 
-_GEMM = ("setup", "rate", "bandwidth", "tile", "unit_share", "overlap", "split")
+_GEMM = ("setup", "rate", "bandwidth", "step", "epilogue", "overlap", "split")
 _CONTEXT = ("setup", "rate", "bandwidth", "softmax", "item", "overlap")
 _DECODE = ("setup", "rate", "bandwidth", "item", "combine", "occupancy", "overlap")
 _MOE = ("setup", "rate", "bandwidth", "expert", "overlap", "row_passes", "token_passes")
 _SCAN = ("setup", "bandwidth", "chunk", "decode_setup", "decode_bandwidth")
 
 
+_CAST = ("setup", "rate", "bandwidth", "step", "epilogue", "overlap", "row")
+
+
 def _gemm(kernel: str, where: str, dtype: str) -> Slice:
-    return Slice(kernel, "gemm", where, dtype, gemm_columns, ("n", "k"), _GEMM)
+    chosen = operators.kernel(kernel)
+    free = _CAST if chosen.quantise and chosen.splits == (1,) else _GEMM  # type: ignore[attr-defined]
+    return Slice(kernel, "gemm", where, dtype, gemm_columns, ("n", "k"), free)
 
 
 def _context(kernel: str, where: str, dtype: str) -> Slice:
@@ -252,11 +259,14 @@ _GDN_KEY = ("num_v_heads", "head_v_dim", "batch_size")
 # for odd head sizes, FlashAttention-2 decode with windows (another kernel), MLA of vLLM (host-bound).
 SLICES: tuple[Slice, ...] = (
     _gemm("cublas", "dtype == 'bf16'", "bf16"),
-    _gemm("cutlass-fp8", "dtype == 'fp8' and framework != 'trtllm'", "fp8"),
+    _gemm("cutlass-fp8", "dtype == 'fp8' and framework == 'sglang'", "fp8"),
+    _gemm("vllm-fp8", "dtype == 'fp8' and framework == 'vllm'", "fp8"),
     _gemm("trtllm-fp8", "dtype == 'fp8' and framework == 'trtllm'", "fp8"),
     _gemm("deepgemm", "dtype == 'fp8_block' and framework == 'sglang'", "fp8_block"),
     _gemm("trtllm-fp8-block", "dtype == 'fp8_block' and framework == 'trtllm'", "fp8_block"),
-    _gemm("cutlass-nvfp4", "dtype == 'nvfp4'", "nvfp4"),
+    _gemm("cutlass-nvfp4", "dtype == 'nvfp4' and framework == 'vllm'", "nvfp4"),
+    _gemm("sglang-nvfp4", "dtype == 'nvfp4' and framework == 'sglang'", "nvfp4"),
+    _gemm("trtllm-nvfp4", "dtype == 'nvfp4' and framework == 'trtllm'", "nvfp4"),
     _gemm("marlin-int4-wo", "dtype == 'int4_wo'", "int4_wo"),
     _gemm("int8-wo", "dtype == 'int8_wo'", "int8_wo"),
     _gemm("int8-smoothquant", "dtype == 'sq'", "int8"),

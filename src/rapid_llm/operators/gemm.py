@@ -1,15 +1,16 @@
-"""Matrix multiplication: tiles, waves, split-K and the bandwidth that one compute unit reaches by itself.
+"""Matrix multiplication: tiles, waves, split-K, the latency of a k-step and the part of the output that nothing hides.
 
-For each candidate tile (bm, bn) and split s, with S compute units::
+For each candidate tile (bm, bn) and split s, with S compute units and steps of kb along k::
 
-    CTA = groups ceil(m/bm) ceil(n/bn) s,  waves = ceil(CTA / S)
-    Tc  = waves (2 bm bn ceil(k/s) S / (P rate) + tile)
-    Tm  = max(B / (bandwidth HBM), (bm x + bn w) k/s / (unit_share HBM / S))
-    T   = (Tc^p + Tm^p)^(1/p) + [s > 1] (split + 4 s m n / (bandwidth HBM))
+    step  = ((2 bm bn kb S / (P rate))^3 + step^3)^(1/3)      a k-step computes, or waits for its loads
+    CTA   = groups ceil(m/bm) ceil(n/bn),  waves = ceil(CTA s / S)
+    Tc    = waves (ceil(k / (s kb)) step + epilogue min(CTA, S) bm bn y / (bandwidth HBM))
+    T     = (Tc^p + Tm^p)^(1/p) + [s > 1] (split + 4 s m n / (bandwidth HBM)),   Tm = B / (bandwidth HBM)
 
-with B the compulsory bytes and x, w bytes per element: a few tiles cannot stream as fast as many. t = launch + setup +
-min T over the candidates; every term grows with m, n and k, and so does t (tile quantisation: NVIDIA, "Matrix
-multiplication background user's guide"; split-K: CUTLASS).
+with B the compulsory bytes. t = launch + setup + min T over the candidates; every term grows with m, n and k, and so
+does t (tile quantisation: NVIDIA, "Matrix multiplication background user's guide"; split-K and the exposed epilogue:
+CUTLASS, "Efficient GEMM in CUDA"). Tm is common to the candidates, so that the best tile of each split is the one of
+least Tc.
 """
 
 from functools import lru_cache
@@ -19,16 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.operators.families import Column, Prices
-from rapid_llm.operators.kernels import GemmConstants, GemmKernel
+from rapid_llm.operators.kernels import GemmConstants, GemmKernel, Tiles
 from rapid_llm.operators.rates import Rates
-from rapid_llm.operators.summary import summarise
+from rapid_llm.operators.summary import join, summarise
 from rapid_llm.operators.work import gemm_work
 
 _LEAST_SPLIT_K: Final = 128.0  # a split keeps at least this much of k, or it is all prologue
 _PARTIAL_BYTES: Final = 4.0  # partial sums are fp32
 _UNQUANTISED_BYTES: Final = 2.0  # activations before a kernel's own quantise pass are 16 bit
-_REPLAYED_SETS: Final = 3.5  # benchmarks of GEMMs rotate weights (fitted on L40S, see rates)
-_ROWS_AT_ONCE: Final = 512  # keeps the candidates of one block of rows in cache
+_PIPELINE_NORM: Final = 3.0  # how sharply a k-step turns from waiting to computing
+_REPLAYED_WEIGHTS: Final = 5.0  # weights that benchmarks rotate, beside one X and one Y (aiconfigurator)
+_ROWS_AT_ONCE: Final = 1024  # keeps the candidates of one block of rows in cache
 
 
 class _Table(NamedTuple):
@@ -37,69 +39,98 @@ class _Table(NamedTuple):
     rows: NDArray[np.float64]
     cols: NDArray[np.float64]
     splits: NDArray[np.float64]
-    per_k: NDArray[np.float64]
+    step: NDArray[np.float64]
     bandwidth: float
 
 
+class _Best(NamedTuple):
+    """The winning candidate of each row: seconds without the fixed cost, both sides, and its index (tile, split)."""
+
+    seconds: Column
+    compute: Column
+    memory: Column
+    candidate: NDArray[np.intp]
+
+
 @lru_cache(maxsize=256)
-def _table(tiles: tuple[tuple[int, int], ...], splits: tuple[int, ...], c: GemmConstants, r: Rates) -> _Table:
+def _table(tiles: Tiles, splits: tuple[int, ...], k_step: int, c: GemmConstants, r: Rates) -> _Table:
     bm, bn = (np.array(side, dtype=float)[:, None] for side in zip(*tiles, strict=True))
-    per_k = 2.0 * bm * bn * r.units / (r.peak * c.rate)
-    return _Table(bm, bn, np.array(splits, dtype=float)[None, :], per_k, r.hbm * c.bandwidth)
+    busy = 2.0 * bm * bn * k_step * r.units / (r.peak * c.rate)
+    step = (busy**_PIPELINE_NORM + c.step**_PIPELINE_NORM) ** (1.0 / _PIPELINE_NORM)
+    return _Table(bm, bn, np.array(splits, dtype=float)[None, :], step, r.hbm * c.bandwidth)
 
 
-def _candidates(columns: tuple[Column, ...], kernel: GemmKernel, c: GemmConstants, r: Rates) -> dict[str, Any]:
-    """Time of every candidate, arrays (row, tile, split), and what it was formed from."""
-    m, n, k, groups = (column[:, None, None] for column in columns[:4])
-    table = _table(kernel.tiles, kernel.splits, c, r)
-    streamed = r.stream(gemm_work(columns)[1], c.bandwidth, _REPLAYED_SETS)[:, None, None]
-    ctas = groups * np.ceil(m / table.rows) * np.ceil(n / table.cols) * table.splits
-    waves = np.ceil(ctas / r.units)
-    depth = np.ceil(k / (table.splits * kernel.k_step)) * kernel.k_step
-    compute = waves * (depth * table.per_k + c.tile)
-    x_bytes, w_bytes = (column[:, None, None] for column in columns[4:6])
-    edge = np.minimum(m, table.rows) * x_bytes + np.minimum(n, table.cols) * w_bytes
-    memory = np.maximum(streamed, edge * (k / table.splits) * (r.units / (c.unit_share * r.hbm)))
-    joined = (compute**c.overlap + memory**c.overlap) ** (1.0 / c.overlap)
-    extra = c.split + table.splits * (groups * m * n * (_PARTIAL_BYTES / table.bandwidth))
-    joined += np.where(table.splits > 1.0, np.where(k >= _LEAST_SPLIT_K * table.splits, extra, np.inf), 0.0)
-    return {"seconds": joined, "compute": compute, "memory": memory, "ctas": ctas, "waves": waves}
+def _memory(columns: tuple[Column, ...], c: GemmConstants, r: Rates) -> Column:
+    """Seconds to move X, W and Y once; a replayed benchmark finds them in L2 where X, Y and its weights fit."""
+    m, n, k, groups, x_bytes, w_bytes, y_bytes = columns
+    held = groups * (m * k * x_bytes + m * n * y_bytes + _REPLAYED_WEIGHTS * k * n * w_bytes)
+    return r.stream(gemm_work(columns)[1], c.bandwidth, held)
 
 
-def price_gemm(columns: tuple[Column, ...], kernel: GemmKernel, c: GemmConstants, r: Rates) -> Prices:
+def _ctas(columns: tuple[Column, ...], table: _Table) -> NDArray[np.float64]:
+    """Output tiles of each row, array (row, tile, 1)."""
+    m, n, groups = (columns[i][:, None, None] for i in (0, 1, 3))
+    return np.asarray(np.ceil(m / table.rows) * np.ceil(n / table.cols) * groups)
+
+
+def _best(columns: tuple[Column, ...], kernel: GemmKernel, tiles: Tiles, c: GemmConstants, r: Rates) -> _Best:
+    m, n, k, groups, *_, y_bytes = columns
+    table = _table(tiles, kernel.splits, kernel.k_step, c, r)
+    ctas = _ctas(columns, table)
+    steps = np.ceil(k[:, None, None] / (table.splits * kernel.k_step))
+    wave = np.minimum(ctas, r.units) * (table.rows * table.cols)
+    out = wave * (y_bytes * (c.epilogue / table.bandwidth))[:, None, None]
+    waves = np.ceil(ctas * (table.splits / r.units))
+    compute = waves * (steps * table.step + out)
+    tile = compute.argmin(axis=1)
+    fastest = np.take_along_axis(compute, tile[:, None, :], axis=1)[:, 0, :]
+    memory = _memory(columns, c, r)
+    seconds = join(fastest, memory[:, None], c.overlap)
+    split = np.asarray(kernel.splits, dtype=float)
+    extra = c.split + split * (groups * m * n * (_PARTIAL_BYTES / table.bandwidth))[:, None]
+    seconds += np.where(split > 1.0, np.where(k[:, None] >= _LEAST_SPLIT_K * split, extra, np.inf), 0.0)
+    chosen = seconds.argmin(axis=1)
+    row = np.arange(len(m))
+    candidate = tile[row, chosen] * len(split) + chosen
+    return _Best(seconds[row, chosen], fastest[row, chosen], memory, candidate)
+
+
+def _cast(columns: tuple[Column, ...], kernel: GemmKernel) -> Column:
+    """Bytes of the kernel's own quantise pass over its activations."""
+    m, _, k, groups, x_bytes, *_ = columns
+    return np.asarray(groups * m * k * (kernel.quantise * _UNQUANTISED_BYTES + x_bytes))
+
+
+def price_gemm(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r: Rates) -> Prices:
     """Time of the fastest tile and split for each row; columns as ``COLUMNS['gemm']``, each (rows,)."""
-    rows = len(columns[0])
-    seconds, compute, memory = np.empty(rows), np.empty(rows), np.empty(rows)
-    for start in range(0, rows, _ROWS_AT_ONCE):
-        part = slice(start, start + _ROWS_AT_ONCE)
-        found = _candidates(tuple(column[part] for column in columns), kernel, c, r)
-        flat = found["seconds"].reshape(found["seconds"].shape[0], -1)
-        best = np.arange(len(flat)), np.argmin(flat, axis=1)
-        seconds[part] = flat[best]
-        compute[part] = found["compute"].reshape(flat.shape)[best]
-        memory[part] = found["memory"].reshape(flat.shape)[best]
+    c, tiles = kernel.on(architecture), kernel.tiles_on(architecture)
+    parts = [
+        _best(tuple(column[start : start + _ROWS_AT_ONCE] for column in columns), kernel, tiles, c, r)
+        for start in range(0, len(columns[0]), _ROWS_AT_ONCE)
+    ]
+    seconds, compute, memory, _ = map(np.concatenate, zip(*parts, strict=True)) if parts else (np.empty(0),) * 4
     flops, moved = gemm_work(columns)
     if kernel.quantise:
-        m, k, groups, x_bytes = columns[0], columns[2], columns[3], columns[4]
-        cast = groups * m * k * (_UNQUANTISED_BYTES + x_bytes)
-        moved, seconds = moved + cast, seconds + cast / (r.hbm * c.bandwidth)
+        rows, cast = columns[0] * columns[3], _cast(columns, kernel)
+        moved, seconds = moved + cast, seconds + r.stream(cast, c.bandwidth) + c.row * rows
     return summarise(r.launch + c.setup, seconds, work=(flops, moved), sides=(compute, memory))
 
 
-def explain(columns: tuple[Column, ...], kernel: GemmKernel, c: GemmConstants, r: Rates) -> dict[str, Any]:
+def explain(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r: Rates) -> dict[str, Any]:
     """The winning candidate of one row (each column of length 1): tile, split, tiles in flight, waves, last wave."""
-    found = _candidates(columns, kernel, c, r)
-    shape = found["seconds"].shape
-    _, tile, split = (int(i) for i in np.unravel_index(int(np.argmin(found["seconds"])), shape))
-    ctas = float(found["ctas"][0, tile, split])
-    waves = float(found["waves"][0, tile, split])
+    c, tiles = kernel.on(architecture), kernel.tiles_on(architecture)
+    best = _best(columns, kernel, tiles, c, r)
+    tile, split = divmod(int(best.candidate[0]), len(kernel.splits))
+    table = _table(tiles, kernel.splits, kernel.k_step, c, r)
+    ctas = float(_ctas(columns, table)[0, tile, 0]) * kernel.splits[split]
+    waves = np.ceil(ctas / r.units)
     return {
-        "tile": kernel.tiles[tile],
+        "tile": tiles[tile],
         "split": kernel.splits[split],
         "tiles": int(ctas),
         "waves": int(waves),
         "last_wave_occupancy": (ctas - (waves - 1.0) * r.units) / r.units,
-        "compute_s": float(found["compute"][0, tile, split]),
-        "memory_s": float(found["memory"][0, tile, split]),
+        "compute_s": float(best.compute[0]),
+        "memory_s": float(best.memory[0]),
         "launch_s": r.launch + c.setup,
     }

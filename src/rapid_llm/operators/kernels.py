@@ -25,23 +25,27 @@ NEAREST: Final[dict[str, str]] = {
 
 FALLBACK: Final = "hopper"
 
+Tiles = tuple[tuple[int, int], ...]
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class GemmConstants:
     """``setup`` beyond the launch floor (s); ``rate``, ``bandwidth`` reachable shares of peak and of sustained HBM.
 
-    ``tile``: prologue and epilogue of one wave of tiles (s); ``unit_share``: what one compute unit streams by itself,
-    in even shares of the sustained HBM bandwidth; ``overlap``: p of the norm that joins compute and memory; ``split``:
-    cost of the reduction pass of split-K (s).
+    ``step``: least time of one k-step of a tile, the latency of its loads over the stages in flight (s); ``epilogue``:
+    share of writing a wave's output that nothing hides; ``overlap``: p of the norm that joins compute and memory;
+    ``split``: cost of the reduction pass of split-K (s); ``row``: cost of one activation row in the kernel's own
+    quantise pass (s).
     """
 
     setup: Seconds
     rate: Fraction
     bandwidth: Fraction
-    tile: Seconds
-    unit_share: Positive
+    step: Seconds
+    epilogue: NonNegative
     overlap: Positive
-    split: Seconds
+    split: Seconds = 0.0
+    row: Seconds = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -134,17 +138,22 @@ class Kernel:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class GemmKernel(Kernel):
-    """Tiles (bm, bn), split-K counts and the step in which k is padded.
+    """Tiles (bm, bn) by architecture (``default`` for the others), split-K counts and the step in which k is padded.
 
-    ``quantise``: the kernel first casts its 16-bit activations (one more launch, one more pass over them).
+    ``quantise``: how often the kernel's own quantise pass reads the 16-bit activations: 1, 2 where it looks for their
+    largest value first, 0 without such a pass.
     """
 
     family: Literal["gemm"]
     constants: Map[GemmConstants]
-    tiles: tuple[tuple[Count, Count], ...]
+    tiles: Map[tuple[tuple[Count, Count], ...]]
     splits: tuple[Count, ...] = (1,)
     k_step: Count = 64
-    quantise: bool = False
+    quantise: int = 0
+
+    def tiles_on(self, architecture: str) -> Tiles:
+        """The tiles that the kernel has on an architecture."""
+        return self.tiles.get(architecture) or self.tiles["default"]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -66,7 +66,7 @@ def _price(chosen: Kernel, columns: tuple[Column, ...], kind: str, r: Rates, arc
     constants = chosen.on(architecture)
     match chosen:
         case GemmKernel():
-            return gemm.price_gemm(columns, chosen, constants, r)
+            return gemm.price_gemm(columns, chosen, architecture, r)
         case AttentionKernel():
             return _attention(columns, chosen, r, architecture)
         case DecodeKernel():
@@ -150,7 +150,7 @@ def explain_gemm(
     found = gemm.explain(
         _ordered("gemm", columns),
         cast(GemmKernel, chosen),
-        chosen.on(accelerator.architecture),
+        accelerator.architecture,
         rates(accelerator, dtype),
     )
     return {

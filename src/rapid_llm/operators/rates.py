@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from rapid_llm.dtypes import dtype as named
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.accelerator import Accelerator
@@ -12,11 +14,9 @@ from rapid_llm.operators.families import Column
 # Rates that a datasheet leaves out where they equal another: fp16 on units made for bf16.
 _SAME_RATE: Final = {"fp16": "bf16"}
 
-# Kernels replayed on the same buffers find them in L2. Share of L2 that such buffers may fill, the share of L2
-# bandwidth they then stream at, and how sharp the transition is: fitted on L40S tables (aiconfigurator).
-_RESIDENT_CAPACITY: Final = 0.95
-_RESIDENT_BANDWIDTH: Final = 0.5
-_RESIDENT_STEEPNESS: Final = 3.0
+# Kernels replayed on the same buffers find them in L2 as long as all fit: a least-recently-used cache that is a little
+# too small holds nothing. Steepness: L40S tables (aiconfigurator).
+_RESIDENT_STEEPNESS: Final = 8.0
 
 
 class Rates(NamedTuple):
@@ -36,15 +36,15 @@ class Rates(NamedTuple):
     l2: float
     resident: float
 
-    def stream(self, moved: Column, share: float | Column, sets: float = 1.0) -> Column:
+    def stream(self, moved: Column, share: float | Column, held: Column | None = None) -> Column:
         """Seconds to move ``moved`` bytes at a share of the reachable bandwidth.
 
-        ``sets``: how many sets of operands a replayed benchmark of this kernel goes through.
+        ``held``: bytes that a replayed benchmark of this kernel keeps coming back to (default: what it moves).
         """
         seconds = moved / (share * self.hbm)
         if self.resident:
-            hit = 1.0 / (1.0 + (sets * moved / self.resident) ** _RESIDENT_STEEPNESS)
-            seconds = seconds * (1.0 - hit) + hit * moved / max(self.l2, self.hbm)
+            hit = 1.0 / (1.0 + ((moved if held is None else held) / self.resident) ** _RESIDENT_STEEPNESS)
+            seconds = seconds * (1.0 - hit) + hit * np.minimum(seconds, moved / self.l2)
         return seconds
 
 
@@ -72,6 +72,6 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         hbm=hbm.bandwidth * sustained.hbm,
         datasheet=hbm.bandwidth,
         launch=sustained.launch,
-        l2=l2.bandwidth * sustained.l2 * _RESIDENT_BANDWIDTH if l2 else 0.0,
-        resident=l2.capacity * _RESIDENT_CAPACITY if l2 and replayed else 0.0,
+        l2=l2.bandwidth * sustained.l2 if l2 else 0.0,
+        resident=float(l2.capacity) if l2 and replayed else 0.0,
     )
