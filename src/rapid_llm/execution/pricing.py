@@ -173,8 +173,7 @@ class Priced:
 
 def price_step(lowered: Lowered, machine: Machine) -> Priced:
     """Price all rows of a lowered step."""
-    tables = tuple(_dispatched(rows, lowered.experts_per_token, machine) for rows in lowered.messages)
-    messages = price_all_messages(tables, machine)
+    messages = price_all_messages(lowered.messages, machine)
     if machine.runtime.communication.expert:
         messages = tuple(_by_experts(message, lowered, machine) for message in messages)
     return Priced(
@@ -183,17 +182,6 @@ def price_step(lowered: Lowered, machine: Machine) -> Priced:
         tuple(price_table(rows, machine) for rows in lowered.kernels),
         tuple(_with_drift(message, lowered, machine) for message in messages) if _drifts(machine) else messages,
     )
-
-
-def _dispatched(rows: Messages, experts_per_token: float, machine: Machine) -> Messages:
-    """Exchanges of a dispatcher that sends a token once to each node with any of its k experts, or within one node once
-    to each rank: of k copies D (1 - (1 - 1/D)^k) travel to D destinations under even routing (DeepEP)."""
-    if rows.op != "all_to_all" or rows.axis != "ep" or machine.runtime.communication.dispatch != "deduplicated":
-        return rows
-    nodes = np.ceil(rows.ranks * rows.stride / machine.fabric.node_span)
-    places = np.where(nodes > 1, nodes, rows.ranks)
-    copies = places * (1.0 - (1.0 - 1.0 / places) ** experts_per_token)
-    return replace(rows, size=rows.size * copies / experts_per_token)
 
 
 def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
@@ -242,7 +230,7 @@ def _drifts(machine: Machine) -> bool:
 def _with_drift(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
     """A collective starts when its last rank has launched it.
 
-    It takes at least ``per_peer`` per rank of the group; groups that cross nodes take ``per_peer_across`` for each
+    It takes at least ``per_peer`` log2 of the ranks of the group; groups that cross nodes take ``per_peer_across`` for each
     further rank besides.
     """
     rows, host = message.rows, machine.runtime.host
@@ -250,6 +238,6 @@ def _with_drift(message: PricedMessages, lowered: Lowered, machine: Machine) -> 
     across = np.where((rows.ranks - 1.0) * rows.stride >= machine.fabric.node_span, host.per_peer_across, 0.0)
     seconds = message.prices.seconds + across * launched * (rows.ranks - 1.0)
     seconds = np.where(
-        rows.ranks > 1, np.maximum(seconds, rows.ranks * host.per_peer * launched), message.prices.seconds
+        rows.ranks > 1, np.maximum(seconds, np.log2(rows.ranks) * host.per_peer * launched), message.prices.seconds
     )
     return replace(message, prices=replace(message.prices, seconds=seconds))

@@ -46,7 +46,7 @@ class Host:
     input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``:
     arrival to first launch of one request; ``broadcast``: a step's inputs sent from the scheduling process to one more
     level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift
-    apart per rank of its group, a floor under it; ``per_peer_across``: what each further rank of a group that crosses
+    apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each further rank of a group that crosses
     nodes adds to it; ``per_peer_piped``: what launching a tensor-parallel collective costs per rank of its group beside
     a pipeline that crosses nodes. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host
     of speed 1 (``Node.host_speed``).
@@ -82,9 +82,8 @@ class Communication:
     """Which collective library (a name in ``network/data/libraries``) carries messages, and small all-reduces.
 
     ``compute_units`` of the accelerator are busy while a collective kernel runs. ``nics``: how many network cards of a
-    node its collectives drive; None: all. ``dispatch`` of tokens to experts: a copy for each expert, or deduplicated by
-    destination (DeepEP, HybridEP). ``expert``: a library (a name in ``network/data/experts``) made for dispatch and
-    combine, in place of both.
+    node its collectives drive; None: all. ``expert``: a library (a name in
+    ``network/data/experts``) made for dispatch to experts and combine, in place of all-to-alls.
     """
 
     library: str
@@ -92,7 +91,6 @@ class Communication:
     expert: str | None = None
     compute_units: Whole = 0
     nics: Count | None = None
-    dispatch: Literal["all_to_all", "deduplicated"] = "all_to_all"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
