@@ -230,8 +230,8 @@ def _drifts(machine: Machine) -> bool:
 def _with_drift(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
     """A collective starts when its last rank has launched it.
 
-    It takes at least ``per_peer`` log2 of the ranks of the group; groups that cross nodes take ``per_peer_across`` for each
-    further rank besides.
+    It takes at least ``per_peer`` log2 of the ranks of the group; groups that cross nodes take ``per_peer_across`` for
+    each further rank besides.
     """
     rows, host = message.rows, machine.runtime.host
     launched = host_launched(lowered, machine.runtime) / machine.host_speed
