@@ -1,14 +1,10 @@
 """Bytes per rank by category over the schedule, and the verdict."""
 
 from rapid_llm.memory.account import CATEGORIES, Account
-from rapid_llm.memory.inference import (
-    CacheBudget,
-    cache_budget,
-    cache_room,
-    concurrent_sequences,
-    inference_account,
-)
+from rapid_llm.memory.footprint import inference_footprint, training_footprint
+from rapid_llm.memory.inference import CacheBudget, cache_budget, cache_room, inference_account
 from rapid_llm.memory.training import Holdings, holdings, training_account
+from rapid_llm.memory.verdict import fit_probability, verdict
 
 __all__ = [
     "CATEGORIES",
@@ -17,8 +13,11 @@ __all__ = [
     "Holdings",
     "cache_budget",
     "cache_room",
-    "concurrent_sequences",
+    "fit_probability",
     "holdings",
     "inference_account",
+    "inference_footprint",
     "training_account",
+    "training_footprint",
+    "verdict",
 ]

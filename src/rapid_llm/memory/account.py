@@ -28,6 +28,7 @@ CATEGORIES = (
 """Weights to workspace are tensors; communication and framework stand outside the allocator; allocator is its slack."""
 COMMUNICATORS = ("tp", "pp", "cp", "data", "ep")
 OUTSIDE = ("communication", "framework")
+_INDEX = {name: index for index, name in enumerate(CATEGORIES)}
 _OUTSIDE = [CATEGORIES.index(name) for name in OUTSIDE]
 
 
@@ -76,15 +77,18 @@ class Account:
 
 def communicators(plans: Plans) -> NDArray[np.float64]:
     """Process groups of more than one rank that a rank is part of [P]."""
-    return sum(((getattr(plans, axis) > 1).astype(float) for axis in COMMUNICATORS), np.zeros(len(plans)))
+    found = np.zeros(len(plans))
+    for axis in COMMUNICATORS:
+        found += getattr(plans, axis) > 1
+    return found
 
 
 def stacked(parts: Mapping[str, Matrix], plans: Plans, allocator: Allocator, alive: Mask) -> Matrix:
     """Parts with communicators, context and graphs, in the order of CATEGORIES [C, P, S]; nothing on absent stages."""
-    zero = np.zeros(alive.shape)
-    full = {
-        **parts,
-        "communication": zero + (communicators(plans) * allocator.communicator)[:, None],
-        "framework": zero + allocator.context + allocator.libraries + allocator.graphs,
-    }
-    return np.stack([np.where(alive, full.get(name, zero), 0.0) for name in CATEGORIES])
+    full = np.zeros((len(CATEGORIES), *alive.shape))
+    for name, part in parts.items():
+        full[_INDEX[name]] = part
+    full[_INDEX["communication"]] = (communicators(plans) * allocator.communicator)[:, None]
+    full[_INDEX["framework"]] = allocator.context + allocator.libraries + allocator.graphs
+    full *= alive
+    return full

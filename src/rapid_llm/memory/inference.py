@@ -14,7 +14,6 @@ from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.memory.account import CATEGORIES, Account, stacked
 from rapid_llm.model import Model
-from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Allocator, Runtime, Serving
 
 Column = NDArray[np.float64]
@@ -61,7 +60,8 @@ def limits(by_category: Matrix, allocator: Allocator, capacity: float) -> Matrix
     """
     parts = dict(zip(CATEGORIES, by_category, strict=True))
     usable = capacity - allocator.hidden
-    rest = by_category.sum(axis=0) - parts["kv_cache"]
+    rest = np.asarray(by_category.sum(axis=0) - parts["kv_cache"])
+    limit: Matrix | float
     share = 1.0 if allocator.utilisation is None else allocator.utilisation
     match allocator.of:
         case "free":
@@ -70,7 +70,7 @@ def limits(by_category: Matrix, allocator: Allocator, capacity: float) -> Matrix
             limit = rest - parts["weights"] + share * (usable - allocator.context - parts["communication"])
         case _:
             limit = share * usable + allocator.context + (0.0 if allocator.counts_graphs else allocator.graphs)
-    return np.minimum(limit, usable) + np.zeros(rest.shape)
+    return np.asarray(np.minimum(limit, usable) + np.zeros(rest.shape))
 
 
 def _workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
@@ -81,7 +81,8 @@ def _workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
     """
     s, layers = lowered.shapes, lowered.layers
     engine = runtime.serving or Serving()
-    budget, sequences = float(engine.max_batched_tokens) + np.zeros(len(s.plans)), float(engine.max_sequences)
+    none = np.zeros(len(s.plans))
+    budget, sequences = none + engine.max_batched_tokens, none + engine.max_sequences
     if runtime.allocator.utilisation in (None, 1.0):
         budget = np.minimum(budget, s.batch * (s.past + s.new))
         sequences = np.minimum(sequences, s.batch)
@@ -90,15 +91,15 @@ def _workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
     stream = RESIDUAL_STREAMS * budget * lowered.hidden_size * s.act
     logits = lowered.logits / np.maximum(s.rows, 1.0) * s.plans.tp * sequences * engine.logit_bytes
     passes = (present[:-1] * widest[:, :, None]).max(axis=0) + stream[:, None]
-    return np.maximum(passes, present[-1] * (logits + stream / RESIDUAL_STREAMS)[:, None])
+    return np.asarray(np.maximum(passes, present[-1] * (logits + stream / RESIDUAL_STREAMS)[:, None]))
 
 
 @dataclass(frozen=True, slots=True)
 class CacheBudget:
-    """What an engine's cache holds on the tightest stage.
+    """What an engine's cache holds on the stage that holds least.
 
     terms: the account of ``room_bytes``, from the capacity down, which they sum to; blocks: of ``block_tokens`` tokens
-    in every layer, ``block_bytes`` each; tokens: blocks x block_tokens.
+    in every layer, ``block_bytes`` each; sequences: of ``length`` tokens, each in whole blocks of every layer.
     """
 
     terms: Mapping[str, float]
@@ -106,6 +107,8 @@ class CacheBudget:
     block_tokens: int
     block_bytes: float
     blocks: int
+    length: int
+    sequences: int
 
     @property
     def tokens(self) -> int:
@@ -118,35 +121,39 @@ def cache_room(account: Account) -> Matrix:
     return np.asarray(account.limits - account.peak + account.by_category[CACHE])
 
 
-def cache_budget(lowered: Lowered, model: Model, runtime: Runtime, account: Account, row: int = -1) -> CacheBudget:
-    """Blocks that the cache of plan ``row`` holds: the smallest count over its stages (as vLLM takes it)."""
+def cache_budget(
+    lowered: Lowered, model: Model, runtime: Runtime, account: Account, *, length: int, row: int = -1
+) -> CacheBudget:
+    """Blocks, and sequences of ``length`` tokens, that one replica's cache holds: the least over its stages."""
     tokens = runtime.serving.kv_block_tokens if runtime.serving else 1
     plans, layers = lowered.shapes.plans, lowered.layers[:, row, :]
-    each = layers.T @ cache_bytes(model, plans, float(tokens), lowered.shapes.kv, tokens)[:, row]
-    room = cache_room(account)[row]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        blocks = np.where(each > 0, np.floor(np.maximum(room, 0.0) / each), np.inf)
+    room = np.maximum(cache_room(account)[row], 0.0)
+
+    def holds(size: int) -> tuple[NDArray[np.float64], Column]:
+        each = layers.T @ cache_bytes(model, plans, float(size), lowered.shapes.kv, tokens)[:, row]
+        return each, np.where(each > 0, room // np.maximum(each, 1.0), np.inf)
+
+    each, blocks = holds(tokens)
     stage = int(blocks.argmin())
     parts = dict(zip(CATEGORIES, account.by_category[:, row, stage], strict=True))
+    hidden = float(runtime.allocator.hidden)
     terms = {
         "capacity": account.capacity,
-        "held by the driver": -float(runtime.allocator.hidden),
-        "left free": float(account.limits[row, stage]) - account.capacity + runtime.allocator.hidden,
+        "held by the driver": -hidden,
+        "left free": float(account.limits[row, stage]) - account.capacity + hidden,
         **{name: -float(size) for name, size in parts.items() if size and name != "kv_cache"},
     }
-    count = blocks[stage]
     return CacheBudget(
-        terms, float(room[stage]), tokens, float(each[stage]), int(count) if np.isfinite(count) else 0
+        terms=terms,
+        room_bytes=sum(terms.values()),
+        block_tokens=tokens,
+        block_bytes=float(each[stage]),
+        blocks=_count(blocks),
+        length=length,
+        sequences=_count(holds(length)[1]),
     )
 
 
-def concurrent_sequences(
-    lowered: Lowered, model: Model, runtime: Runtime, account: Account, length: int, row: int = -1
-) -> int:
-    """Sequences of ``length`` tokens that the cache of one replica holds at once, each in whole blocks of every layer."""
-    tokens = runtime.serving.kv_block_tokens if runtime.serving else 1
-    plans, layers = lowered.shapes.plans, lowered.layers[:, row, :]
-    each = layers.T @ cache_bytes(model, plans, float(length), lowered.shapes.kv, tokens)[:, row]
-    room = np.maximum(cache_room(account)[row], 0.0)
-    fits = [held // size for held, size in zip(room.tolist(), each.tolist(), strict=True) if size > 0]
-    return int(min(fits, default=0.0))
+def _count(fits: Column) -> int:
+    least = float(fits.min())
+    return int(least) if np.isfinite(least) else 0

@@ -40,10 +40,11 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
     dense = np.einsum("ups,up->ps", lowered.layers, lowered.dense)
     expert = np.einsum("ups,up->ps", lowered.layers, lowered.expert)
 
+    whole = dense + expert
+    shards = dense / plans.shard[:, None] + expert / plans.edp[:, None]
+
     def held(size: NDArray[np.float64], stage: int) -> Matrix:
-        cut = zero >= stage
-        shard = dense / np.where(cut, plans.shard, 1.0)[:, None] + expert / np.where(cut, plans.edp, 1.0)[:, None]
-        return np.asarray(size[:, None] * shard)
+        return np.asarray(size[:, None] * np.where(zero[:, None] >= stage, shards, whole))
 
     none = np.zeros(len(plans))
     weight, gradient = none + dtype(precision.weights).bytes, none + dtype(precision.gradients).bytes
@@ -61,5 +62,5 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
         weights=held(weight, 3),
         gradients=held(gradient, 2),
         optimizer=held(optimizer, 1),
-        between=between[:, None] * (dense + expert),
+        between=between[:, None] * whole,
     )

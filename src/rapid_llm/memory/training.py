@@ -30,9 +30,10 @@ OUTER = 2
 class Holdings:
     """What a stage holds and when [P, S], the terms that the closed form and the walk over the schedule share.
 
-    micro: activations that one micro-batch leaves until its backward pass; rerun, loss: bytes beside them while a
-    backward pass runs (one layer computed again; the logits, on the last stage); always: gathered weights and
-    workspaces through the whole step; flight: micro-batches at the peak; alive: whether the stage exists.
+    micro: activations that one micro-batch leaves until its backward pass; gathered: bytes by which gathered inputs
+    exceed what is kept of them; rerun, loss: bytes beside them while a backward pass runs (one layer computed again; the
+    logits, on the last stage); lasting: buffers and workspaces, between steps too [P]; always: those and the unsharded
+    weights, through the whole step; flight: micro-batches at the peak; alive: whether the stage exists.
     """
 
     states: States
@@ -40,6 +41,7 @@ class Holdings:
     gathered: Matrix
     rerun: Matrix
     loss: Matrix
+    lasting: Column
     always: Matrix
     flight: Matrix
     alive: NDArray[np.bool_]
@@ -50,13 +52,15 @@ def holdings(lowered: Lowered, runtime: Runtime, precision: Precision) -> Holdin
     plans, layers = lowered.shapes.plans, lowered.layers
     facts = runtime.training or Training()
     present = layers > 0
+    lasting = _buffers(lowered, facts) + runtime.allocator.workspace
     return Holdings(
         states=states(lowered, runtime, precision),
-        micro=np.einsum("ups,up->ps", layers, lowered.saved + _checkpoints(lowered, facts)),
-        gathered=np.einsum("ups,up->ps", layers[:-1], lowered.gathered[:-1]),
+        micro=np.einsum("ups,up->ps", layers, _kept(lowered, facts)),
+        gathered=np.einsum("ups,up->ps", layers[:-OUTER], lowered.gathered[:-OUTER]),
         rerun=(present * lowered.working[:, :, None]).max(axis=0),
         loss=present[-1] * (lowered.logits * FP32_BYTES * facts.loss_copies)[:, None],
-        always=_unsharded(lowered, facts) + _buffers(lowered, facts)[:, None] + runtime.allocator.workspace,
+        lasting=lasting,
+        always=_unsharded(lowered, facts) + lasting[:, None],
         flight=micro_batches_in_flight(
             plans.pp, plans.vpp, plans.micro_batches, plans.schedule == GPIPE, layers.shape[2]
         ),
@@ -100,7 +104,7 @@ def training_account(lowered: Lowered, runtime: Runtime, precision: Precision, a
     by_category[-1] += behind
     return Account(
         by_category=by_category,
-        persistent=np.where(h.alive, h.states.total + h.states.between + _lasting(lowered, runtime)[:, None], 0.0),
+        persistent=np.where(h.alive, h.states.total + h.states.between + h.lasting[:, None], 0.0),
         allocated=tensors,
         reclaimable=behind,
         limits=np.full(tensors.shape, limit),
@@ -119,12 +123,14 @@ def _slack(h: Holdings, moving: Matrix, allocator: Allocator, piped: NDArray[np.
     return share[:, None] * moving + allocator.slack, stays[:, None] * h.gathered * h.flight
 
 
-def _checkpoints(lowered: Lowered, facts: Training) -> Matrix:
-    """Hidden states that a fully recomputed layer keeps beyond its input [U, P]."""
+def _kept(lowered: Lowered, facts: Training) -> Matrix:
+    """Activations that a pass leaves [U, P], with the hidden states that a recomputed layer keeps beyond its input."""
     s = lowered.shapes
+    if facts.checkpoint_inputs == 1.0:
+        return lowered.saved
     more = (facts.checkpoint_inputs - 1.0) * s.shard * lowered.hidden_size * s.act / s.plans.recompute_every
-    kept = np.zeros(lowered.saved.shape)
-    kept[: -OUTER] = np.where(s.plans.recompute == FULL, more, 0.0)
+    kept = lowered.saved.copy()
+    kept[:-OUTER] += np.where(s.plans.recompute == FULL, more, 0.0)
     return kept
 
 
@@ -148,8 +154,3 @@ def _buffers(lowered: Lowered, facts: Training) -> Column:
     s = lowered.shapes
     whole = s.tokens * lowered.hidden_size * s.act
     return np.where((s.plans.tp > 1) & (s.plans.sp > 0), facts.gather_buffers * whole, 0.0)
-
-
-def _lasting(lowered: Lowered, runtime: Runtime) -> Column:
-    """Workspaces and buffers that live between steps [P]."""
-    return _buffers(lowered, runtime.training or Training()) + runtime.allocator.workspace

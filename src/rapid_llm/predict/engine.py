@@ -10,17 +10,17 @@ from typing import Any
 from rapid_llm.errors import InputError
 from rapid_llm.parallelism import Plans
 from rapid_llm.predict.confidence import confidence_of
-from rapid_llm.predict.feasibility import candidate_changes, memory_use, memory_violation
+from rapid_llm.predict.feasibility import memory_violation
+from rapid_llm.predict.fitting import memory_of
+from rapid_llm.predict.fixes import fixes
 from rapid_llm.predict.inference import InferenceTable, evaluate_inference
 from rapid_llm.predict.inference_report import inference_report
-from rapid_llm.predict.report import Fix, Report
+from rapid_llm.predict.report import MemoryUse, Report, Violation
 from rapid_llm.predict.training import TrainingTable, evaluate_training
 from rapid_llm.predict.training_report import training_report
 from rapid_llm.predict.whatif import what_if
 from rapid_llm.scenario import Scenario, from_mapping, require
 from rapid_llm.workload import Inference, Training
-
-MAX_FIXES = 4
 
 
 def predict(scenario: Scenario, *, allow_infeasible: bool = False, sensitivities: bool = False) -> Report:
@@ -34,16 +34,25 @@ def predict(scenario: Scenario, *, allow_infeasible: bool = False, sensitivities
     table = evaluate(scenario)
     report = _report(scenario, table)
     if not report.feasible:
-        return _infeasible(scenario, report, table, keep_times=allow_infeasible)
+        return _infeasible(scenario, report, keep_times=allow_infeasible)
     if sensitivities:
         report = replace(report, what_if=what_if(scenario, headline(report), _headline_of))
     return report
 
 
 def fit(scenario: Scenario) -> Report:
-    """The memory verdict alone: as ``predict`` without times."""
-    report = predict(scenario, allow_infeasible=False)
-    return _without_times(report)
+    """The memory verdict alone: as ``predict`` without times, and without timing anything that fits."""
+    require(scenario)
+    use = memory_of(scenario)
+    report = Report(
+        kind=scenario.workload.kind,
+        feasible=use.fits,
+        memory=use,
+        defaults=scenario.defaults,
+        assumptions=assumptions(scenario),
+        origin=scenario,
+    )
+    return report if report.feasible else replace(report, violations=(_violation(scenario, use),))
 
 
 def evaluate(scenario: Scenario) -> TrainingTable | InferenceTable:
@@ -127,34 +136,13 @@ def _without_times(report: Report) -> Report:
     return replace(report, **empty, phases={}, bound_by="")
 
 
-def _infeasible(
-    scenario: Scenario, report: Report, table: TrainingTable | InferenceTable, *, keep_times: bool
-) -> Report:
-    base = headline(report)
-    violation = memory_violation(report.memory, table.account.limit, _fixes(scenario, report, base))
-    report = replace(report, violations=(violation,))
+def _infeasible(scenario: Scenario, report: Report, *, keep_times: bool) -> Report:
+    report = replace(report, violations=(_violation(scenario, report.memory),))
     return report if keep_times else _without_times(report)
 
 
-def _fixes(scenario: Scenario, report: Report, base: float) -> tuple[Fix, ...]:
-    """Changes that fit, each evaluated; the cheapest first, one per kind of change."""
-    found: list[Fix] = []
-    kinds: set[str] = set()
-    for text, changed in candidate_changes(scenario):
-        kind = text.split()[0]
-        if kind in kinds:
-            continue
-        table = evaluate(changed)
-        row = 0 if isinstance(table, TrainingTable) else -1
-        if not bool(table.account.fits[row]):
-            continue
-        use = memory_use(table.account, row, 1)
-        time = float(table.step.total[0]) if isinstance(table, TrainingTable) else table.e2e_s
-        kinds.add(kind)
-        found.append(Fix(text, report.memory.peak_bytes - use.peak_bytes, time / base if base else None))
-        if len(found) == MAX_FIXES:
-            break
-    return tuple(found)
+def _violation(scenario: Scenario, use: MemoryUse) -> Violation:
+    return memory_violation(use, fixes(scenario, use, _headline_of))
 
 
 def assumptions(scenario: Scenario) -> tuple[str, ...]:

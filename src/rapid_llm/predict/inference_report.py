@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rapid_llm.predict.breakdown import BUBBLE, WAITING, bound_by, forward_breakdown
 from rapid_llm.predict.feasibility import memory_use
+from rapid_llm.predict.fitting import cache_of, footprint
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.report import Cost, Report
 from rapid_llm.scenario import Scenario
@@ -28,7 +31,10 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
         total_tokens_per_s=requests * (work.prompt_tokens + work.output_tokens) / table.e2e_s,
         running_requests=min(running, requests),
         tokens_per_s_per_accelerator=output_rate / scenario.accelerators,
-        memory=memory_use(table.account, -1, plan.tp * plan.cp * (plan.dp or 1)),
+        memory=replace(
+            memory_use(table.account, -1, plan.tp * plan.cp * (plan.dp or 1)),
+            cache=cache_of(scenario, footprint(scenario)),
+        ),
         breakdown=tree,
         phases={"prefill": prefill, "decode": decode},
         bound_by=_bound(prefill, decode),

@@ -66,10 +66,28 @@ class StageMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheUse:
+    """What an engine's cache holds on one replica.
+
+    ``terms`` sum to ``room_bytes``; ``sequences`` of ``length`` tokens fit at once.
+    """
+
+    room_bytes: int
+    blocks: int
+    block_tokens: int
+    block_bytes: int
+    tokens: int
+    length: int
+    sequences: int
+    terms: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryUse:
     """Bytes on the fullest rank. The categories sum to the peak.
 
-    ``limit_bytes``: what a process may use of the capacity; ``stages``: a rank of every pipeline stage.
+    ``limit_bytes``: what a process may use of the capacity; ``stages``: a rank of every pipeline stage; ``verdict``
+    (fits, fits narrowly, does not fit) with its ``probability`` of fitting, from measured runs; ``cache`` of an engine.
     """
 
     persistent_bytes: int
@@ -82,6 +100,14 @@ class MemoryUse:
     reserved_bytes: int = 0
     limit_bytes: int = 0
     stages: tuple[StageMemory, ...] = ()
+    verdict: str = ""
+    probability: float | None = None
+    cache: CacheUse | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest rank stays within what it may use."""
+        return self.verdict != "does not fit"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,90 @@
+"""The bytes of a lowered step alone, without a row of kernels: what a verdict needs, at the price of a look-up.
+
+Bytes of a training pass are a quadratic of the sequence length (attention scores have its square) and linear in the
+micro-batch; of an inference pass linear in the batch. So units are lowered once per model, software and degrees, and
+evaluated at any length and batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.dtypes import Precision
+from rapid_llm.lowering import Lowered, Shapes, lower
+from rapid_llm.model import Model
+from rapid_llm.parallelism import Plans
+from rapid_llm.runtime import Runtime
+
+Matrix = NDArray[np.float64]
+Software = tuple[Model, Runtime, Precision]
+
+SHAPING = ("tp", "pp", "cp", "ep", "etp", "sp", "recompute", "recompute_every")
+"""Columns of a plan that change the bytes of a pass of one sequence; the others change how many are held."""
+SAMPLE = 4096.0
+"""Length at which, and at twice which, a training pass is lowered; tp x cp divide it."""
+
+
+def training_footprint(
+    model: Model, runtime: Runtime, precision: Precision, plans: Plans, *, sequence_length: int
+) -> Lowered:
+    """Bytes of a training pass of one plan; equal to ``lower(..., bytes_only=True)``."""
+    unit, linear, square = _curves((model, runtime, precision), _degrees(plans))
+    length = float(sequence_length)
+    saved, working, gathered = (linear + square * length) * (length * plans.micro_batch)
+    shapes = _shapes(plans, (length, 0.0), (runtime, precision), training=True)
+    logits = unit.logits / unit.shapes.rows * shapes.rows
+    return replace(unit, shapes=shapes, saved=saved, working=working, gathered=gathered, logits=logits)
+
+
+def inference_footprint(
+    model: Model, runtime: Runtime, precision: Precision, plans: Plans, *, cached: int
+) -> Lowered:
+    """Bytes of the decode step of one plan after which ``cached`` tokens of every request are cached."""
+    unit = _decode((model, runtime, precision), _degrees(plans), cached)
+    batch = plans.micro_batch
+    shapes = _shapes(plans, (1.0, cached - 1.0), (runtime, precision), training=False)
+    return replace(
+        unit, shapes=shapes, working=unit.working * batch, cache=unit.cache * batch, logits=unit.logits * batch
+    )
+
+
+def _degrees(plans: Plans) -> tuple[float, ...]:
+    return tuple(float(getattr(plans, name)[0]) for name in SHAPING)
+
+
+def _plan(degrees: tuple[float, ...]) -> Plans:
+    """A plan of these degrees with one sequence in a micro-batch; everything else is one."""
+    given = dict(zip(SHAPING, degrees, strict=True))
+    columns = {f.name: np.array([given.get(f.name, 1.0)]) for f in fields(Plans) if f.name != "order"}
+    return Plans(**columns)  # type: ignore[arg-type]
+
+
+def _shapes(
+    plans: Plans, lengths: tuple[float, float], software: tuple[Runtime, Precision], *, training: bool
+) -> Shapes:
+    new, past = (np.array([length]) for length in lengths)
+    runtime, precision = software
+    return Shapes.of(plans, new=new, past=past, training=training, precision=precision, runtime=runtime)
+
+
+@lru_cache(maxsize=512)
+def _curves(software: Software, degrees: tuple[float, ...]) -> tuple[Lowered, Matrix, Matrix]:
+    """Units of one sequence, and the linear and square coefficients of saved, working and gathered bytes [3, U, P]."""
+    model, runtime, precision = software
+    plans = _plan(degrees)
+    shapes = [_shapes(plans, (n * SAMPLE, 0.0), (runtime, precision), training=True) for n in (1.0, 2.0)]
+    units = [lower(model, s, runtime, bytes_only=True) for s in shapes]
+    first, second = (np.stack([unit.saved, unit.working, unit.gathered]) for unit in units)
+    square = (second - 2.0 * first) / (2.0 * SAMPLE * SAMPLE)
+    return units[0], first / SAMPLE - square * SAMPLE, square
+
+
+@lru_cache(maxsize=512)
+def _decode(software: Software, degrees: tuple[float, ...], cached: int) -> Lowered:
+    model, runtime, precision = software
+    shapes = _shapes(_plan(degrees), (1.0, cached - 1.0), (runtime, precision), training=False)
+    return lower(model, shapes, runtime, bytes_only=True)

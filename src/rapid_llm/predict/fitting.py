@@ -1,0 +1,138 @@
+"""The memory verdict alone: whether a scenario fits, what would make it fit, and the largest that does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
+
+from rapid_llm.errors import InputError
+from rapid_llm.lowering import Lowered
+from rapid_llm.memory import (
+    Account,
+    cache_budget,
+    inference_account,
+    inference_footprint,
+    training_account,
+    training_footprint,
+)
+from rapid_llm.nouns import replaced
+from rapid_llm.predict.feasibility import cache_use, memory_use
+from rapid_llm.predict.report import CacheUse, MemoryUse
+from rapid_llm.scenario import Scenario
+from rapid_llm.workload import Inference, Training
+
+GROWING = ("micro-batch", "requests", "sequence", "layers")
+"""What ``largest`` grows."""
+MOST = 2**40
+"""Where the search for the largest ends: beyond it memory does not depend on what grows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """The bytes of a scenario: its lowered pass without kernels, and the account of its stages."""
+
+    lowered: Lowered
+    account: Account
+
+    @property
+    def fits(self) -> bool:
+        """Whether every rank stays within what it may use."""
+        return bool(self.account.fits[-1])
+
+
+def footprint(scenario: Scenario) -> Footprint:
+    """Account for a scenario's memory without timing it."""
+    from rapid_llm.predict.engine import plans_of
+
+    work, plans = scenario.workload, plans_of(scenario)
+    model, runtime, precision = scenario.model, scenario.runtime, scenario.precision
+    accelerator = scenario.system.groups[0].node.accelerator
+    if isinstance(work, Training):
+        lowered = training_footprint(model, runtime, precision, plans, sequence_length=work.sequence_length)
+        return Footprint(lowered, training_account(lowered, runtime, precision, accelerator))
+    lowered = inference_footprint(model, runtime, precision, plans, cached=work.prompt_tokens + work.output_tokens)
+    return Footprint(lowered, inference_account(lowered, runtime, precision, accelerator))
+
+
+def memory_of(scenario: Scenario) -> MemoryUse:
+    """Bytes on the fullest rank, the verdict, and for an engine what its cache holds."""
+    found = footprint(scenario)
+    plan, work = scenario.parallelism, scenario.workload
+    use = memory_use(found.account, -1, plan.tp * plan.cp * (plan.dp or 1))
+    if not isinstance(work, Inference):
+        return use
+    return replace(use, cache=cache_of(scenario, found))
+
+
+def cache_of(scenario: Scenario, found: Footprint) -> CacheUse:
+    """What the cache of one replica holds, in blocks and in requests of the workload's length."""
+    work = scenario.workload
+    length = work.prompt_tokens + work.output_tokens if isinstance(work, Inference) else work.sequence_length
+    return cache_use(cache_budget(found.lowered, scenario.model, scenario.runtime, found.account, length=length))
+
+
+def largest(scenario: Scenario, what: str) -> int:
+    """The largest micro-batch (sequences), number of requests in the job, sequence (tokens) or layers that fits.
+
+    ``micro-batch`` keeps the number of micro-batches; ``sequence`` is the training sequence, or the prompt of an
+    inference batch, in the steps that the plan can cut; ``layers`` in whole pipeline stages and block patterns. 0 where
+    not even the smallest fits. InputError where the workload has no such size.
+    """
+    step, make = _growth(scenario, what)
+    count = _last(lambda n: footprint(make(n * step)).fits)
+    return count * step
+
+
+def _growth(scenario: Scenario, what: str) -> tuple[int, Callable[[int], Scenario]]:
+    """Step in which a size grows, and the scenario of a size."""
+    work, plan = scenario.workload, scenario.parallelism
+    if what == "layers":
+        step = plan.pp * plan.vpp
+        return step, partial(_layers, scenario)
+    if what == "micro-batch" and isinstance(work, Training):
+        count = work.global_batch_size // work.micro_batch_size
+        return 1, lambda n: _work(scenario, micro_batch_size=n, global_batch_size=n * count)
+    if what == "requests" and isinstance(work, Inference):
+        return plan.dp or 1, lambda n: _work(scenario, batch_size=n)
+    if what == "sequence" and isinstance(work, Training):
+        return (2 if plan.cp > 1 else 1) * plan.cp * plan.tp, lambda n: _work(scenario, sequence_length=n)
+    if what == "sequence" and isinstance(work, Inference):
+        return 1, lambda n: _work(scenario, prompt_tokens=n)
+    raise InputError(
+        f"--max {what} does not go with workload.kind {work.kind}. Try {', '.join(_possible(work))}.",
+        field="max",
+        suggestions=_possible(work),
+    )
+
+
+def _possible(work: Training | Inference) -> list[str]:
+    own = "micro-batch" if isinstance(work, Training) else "requests"
+    return [own, "sequence", "layers"]
+
+
+def _work(scenario: Scenario, **changes: int) -> Scenario:
+    return replaced(scenario, workload=replaced(scenario.workload, **changes))
+
+
+def _layers(scenario: Scenario, count: int) -> Scenario:
+    """The model with ``count`` layers: its pattern of blocks cut or repeated."""
+    model = scenario.model
+    pattern = model.pattern * ceil(count / len(model.pattern))
+    return replaced(scenario, model=replaced(model, num_hidden_layers=count, pattern=pattern[:count]))
+
+
+def _last(holds: Callable[[int], bool]) -> int:
+    """The largest n that holds, by doubling and bisection; what holds for n holds below it."""
+    if not holds(1):
+        return 0
+    low, high = 1, 2
+    while holds(high):
+        low, high = high, high * 2
+        if high > MOST:
+            return low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
