@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rapid_llm import hardware
 from rapid_llm.errors import InputError
-from rapid_llm.network import ALGORITHMS, OPS, Fabric, LinkCost, bus_bandwidth, price
+from rapid_llm.network import ALGORITHMS, OPS, Fabric, LinkCost, Tier, bus_bandwidth, price
 from rapid_llm.units import Si
 
 from .toys import fabric, leaf, library, node
@@ -49,6 +49,44 @@ def test_switch_reduction_sends_less_than_a_ring(n, gain):
 def test_double_binary_tree_of_single_ranks():
     assert seconds("all_reduce", "tree", 8, leaf(bandwidth=B, latency=L)) == pytest.approx(2 * S / B + 2 * 3 * L)
     assert seconds("all_reduce", "tree", 2, leaf(bandwidth=B, latency=L)) == pytest.approx(S / B + 2 * L)
+
+
+def test_halving_and_doubling_needs_fewer_rounds():
+    both, back = 2 * S * 7 / 8 / B + 2 * 3 * L, S * 7 / 8 / B + 3 * L
+    assert seconds("all_reduce", "halving-doubling", 8, node(bandwidth=B, latency=L)) == pytest.approx(both)
+    assert seconds("all_gather", "halving-doubling", 8, node(bandwidth=B, latency=L)) == pytest.approx(back)
+
+
+def test_two_rings_cost_as_one_on_ports_that_carry_both():
+    one, two = (seconds("all_reduce", name, 8, node(latency=L)) for name in ("ring", "two-way-ring"))
+    assert one == two
+
+
+def test_every_order_of_a_torus_at_once():
+    """4 x 4 with links of 400 Gb/s, 32 MiB: packet-level 322 us (ns-3 patterns); 2 (1 - 1/n) S over all four links."""
+    torus = Tier("torus", 16, 4 * 50e9, L, "toy", "torus", "intra", dimensions=2)
+    got = seconds("all_reduce", "orders", 16, torus, size=2**25)
+    assert got == pytest.approx(2 * 15 / 16 * 2**25 / 200e9 + 2 * 2 * 3 * L)
+    assert got == pytest.approx(322e-6, rel=0.03)
+
+
+def test_orders_over_tiers_keep_both_busy():
+    inside, between = node(span=4, bandwidth=10e9), leaf(bandwidth=10e9)
+    stages = 2 * max(S / 2 * 3 / 4, S / 2 * 3 / 4) / 10e9 + 2 * S / 8 * 3 / 4 / 10e9
+    assert seconds("all_reduce", "orders", 16, inside, between) == pytest.approx(stages)
+
+
+def test_reduction_in_the_network_sends_each_byte_once():
+    switch = Tier("leaf", 1024, 10e9, L, "toy", "switch", "inter", True)
+    assert seconds("all_reduce", "sharp", 64, node(bandwidth=1e12), switch) == pytest.approx(S / 8 / 10e9 + 2 * L)
+
+
+def test_exchange_along_rails_speaks_to_fewer_peers():
+    cost = LinkCost(launch=0, step=0, efficiency=1.0, peer=Si(1e-6))
+    for algorithm, others in (("direct", 63), ("pxn", 7 + 7)):
+        toy = library(algorithm, link=cost)
+        got = price("all_to_all", S, 64, 1, fabric=fabric(node(), leaf()), library=toy).seconds
+        assert got == pytest.approx(S * 56 / 64 / 10e9 + others * 1e-6)
 
 
 def test_ring_over_nodes_is_bound_by_the_cards_of_a_node():

@@ -18,6 +18,9 @@ def cases():
                     "nvls": inside == len(bounds),
                     "nvls-tree": inside < len(bounds) and inside,
                     "tree": inside < len(bounds),
+                    "pxn": inside < len(bounds) and inside,
+                    "sharp": inside < len(bounds),
+                    "halving-doubling": bounds[-1] & (bounds[-1] - 1) == 0,
                 }
                 if needs.get(name, True):
                     found.append(pytest.param(build(op, bounds, inside), bounds, id=f"{name}-{op}-{bounds}-{inside}"))
@@ -35,8 +38,8 @@ def test_sends_are_what_the_closed_form_counts(template, bounds):
 
 @pytest.mark.parametrize(("template", "bounds"), [c for c in cases() if len(c.values[1]) == 2])
 def test_the_load_between_units_is_spread_over_their_ports(template, bounds):
-    if template.phases[0].pattern in ("relay", "neighbour"):
-        pytest.skip("one path, not spread")
+    if any(phase.pattern in ("relay", "neighbour", "switch") for phase in template.phases):
+        pytest.skip("one path, or towards the switch: not spread")
     flows, unit = expand(template, bounds), bounds[0]
     crosses = (flows.source // unit != flows.destination // unit) & (flows.destination != SWITCH)
     leaves = np.bincount(flows.source[crosses] // unit, weights=flows.share[crosses]) / unit

@@ -43,7 +43,8 @@ class Node:
     """One server (or rack-scale NVLink domain): its accelerators, their fabric, and its network cards.
 
     ``socket_link`` joins the halves of a node with two CPU sockets where it is narrower than ``host_link``, which then
-    joins those of one half. ``host_speed``: single-thread speed of its CPUs over an EPYC 7742; launches and engine steps take that much less.
+    joins those of one half. ``host_speed``: single-thread speed of its CPUs over an EPYC 7742; launches
+    and engine steps take that much less.
     """
 
     accelerator: Accelerator
@@ -65,11 +66,14 @@ class NodeGroup:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ScaleOutFabric:
-    """The network between nodes: ``oversubscription`` is the ratio of down-link to up-link bandwidth at the leaf."""
+    """The network between nodes: ``oversubscription`` is the ratio of down-link to up-link bandwidth at the leaf;
+    ``in_network_reduction`` where its switches reduce (SHARP).
+    """
 
     topology: Literal["rail-optimized", "leaf-spine", "fat-tree", "torus", "single-switch"]
     oversubscription: Positive = 1.0
     hops: Count = 3
+    in_network_reduction: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

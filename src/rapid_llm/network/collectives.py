@@ -6,7 +6,7 @@ and takes the cheapest, as a tuner does.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, sqrt
 from typing import Final
@@ -18,7 +18,7 @@ from rapid_llm.errors import InputError, unknown_name
 from rapid_llm.network.fabric import Fabric, Tier
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.technologies import library as load_library
-from rapid_llm.network.templates import ALGORITHMS, BUILDERS, OPS, Template, hops, loads
+from rapid_llm.network.templates import ALGORITHMS, BUILDERS, OPS, Phase, Template, hops, loads, peers
 
 Column = NDArray[np.float64]
 
@@ -204,9 +204,22 @@ def _candidates(op: str, group: _Group, library: Library) -> list[_Line]:
         for name in protocol.algorithms:
             build, ops = BUILDERS[name]
             if op in ops and _runs(name, group):
-                template = build(op, group.bounds, group.inside)
-                found += _filling(op, template, group, protocol, _line(op, template, group, library, protocol))
+                place = _by_dimension(group) if name == "orders" else group
+                template = build(op, place.bounds, place.inside)
+                found += _filling(op, template, place, protocol, _line(op, template, place, library, protocol))
     return found
+
+
+def _by_dimension(group: _Group) -> _Group:
+    """A group on a torus with a level for each dimension that it lies along, each a ring with links of its own."""
+    tier = group.tiers[0]
+    if tier.kind != "torus" or len(group.tiers) > 1:
+        return group
+    used = tier.used(group.bounds[0])
+    side = ceil(group.bounds[0] ** (1 / used) - 1e-9)
+    bounds = tuple(min(group.bounds[0], side**k) for k in range(1, used)) + group.bounds
+    axis = replace(tier, kind="switch", bandwidth=tier.bandwidth / tier.dimensions)
+    return _Group(bounds, (axis,) * used, group.stride, group.nodes)
 
 
 def _filling(op: str, template: Template, group: _Group, protocol: Protocol, line: _Line) -> list[_Line]:
@@ -227,31 +240,36 @@ def _runs(algorithm: str, group: _Group) -> bool:
         "nvls-tree": levels > 1 and inner.in_network_reduction,
         "tree": levels > 1 or inner.scope == "inter",
         "hierarchical": levels > 1,
+        "orders": levels > 1 or inner.kind == "torus",
+        "halving-doubling": all(bound & (bound - 1) == 0 for bound in group.bounds),
+        "pxn": levels > 1 and inner.scope == "intra" and group.tiers[-1].scope == "inter",
+        "sharp": group.tiers[-1].scope == "inter" and group.tiers[-1].in_network_reduction,
         "one-shot": levels == 1,
         "two-shot": levels == 1,
     }.get(algorithm, True)
 
 
-def _line(
-    op: str, template: Template, group: _Group, library: Library, protocol: Protocol
-) -> _Line:
+def _line(op: str, template: Template, group: _Group, library: Library, protocol: Protocol) -> _Line:
     """One candidate: hops x (latency + step), the busiest level of each phase, and the ramp of its slices."""
     costs = [library.cost(tier.link, tier.scope) for tier in group.tiers]
     rates = _rates(template, group, costs)
     fixed = max(cost.launch for cost in costs) + protocol.setup + costs[-1].exchange * protocol.exchange
     busy = np.zeros((len(template.phases), len(costs)))
+    waits = np.zeros(len(template.phases))
     for row, phase in enumerate(template.phases):
         for level, count in enumerate(hops(phase, group.bounds)):
-            fixed += count * (group.tiers[level].latency + costs[level].step * protocol.step)
-        busy[row] = np.array(_spread(loads(phase, group.bounds), template, group)) / rates
+            waits[row] += count * (group.tiers[level].latency + costs[level].step * protocol.step)
+        busy[row] = np.array(_spread(loads(phase, group.bounds), phase, group)) / rates
         if phase.pattern == "direct":
-            fixed += costs[-1].peer * (group.bounds[-1] - 1)
-    per_byte = float(busy.sum(axis=0).max() if template.pipelined else busy.max(axis=1).sum()) / protocol.bandwidth
+            waits[row] += costs[phase.levels[1] - 1].peer * peers(phase, group.bounds)
+    fixed += waits.reshape(-1, template.lanes).max(axis=1).sum()
+    stages = busy.reshape(-1, template.lanes, len(costs)).sum(axis=1)
+    per_byte = float(stages.sum(axis=0).max() if template.pipelined else stages.max(axis=1).sum()) / protocol.bandwidth
     slowest = costs[int(busy.sum(axis=0).argmax())]
     root = 2 * sqrt(protocol.ramp * slowest.slice * per_byte)  # best slicing of per_byte S + overhead per slice
     if protocol.channel is not None:
-        peers = group.bounds[-1] - 1 if op == "all_to_all" else 1
-        per_byte = max(per_byte, template.sent / peers / protocol.channel)
+        streams = group.bounds[-1] - 1 if op == "all_to_all" else 1
+        per_byte = max(per_byte, template.sent / streams / protocol.channel)
     if op != "send_recv" and costs[0].copy:
         per_byte += 1 / group.bounds[-1] / costs[0].copy
     return float(template.algorithm), template.sent, fixed, per_byte, root
@@ -266,20 +284,20 @@ def _rates(template: Template, group: _Group, costs: list[LinkCost]) -> Column:
         share = cost.efficiency
         if reducing:
             share = cost.switch or share
-        elif ALGORITHMS[template.algorithm] == "direct":
+        elif template.phases[0].pattern == "direct":
             share = cost.spread or share
         rates.append(tier.reach(group.bounds[level] // below, group.stride * below) * share)
     return np.array(rates)
 
 
-def _spread(load: tuple[float, ...], template: Template, group: _Group) -> list[float]:
+def _spread(load: tuple[float, ...], phase: Phase, group: _Group) -> list[float]:
     """Loads as the ports see them.
 
     Far traffic of an exchange passes the nearer network tiers too and repeats on every hop; units behind a shared
     bridge have one port, not one a rank.
     """
     seen = list(load)
-    exchange = ALGORITHMS[template.algorithm] == "direct"
+    exchange = phase.pattern == "direct"
     for level in range(len(seen) - 1, -1, -1):
         tier = group.tiers[level]
         below = group.bounds[level - 1] if level else 1

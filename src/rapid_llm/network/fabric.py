@@ -48,7 +48,7 @@ class Tier:
             closed = members * stride >= self.span
             return self.bandwidth / stride / (1 if closed else 2)
         if self.kind == "torus":  # a group along d of D dimensions drives d/D of the links
-            return self.bandwidth * self._used(members) / self.dimensions
+            return self.bandwidth * self.used(members) / self.dimensions
         return self.bandwidth
 
     def exchange_hops(self, members: int) -> float:
@@ -58,10 +58,10 @@ class Tier:
         """
         if self.kind not in ("ring", "torus") or members < 2:
             return 1.0
-        used = self._used(members)
+        used = self.used(members)
         return max(1.0, used * float(members ** (1 / used)) / 4 * members / (members - 1))
 
-    def _used(self, members: int) -> int:
+    def used(self, members: int) -> int:
         """Dimensions along which a group lies: cubes of TORUS_SIDE fill one dimension after another."""
         return min(self.dimensions, max(1, ceil(log(members, TORUS_SIDE) - 1e-9)))
 
@@ -159,7 +159,8 @@ def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
     rate = (node.nics.bandwidth or technology.bandwidth) * node.nics.count / node.accelerators
     wire = technology.latency if node.nics.latency is None else node.nics.latency
     reach = total if fabric.topology == "single-switch" else _leaf_nodes(node, fabric) * node.accelerators
-    leaf = Tier("leaf", min(reach, total), rate, wire + SWITCH_HOP, technology.name, "switch", "inter")
+    reduces = fabric.in_network_reduction
+    leaf = Tier("leaf", min(reach, total), rate, wire + SWITCH_HOP, technology.name, "switch", "inter", reduces)
     spine = Tier(
         "spine",
         total,
@@ -168,6 +169,7 @@ def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
         technology.name,
         "switch",
         "inter",
+        reduces,
     )
     if total <= reach:
         return (leaf,)

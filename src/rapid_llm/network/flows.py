@@ -49,7 +49,12 @@ def _sends(phase: Phase, bounds: Bounds) -> Iterator[_Send]:
     elif phase.pattern == "tree":
         yield from _double_tree(inner, outer // inner, spread=phase.spread)
     elif phase.pattern == "direct":
-        yield from ((0, 0, i, j, phase.load / (n - 1)) for i in range(n) for j in range(n) if i != j)
+        yield from _direct(phase, inner, outer, n)
+    elif phase.pattern == "pair":
+        yield from ((0, 0, i, i ^ phase.distance, phase.load) for i in range(n))
+    elif phase.pattern == "shift":
+        share = phase.load / phase.steps
+        yield from ((t, 0, i, (i + phase.distance) % n, share) for t in range(phase.steps) for i in range(n))
     elif phase.pattern == "neighbour":
         yield from ((0, 0, i, i + 1, phase.load) for i in range(n - 1))
     else:
@@ -62,8 +67,24 @@ def _ring(phase: Phase, inner: int, outer: int, n: int) -> Iterator[_Send]:
     channels = outer // inner
     for step in range(phase.steps):
         for rank in range(n):
-            base = rank - rank % outer
-            yield step, (rank // inner - step) % channels, rank, base + (rank % outer + inner) % outer, share
+            base, place = rank - rank % outer, rank % outer
+            channel = (rank // inner - step) % channels
+            if not phase.both:
+                yield step, channel, rank, base + (place + inner) % outer, share
+                continue
+            back = (rank // inner + step) % channels + channels
+            yield step, channel, rank, base + (place + inner) % outer, share / 2
+            yield step, back, rank, base + (place - inner) % outer, share / 2
+
+
+def _direct(phase: Phase, inner: int, outer: int, n: int) -> Iterator[_Send]:
+    """To every rank with the same place in another unit of the same group."""
+    share = phase.load / (outer // inner - 1)
+    for rank in range(n):
+        base, place = rank - rank % outer, rank % inner
+        for other in range(base + place, base + outer, inner):
+            if other != rank:
+                yield 0, 0, rank, other, share
 
 
 def _chain(unit: int, n: int, *, spread: bool) -> Iterator[_Send]:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from math import ceil, log2
 from typing import Final, Literal
 
-Pattern = Literal["ring", "relay", "chain", "tree", "direct", "switch", "neighbour"]
+Pattern = Literal["ring", "relay", "chain", "tree", "direct", "switch", "neighbour", "pair", "shift"]
 
 OPS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast")
 """What a collective does; its code is the index here."""
 ALGORITHMS: Final = (
     "none", "ring", "tree", "hierarchical", "nvls", "nvls-tree", "one-shot", "two-shot", "direct", "p2p",
+    "two-way-ring", "halving-doubling", "orders", "pxn", "sharp", "custom",
 )  # fmt: skip
 """How it is done; its code is the index here. ``none`` is a group of one."""
 
@@ -28,9 +29,10 @@ class Phase:
 
     ``ring``: to the next rank over all ``levels``, every rank at once; ``relay``: along that order from the first rank;
     ``neighbour``: to the next rank, once; ``chain``: ranks of a unit in a row, one rotation a channel; ``tree``: two
-    complementary binary trees over units, half of S each; ``direct``: to every rank at once; ``switch``: to the
-    reducing switch. ``levels`` is the half-open range of levels whose members take part; ``spread`` turns chain and
-    tree around, from the root.
+    complementary binary trees over units, half of S each; ``direct``: to every member at once; ``switch``: to the
+    reducing switch; ``pair``: with the rank whose number differs in the bit ``distance``; ``shift``: to the rank
+    ``distance`` further on. ``levels`` is the half-open range of levels whose members take part; ``spread`` turns chain
+    and tree around, from the root; ``both`` sends half of a ring each way.
     """
 
     pattern: Pattern
@@ -38,15 +40,21 @@ class Phase:
     steps: int
     load: float
     spread: bool = False
+    distance: int = 1
+    both: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Phases of one algorithm. ``pipelined`` phases run at once on slices of S, else one after another."""
+    """Phases of one algorithm. ``pipelined`` phases run at once on slices of S, else one after another.
+
+    ``lanes`` phases in a row are one stage: each works on its own share of S at the same time.
+    """
 
     algorithm: int
     phases: tuple[Phase, ...]
     pipelined: bool = False
+    lanes: int = 1
 
     @property
     def sent(self) -> float:
@@ -86,6 +94,38 @@ def hierarchical(op: str, bounds: Bounds, inside: int) -> Template:
         outward.append(Phase("ring", (level, level + 1), m - 1, (m - 1) * share))
     phases = {"reduce_scatter": outward, "all_gather": outward[::-1], "all_reduce": outward + outward[::-1]}[op]
     return Template(_code("hierarchical"), tuple(p for p in phases if p.steps))
+
+
+def two_way_ring(op: str, bounds: Bounds, inside: int) -> Template:
+    """Two rings, one each way, on half of S each."""
+    base = ring(op, bounds, inside)
+    return Template(_code("two-way-ring"), tuple(replace(phase, both=True) for phase in base.phases))
+
+
+def halving_doubling(op: str, bounds: Bounds, inside: int) -> Template:
+    """Exchange of half of S with the next rank, of a quarter with the one two away, ... and back (Thakur 2005).
+
+    Needs a power of two. The nearest ranks, whose links are the fastest, exchange the most.
+    """
+    count, levels = bounds[-1].bit_length() - 1, (0, len(bounds))
+    rounds = [Phase("pair", levels, 1, 0.5 ** (t + 1), distance=2**t) for t in range(count)]
+    phases = {"reduce_scatter": rounds, "all_gather": rounds[::-1], "all_reduce": rounds + rounds[::-1]}[op]
+    return Template(_code("halving-doubling"), tuple(phases))
+
+
+def orders(op: str, bounds: Bounds, inside: int) -> Template:
+    """Rings level by level in every rotation of the levels at once, each on its share of S: all links work always."""
+    sizes = members(bounds)
+    count = len(sizes)
+    lanes = [[(first + k) % count for k in range(count)] for first in range(count)]
+    stages: list[list[Phase]] = [[] for _ in range(count)]
+    for lane in lanes:
+        share = 1 / count
+        for stage, level in enumerate(lane):
+            share /= sizes[level]
+            stages[stage].append(Phase("ring", (level, level + 1), sizes[level] - 1, (sizes[level] - 1) * share))
+    chosen = {"reduce_scatter": stages, "all_gather": stages[::-1], "all_reduce": stages + stages[::-1]}[op]
+    return Template(_code("orders"), tuple(phase for stage in chosen for phase in stage), lanes=count)
 
 
 def tree(op: str, bounds: Bounds, inside: int) -> Template:
@@ -141,6 +181,26 @@ def direct(op: str, bounds: Bounds, inside: int) -> Template:
     return Template(_code("direct"), (Phase("direct", (0, len(bounds)), 1, (n - 1) / n),))
 
 
+def pxn(op: str, bounds: Bounds, inside: int) -> Template:
+    """All-to-all over rails: inside the node to the rank on the rail of the destination, then along the rail (NCCL)."""
+    inner, n = bounds[inside - 1], bounds[-1]
+    units = n / inner
+    first = Phase("direct", (0, inside), 1, (inner - 1) / inner)
+    return Template(
+        _code("pxn"), (first, Phase("direct", (inside, len(bounds)), 1, (units - 1) / units)), pipelined=True
+    )
+
+
+def sharp(op: str, bounds: Bounds, inside: int) -> Template:
+    """Reduce-scatter inside a node, S/g up to the reducing switches and back, all-gather (Graham et al. 2016)."""
+    inner = bounds[inside - 1] if inside else 1
+    up = (Phase("switch", (inside, len(bounds)), 2, 1 / inner),)
+    if inner == 1:
+        return Template(_code("sharp"), up, pipelined=True)
+    once = Phase("ring", (0, inside), inner - 1, (inner - 1) / inner)
+    return Template(_code("sharp"), (once, *up, once), pipelined=True)
+
+
 def p2p(op: str, bounds: Bounds, inside: int) -> Template:
     """Every rank sends S to the next; the time is that of the farthest neighbours."""
     return Template(_code("p2p"), (Phase("neighbour", (0, len(bounds)), 1, 1.0),))
@@ -148,6 +208,9 @@ def p2p(op: str, bounds: Bounds, inside: int) -> Template:
 
 BUILDERS: Final[dict[str, tuple[Callable[[str, Bounds, int], Template], tuple[str, ...]]]] = {
     "ring": (ring, ("all_reduce", "all_gather", "reduce_scatter", "broadcast")),
+    "two-way-ring": (two_way_ring, ("all_reduce", "all_gather", "reduce_scatter")),
+    "halving-doubling": (halving_doubling, ("all_reduce", "all_gather", "reduce_scatter")),
+    "orders": (orders, ("all_reduce", "all_gather", "reduce_scatter")),
     "tree": (tree, ("all_reduce",)),
     "hierarchical": (hierarchical, ("all_reduce", "all_gather", "reduce_scatter")),
     "nvls": (nvls, ("all_reduce",)),
@@ -155,6 +218,8 @@ BUILDERS: Final[dict[str, tuple[Callable[[str, Bounds, int], Template], tuple[st
     "one-shot": (one_shot, ("all_reduce",)),
     "two-shot": (two_shot, ("all_reduce",)),
     "direct": (direct, ("all_to_all",)),
+    "pxn": (pxn, ("all_to_all",)),
+    "sharp": (sharp, ("all_reduce",)),
     "p2p": (p2p, ("send_recv",)),
 }
 """Algorithm -> its template from (operation, bounds, levels inside a node), and the operations that it serves."""
@@ -171,24 +236,43 @@ def hops(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
             below = bounds[level - 1] if level else 1
             crossing = outer / below - (outer / bounds[level] if level + 1 < high else 0)
             count[level] = phase.steps * crossing / edges
+    elif phase.pattern in ("pair", "shift"):
+        count[_crossed(phase, bounds)] = float(phase.steps)
     else:
         count[high - 1] = float(phase.steps)
     return tuple(count)
+
+
+def peers(phase: Phase, bounds: Bounds) -> float:
+    """How many others a member of a phase exchanges with."""
+    low, high = phase.levels
+    return bounds[high - 1] / (bounds[low - 1] if low else 1) - 1
+
+
+def _crossed(phase: Phase, bounds: Bounds) -> int:
+    """The outermost level that ranks ``distance`` apart cross."""
+    return next((k for k, bound in enumerate(bounds) if phase.distance < bound), len(bounds) - 1)
 
 
 def loads(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
     """Bytes in units of S that a rank sends across each level, spread over the ports of its unit.
 
     A ring or tree enters a unit once per channel, and channels use all ports: the load falls by ``bounds[k-1]``.
-    An exchange sends to ``bounds[k] - bounds[k-1]`` peers across level k.
+    An exchange sends to ``bounds[k] - bounds[k-1]`` peers across level k; of ranks that all send ``distance`` further,
+    the share ``distance / bounds[k-1]`` crosses level k.
     """
     result = [0.0] * len(bounds)
     low, high = phase.levels
     inner = bounds[low - 1] if low else 1
+    if phase.pattern == "pair":
+        result[_crossed(phase, bounds)] = phase.load
+        return tuple(result)
     for level in range(low, high):
         below = bounds[level - 1] if level else 1
         if phase.pattern == "direct":
-            result[level] = phase.load * (bounds[level] - below) / (bounds[-1] - 1)
+            result[level] = phase.load * (bounds[level] - below) / (bounds[high - 1] - inner)
+        elif phase.pattern == "shift":
+            result[level] = phase.load * min(1.0, phase.distance / below)
         elif phase.pattern in ("ring", "relay"):
             result[level] = phase.load * inner / below
         elif phase.pattern == "tree":
