@@ -151,4 +151,5 @@ def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matr
         floor *= host_launched(priced.lowered, machine.runtime)
     floor[OPTIMIZER] = 0.0
     floor /= machine.host_speed
-    return np.maximum(floor - busy, 0.0) + np.where(busy > 0, gap / machine.host_speed, 0.0)
+    exposed = np.maximum(floor - busy, 0.0) + host.serial * np.minimum(floor, busy)
+    return exposed + np.where(busy > 0, gap / machine.host_speed, 0.0)

@@ -44,7 +44,8 @@ class Host:
     the queue runs ahead; ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_dispatch``: the same
     of a training pass through experts, while the host waits for how many tokens each gets; ``per_step``: scheduler,
     input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``:
-    arrival to first launch of one request; ``broadcast``: a step's inputs sent from the scheduling process to one more
+    arrival to first launch of one request; ``serial``: share of the shorter of launching and running a pass that does not hide
+    behind the longer; ``broadcast``: a step's inputs sent from the scheduling process to one more
     level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift
     apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each further rank of a group that crosses
     nodes adds to it; ``per_peer_piped``: what launching a tensor-parallel collective costs per rank of its group beside
@@ -59,6 +60,7 @@ class Host:
     per_kv_block: Seconds = 0.0
     per_dispatch: Seconds = 0.0
     ingress: Seconds = 0.0
+    serial: NonNegative = 0.0
     broadcast: Seconds = 0.0
     per_peer: Seconds = 0.0
     per_peer_across: Seconds = 0.0
@@ -133,7 +135,7 @@ class Defaults:
     precision: str
     sp: bool = False
     zero_stage: Literal[0, 1, 2, 3] = 0
-    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble"] = "1f1b"
+    schedule: Literal["gpipe", "1f1b", "interleaved"] = "1f1b"
     recompute: Literal["none", "selective", "full"] = "none"
 
 
