@@ -6,19 +6,20 @@ and takes the cheapest, as a tuner does.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, sqrt
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rapid_llm.errors import InputError, unknown_name
-from rapid_llm.network.fabric import Fabric, Tier
-from rapid_llm.network.technologies import Library, LinkCost, Protocol
+from rapid_llm.network.fabric import Fabric
+from rapid_llm.network.groups import Group, group_of
+from rapid_llm.network.lines import Way, ways
+from rapid_llm.network.technologies import Library
 from rapid_llm.network.technologies import library as load_library
-from rapid_llm.network.templates import ALGORITHMS, BUILDERS, OPS, Phase, Template, hops, loads, peers
+from rapid_llm.network.templates import OPS
 
 Column = NDArray[np.float64]
 
@@ -138,173 +139,25 @@ def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable
     def lines(code: int, ranks: int, stride: int) -> _Lines:
         if ranks == 1:
             return _Lines(np.zeros((3, 1)), np.zeros(1, np.int8), np.zeros(1), 1)
-        op = OPS[code]
-        group = _group(fabric, ranks, stride)
-        found = _candidates(op, group, library)
-        if small is not None and len(group.tiers) == 1 and group.tiers[0].scope == "intra":
-            found += _candidates(op, group, small)
-        if not found:
-            algorithms = {name for protocol in library.protocols.values() for name in protocol.algorithms}
-            raise InputError(
-                f"collective library '{library.name}' has no algorithm for {op} on {ranks} ranks; "
-                f"it has {', '.join(sorted(algorithms))}.",
-                field="communication.library",
-            )
-        names, sent, *coefficients = zip(*found, strict=True)
-        return _Lines(np.array(coefficients), np.array(names, np.int8), np.array(sent), group.nodes)
+        group = group_of(fabric, ranks, stride)
+        found = [(way, line) for way in choices(OPS[code], group, library, small) for line in way.lines]
+        coefficients = np.array([(line.fixed, line.per_byte, line.root) for _, line in found]).T
+        algorithm = np.array([way.template.algorithm for way, _ in found], np.int8)
+        return _Lines(coefficients, algorithm, np.array([way.template.sent for way, _ in found]), group.nodes)
 
     return lines
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """A group on its fabric: ``bounds`` (see templates) and the tier of each level."""
-
-    bounds: tuple[int, ...]
-    tiers: tuple[Tier, ...]
-    stride: int
-    nodes: int
-
-    @property
-    def inside(self) -> int:
-        """Levels that lie inside a node."""
-        return sum(tier.scope == "intra" for tier in self.tiers)
-
-
-def _group(fabric: Fabric, ranks: int, stride: int) -> _Group:
-    """Nest a group in the tiers: a tier holds ``span / stride`` of its ranks."""
-    reach = fabric.tiers[-1].span if fabric.tiers else 1
-    if ranks < 1 or stride < 1 or (ranks - 1) * stride >= reach:
+def choices(op: str, group: Group, library: Library, small: Library | None = None) -> list[Way]:
+    """Every way in which the libraries can run an operation; InputError when there is none."""
+    found = list(ways(op, group, library))
+    if small is not None and len(group.tiers) == 1 and group.tiers[0].scope == "intra":
+        found += ways(op, group, small)
+    if not found:
+        algorithms = {name for protocol in library.protocols.values() for name in protocol.algorithms}
         raise InputError(
-            f"a group of {ranks} ranks, {stride} apart, does not fit '{fabric.name}': "
-            f"{reach} accelerators are connected. Use fewer ranks or a larger system.",
-            field="accelerators",
+            f"collective library '{library.name}' has no algorithm for {op} on {group.bounds[-1]} ranks; "
+            f"it has {', '.join(sorted(algorithms))}.",
+            field="communication.library",
         )
-    bounds: list[int] = []
-    tiers: list[Tier] = []
-    for tier in fabric.tiers:
-        inside = min(ranks, max(1, tier.span // stride))
-        if inside > (bounds[-1] if bounds else 1):
-            bounds.append(inside)
-            tiers.append(tier)
-    if not bounds or bounds[-1] < ranks:
-        bounds.append(ranks)
-        tiers.append(fabric.tiers[-1])
-    inside = min(ranks, max(1, fabric.node_span // stride))
-    return _Group(tuple(bounds), tuple(tiers), stride, ceil(ranks / inside))
-
-
-_Line = tuple[float, float, float, float, float]
-
-
-def _candidates(op: str, group: _Group, library: Library) -> list[_Line]:
-    """(algorithm, bytes sent / S, a, b, c) of every algorithm and protocol that this group can run."""
-    found: list[_Line] = []
-    for protocol in library.protocols.values():
-        for name in protocol.algorithms:
-            build, ops = BUILDERS[name]
-            if op in ops and _runs(name, group):
-                place = _by_dimension(group) if name == "orders" else group
-                template = build(op, place.bounds, place.inside)
-                found += _filling(op, template, place, protocol, _line(op, template, place, library, protocol))
     return found
-
-
-def _by_dimension(group: _Group) -> _Group:
-    """A group on a torus with a level for each dimension that it lies along, each a ring with links of its own."""
-    tier = group.tiers[0]
-    if tier.kind != "torus" or len(group.tiers) > 1:
-        return group
-    used = tier.used(group.bounds[0])
-    side = ceil(group.bounds[0] ** (1 / used) - 1e-9)
-    bounds = tuple(min(group.bounds[0], side**k) for k in range(1, used)) + group.bounds
-    axis = replace(tier, kind="switch", bandwidth=tier.bandwidth / tier.dimensions)
-    return _Group(bounds, (axis,) * used, group.stride, group.nodes)
-
-
-def _filling(op: str, template: Template, group: _Group, protocol: Protocol, line: _Line) -> list[_Line]:
-    """The line with its first chunk on every hop: a steeper line while the chunks grow, a higher one beyond."""
-    if op != "all_reduce" or group.nodes == 1 or not protocol.fill:
-        return [line]
-    algorithm, sent, fixed, per_byte, root = line
-    filled = protocol.fill * sum(sum(hops(phase, group.bounds)) for phase in template.phases)
-    growing = (algorithm, sent, fixed, per_byte + filled / protocol.chunk, root)
-    return [growing, (algorithm, sent, fixed + filled, per_byte, root)]
-
-
-def _runs(algorithm: str, group: _Group) -> bool:
-    """Whether the tiers of a group offer what an algorithm needs."""
-    levels, inner = len(group.bounds), group.tiers[0]
-    return {
-        "nvls": levels == 1 and inner.in_network_reduction,
-        "nvls-tree": levels > 1 and inner.in_network_reduction,
-        "tree": levels > 1 or inner.scope == "inter",
-        "hierarchical": levels > 1,
-        "orders": levels > 1 or inner.kind == "torus",
-        "halving-doubling": all(bound & (bound - 1) == 0 for bound in group.bounds),
-        "pxn": levels > 1 and inner.scope == "intra" and group.tiers[-1].scope == "inter",
-        "sharp": group.tiers[-1].scope == "inter" and group.tiers[-1].in_network_reduction,
-        "one-shot": levels == 1,
-        "two-shot": levels == 1,
-    }.get(algorithm, True)
-
-
-def _line(op: str, template: Template, group: _Group, library: Library, protocol: Protocol) -> _Line:
-    """One candidate: hops x (latency + step), the busiest level of each phase, and the ramp of its slices."""
-    costs = [library.cost(tier.link, tier.scope) for tier in group.tiers]
-    rates = _rates(template, group, costs)
-    fixed = max(cost.launch for cost in costs) + protocol.setup + costs[-1].exchange * protocol.exchange
-    busy = np.zeros((len(template.phases), len(costs)))
-    waits = np.zeros(len(template.phases))
-    for row, phase in enumerate(template.phases):
-        for level, count in enumerate(hops(phase, group.bounds)):
-            waits[row] += count * (group.tiers[level].latency + costs[level].step * protocol.step)
-        busy[row] = np.array(_spread(loads(phase, group.bounds), phase, group)) / rates
-        if phase.pattern == "direct":
-            waits[row] += costs[phase.levels[1] - 1].peer * peers(phase, group.bounds)
-    fixed += waits.reshape(-1, template.lanes).max(axis=1).sum()
-    stages = busy.reshape(-1, template.lanes, len(costs)).sum(axis=1)
-    per_byte = float(stages.sum(axis=0).max() if template.pipelined else stages.max(axis=1).sum()) / protocol.bandwidth
-    slowest = costs[int(busy.sum(axis=0).argmax())]
-    root = 2 * sqrt(protocol.ramp * slowest.slice * per_byte)  # best slicing of per_byte S + overhead per slice
-    if protocol.channel is not None:
-        streams = group.bounds[-1] - 1 if op == "all_to_all" else 1
-        per_byte = max(per_byte, template.sent / streams / protocol.channel)
-    if op != "send_recv" and costs[0].copy:
-        per_byte += 1 / group.bounds[-1] / costs[0].copy
-    return float(template.algorithm), template.sent, fixed, per_byte, root
-
-
-def _rates(template: Template, group: _Group, costs: list[LinkCost]) -> Column:
-    """B/s of one accelerator across each level, efficiency included."""
-    rates = []
-    for level, (tier, cost) in enumerate(zip(group.tiers, costs, strict=True)):
-        below = group.bounds[level - 1] if level else 1
-        reducing = level == 0 and ALGORITHMS[template.algorithm].startswith("nvls")
-        share = cost.efficiency
-        if reducing:
-            share = cost.switch or share
-        elif template.phases[0].pattern == "direct":
-            share = cost.spread or share
-        rates.append(tier.reach(group.bounds[level] // below, group.stride * below) * share)
-    return np.array(rates)
-
-
-def _spread(load: tuple[float, ...], phase: Phase, group: _Group) -> list[float]:
-    """Loads as the ports see them.
-
-    Far traffic of an exchange passes the nearer network tiers too and repeats on every hop; units behind a shared
-    bridge have one port, not one a rank.
-    """
-    seen = list(load)
-    exchange = phase.pattern == "direct"
-    for level in range(len(seen) - 1, -1, -1):
-        tier = group.tiers[level]
-        below = group.bounds[level - 1] if level else 1
-        if level + 1 < len(seen) and tier.scope == "inter" and exchange:
-            seen[level] += seen[level + 1]
-        if exchange:
-            seen[level] *= tier.exchange_hops(group.bounds[level] // below)
-        if tier.kind == "shared":
-            seen[level] *= below
-    return seen

@@ -1,0 +1,57 @@
+"""A group of ranks on the tiers of its fabric."""
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from rapid_llm.errors import InputError
+from rapid_llm.network.fabric import Fabric, Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group on its fabric: ``bounds`` (see templates) and the tier of each level."""
+
+    bounds: tuple[int, ...]
+    tiers: tuple[Tier, ...]
+    stride: int
+    nodes: int
+
+    @property
+    def inside(self) -> int:
+        """Levels that lie inside a node."""
+        return sum(tier.scope == "intra" for tier in self.tiers)
+
+
+def group_of(fabric: Fabric, ranks: int, stride: int) -> Group:
+    """Nest a group in the tiers: a tier holds ``span / stride`` of its ranks."""
+    reach = fabric.tiers[-1].span if fabric.tiers else 1
+    if ranks < 1 or stride < 1 or (ranks - 1) * stride >= reach:
+        raise InputError(
+            f"a group of {ranks} ranks, {stride} apart, does not fit '{fabric.name}': "
+            f"{reach} accelerators are connected. Use fewer ranks or a larger system.",
+            field="accelerators",
+        )
+    bounds: list[int] = []
+    tiers: list[Tier] = []
+    for tier in fabric.tiers:
+        inside = min(ranks, max(1, tier.span // stride))
+        if inside > (bounds[-1] if bounds else 1):
+            bounds.append(inside)
+            tiers.append(tier)
+    if not bounds or bounds[-1] < ranks:
+        bounds.append(ranks)
+        tiers.append(fabric.tiers[-1])
+    inside = min(ranks, max(1, fabric.node_span // stride))
+    return Group(tuple(bounds), tuple(tiers), stride, ceil(ranks / inside))
+
+
+def by_dimension(group: Group) -> Group:
+    """A group on a torus with a level for each dimension that it lies along, each a ring with links of its own."""
+    tier = group.tiers[0]
+    if tier.kind != "torus" or len(group.tiers) > 1:
+        return group
+    used = tier.used(group.bounds[0])
+    side = ceil(group.bounds[0] ** (1 / used) - 1e-9)
+    bounds = tuple(min(group.bounds[0], side**k) for k in range(1, used)) + group.bounds
+    axis = replace(tier, kind="switch", bandwidth=tier.bandwidth / tier.dimensions)
+    return Group(bounds, (axis,) * used, group.stride, group.nodes)
