@@ -64,7 +64,7 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
     plans = lowered.shapes.plans
     forward = np.einsum("ups,up->ps", lowered.layers, passes.forward)
     backward = np.einsum("ups,up->ps", lowered.layers, passes.backward)
-    send = send_time(priced)
+    send, passing = _paced(send_time(priced), priced)
     share = np.where(plans.pp > 1, send, 0.0)[:, None] * (np.arange(forward.shape[1]) < plans.pp[:, None])
     pipeline = pipeline_time(
         forward + share,
@@ -73,7 +73,7 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
         plans.vpp,
         plans.schedule == GPIPE,
         weight=_put_off(priced),
-    )
+    ) + passing
     messages = _step_messages(priced, forward, backward)
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
     tail = optimizer + sum((m.exposed for m in messages), np.zeros_like(optimizer))
@@ -125,6 +125,19 @@ def send_time(priced: Priced) -> Column:
     strides = np.concatenate([plans.stride("pp"), plans.stride("tp")])
     price = price_group(codes, np.concatenate([size, whole]), ranks, strides, machine)
     return np.asarray(price.seconds.reshape(2, width).sum(axis=0) * plans.vpp)
+
+
+def _paced(send: Column, priced: Priced) -> tuple[Column, Column]:
+    """Of ``send``, the seconds that every micro-batch waits in one direction, and those of filling and draining [P].
+
+    Between two chunks of an interleaved schedule a message may travel beside another chunk's computation, which it slows
+    by the compute units that it occupies (Megatron-Core ``overlap_p2p_comm``); while the pipeline fills and drains each
+    of the pp - 1 hops shows, once each way.
+    """
+    plans, machine = priced.lowered.shapes.plans, priced.machine
+    hidden = (plans.vpp > 1) & machine.runtime.overlap.pipeline
+    paced = np.where(hidden, occupied_share(machine) * send, send)
+    return paced, 2.0 * (plans.pp - 1.0) * (send - paced) / plans.vpp
 
 
 def _step_messages(priced: Priced, forward: Matrix, backward: Matrix) -> tuple[StepMessages, ...]:

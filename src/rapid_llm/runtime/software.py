@@ -77,6 +77,7 @@ class Overlap:
     tensor_parallel: bool = False
     expert_all_to_all: bool = False
     context_parallel: bool = False
+    pipeline: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
