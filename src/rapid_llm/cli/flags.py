@@ -72,7 +72,7 @@ class PlanFlags:
     dp: Annotated[str | None, _in(_PLAN, "Data parallel degree; default: what is left over.")] = None
     sp: Annotated[bool | None, _in(_PLAN, "Sequence parallelism beside tp.")] = None
     zero_stage: Annotated[str | None, _in(_PLAN, "ZeRO stage, 0 to 3.")] = None
-    schedule: Annotated[str | None, _in(_PLAN, "Pipeline schedule: gpipe, 1f1b, interleaved, zero-bubble.")] = None
+    schedule: Annotated[str | None, _in(_PLAN, "Pipeline schedule: 1f1b, interleaved, zb-v, dualpipe, ...")] = None
 
 
 @Parameter(name="*")

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from rapid_llm.execution.passes import Passes, occupied_share, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, price_group, price_step
-from rapid_llm.execution.schedules import pipeline_time
+from rapid_llm.execution.schedules import CODES
+from rapid_llm.execution.timeline import Durations, pipeline_time
 from rapid_llm.lowering import Lowered, Messages
 from rapid_llm.lowering.table import OPTIMIZER, WEIGHT_GRADIENT
 from rapid_llm.network import OPS
-from rapid_llm.parallelism import SCHEDULES
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-GPIPE, ZERO_BUBBLE = SCHEDULES.index("gpipe"), SCHEDULES.index("zero-bubble")
+SPLIT = [code for code, schedule in enumerate(CODES) if schedule.splits]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,8 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
     backward = np.einsum("ups,up->ps", lowered.layers, passes.backward)
     send, passing = _paced(send_time(priced), priced)
     share = np.where(plans.pp > 1, send, 0.0)[:, None] * (np.arange(forward.shape[1]) < plans.pp[:, None])
-    pipeline = pipeline_time(
-        forward + share,
-        backward + share,
-        plans.micro_batches,
-        plans.vpp,
-        plans.schedule == GPIPE,
-        weight=_put_off(priced),
-    ) + passing
+    times = Durations.of(forward + share, backward + share, _weight_gradients(priced))
+    pipeline = pipeline_time(times, plans.pp, plans.micro_batches, plans.vpp, plans.schedule) + passing
     messages = _step_messages(priced, forward, backward)
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
     tail = optimizer + sum((m.exposed for m in messages), np.zeros_like(optimizer))
@@ -92,17 +86,16 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
     )
 
 
-def _put_off(priced: Priced) -> Matrix | float:
-    """Seconds of weight gradients of a micro-batch on each stage that the schedule may put off [P, S]."""
+def _weight_gradients(priced: Priced) -> Matrix | None:
+    """Seconds of weight gradients of a micro-batch on each stage [P, S], where a schedule splits the backward pass."""
     lowered = priced.lowered
-    splits = lowered.shapes.plans.schedule == ZERO_BUBBLE
-    if not splits.any():
-        return 0.0
+    if not np.isin(lowered.shapes.plans.schedule, SPLIT).any():
+        return None
     seconds = np.zeros(lowered.dense.shape)
     for table in priced.kernels:
         rows = np.array([name.endswith(WEIGHT_GRADIENT) for name in table.rows.names])
         np.add.at(seconds, table.rows.unit[rows], (table.prices.seconds * table.rows.count)[rows])
-    return np.asarray(np.einsum("ups,up->ps", lowered.layers, seconds * splits))
+    return np.asarray(np.einsum("ups,up->ps", lowered.layers, seconds))
 
 
 def send_time(priced: Priced) -> Column:

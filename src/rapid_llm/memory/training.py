@@ -13,14 +13,13 @@ from rapid_llm.hardware import Accelerator
 from rapid_llm.lowering import Lowered
 from rapid_llm.memory.account import Account, stacked
 from rapid_llm.memory.states import States, states
-from rapid_llm.parallelism import RECOMPUTE_MODES, SCHEDULES
+from rapid_llm.parallelism import RECOMPUTE_MODES
 from rapid_llm.runtime import Allocator, Runtime, Training
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 FP32_BYTES = 4.0
-GPIPE = SCHEDULES.index("gpipe")
 FULL = RECOMPUTE_MODES.index("full")
 OUTER = 2
 """Units beside the layers: embedding and head, the last ones."""
@@ -62,7 +61,7 @@ def holdings(lowered: Lowered, runtime: Runtime, precision: Precision) -> Holdin
         lasting=lasting,
         always=_unsharded(lowered, facts) + lasting[:, None],
         flight=micro_batches_in_flight(
-            plans.pp, plans.vpp, plans.micro_batches, plans.schedule == GPIPE, layers.shape[2]
+            plans.pp, plans.vpp, plans.micro_batches, plans.schedule, layers.shape[2]
         ),
         alive=np.arange(layers.shape[2])[None, :] < plans.pp[:, None],
     )

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.parallelism.plan import AXES, Parallelism
+from rapid_llm.parallelism.plan import AXES, SCHEDULES, Parallelism
 
 Column = NDArray[np.float64]
 
 RECOMPUTE_MODES = ("none", "selective", "full")
-SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """How a job is cut over ranks."""
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from pydantic.dataclasses import dataclass
 
@@ -9,6 +9,19 @@ from rapid_llm.units import Count
 
 Axis = Literal["tp", "cp", "ep", "dp", "pp"]
 AXES: Final[tuple[Axis, ...]] = ("tp", "cp", "ep", "dp", "pp")
+Schedule = Literal[
+    "gpipe",
+    "1f1b",
+    "interleaved",
+    "breadth-first",
+    "zb-h1",
+    "zb-h2",
+    "zb-v",
+    "dualpipe",
+    "dualpipe-v",
+    "pipedream-2bw",
+]
+SCHEDULES: Final[tuple[Schedule, ...]] = get_args(Schedule)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -29,7 +42,7 @@ class Parallelism:
     sp: bool | None = None
     zero_stage: Literal[0, 1, 2, 3] | None = None
     dp_shard: Count | None = None
-    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble"] | None = None
+    schedule: Schedule | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

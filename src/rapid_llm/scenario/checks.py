@@ -93,14 +93,23 @@ def _fills(c: Columns) -> Any:
 
 
 def _rounds(c: Columns) -> Any:
-    micro_batches = c.global_batch_size / np.maximum(c.micro_batch_size * c.dp, 1)
-    return (c.interleaved == 0) | (c.vpp == 1) | _divides(c.pp, micro_batches)
+    return (c.interleaved == 0) | (c.vpp == 1) | _divides(c.pp, _micro_batches(c))
+
+
+def _enough(c: Columns) -> Any:
+    """A schedule that counts on a number of micro-batches per stage has it, and one of two ways halves that."""
+    count = _micro_batches(c)
+    return (c.training == 0) | ((count >= c.fewest) & ((c.two_way == 0) | _divides(2, count)))
+
+
+def _micro_batches(c: Columns) -> Any:
+    return c.global_batch_size / np.maximum(c.micro_batch_size * c.dp, 1)
 
 
 def _chunks(c: Columns) -> Any:
     """Chunks hold equally many layers, where the embedding and the LM head may each stand in for one."""
-    chunks, layers = c.pp * c.vpp, c.num_hidden_layers
-    return (c.vpp == 1) | _divides(chunks, layers) | _divides(chunks, layers + 1) | _divides(chunks, layers + 2)
+    chunks, layers = c.pp * c.vpp * (1 + c.folded), c.num_hidden_layers
+    return (chunks == c.pp) | _divides(chunks, layers) | _divides(chunks, layers + 1) | _divides(chunks, layers + 2)
 
 
 def _sequence(c: Columns) -> Any:
@@ -154,10 +163,19 @@ CHECKS: tuple[Check, ...] = (
         lambda r: f"parallelism.vpp {r['vpp']} needs pp above 1 (got pp {r['pp']}). Try vpp 1.",
     ),
     Check(
-        "vpp goes with the interleaved schedule",
+        "vpp goes with a schedule of chunks",
         "parallelism.schedule",
-        lambda c: (c.interleaved > 0) == (c.vpp > 1),
+        lambda c: (c.looped > 0) == (c.vpp > 1),
         sentences.schedule,
+    ),
+    Check(
+        "two ways need an even pp",
+        "parallelism.pp",
+        lambda c: (c.two_way == 0) | _divides(2, c.pp),
+        lambda r: (
+            f"schedule dualpipe needs an even pp, since micro-batches enter at both ends (got pp {r['pp']}). "
+            f"Try pp {r['pp'] + 1}, or schedule: dualpipe-v."
+        ),
     ),
     Check(
         "pp x vpp divides layers",
@@ -215,6 +233,7 @@ CHECKS: tuple[Check, ...] = (
         sentences.batch,
     ),
     Check("micro-batches come in rounds of pp", "workload.global_batch_size", _rounds, sentences.rounds),
+    Check("micro-batches fill the schedule", "workload.global_batch_size", _enough, sentences.fewest),
     Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
     Check(
         "every replica has a request",

@@ -41,7 +41,8 @@ class Columns:
 def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
     """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
 
-    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard interleaved (0 or 1), accelerators, node_size,
+    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard; of the schedule, 0 or 1: interleaved, looped (vpp chunks a
+    stage), halved (two of its own), folded (in a V), two_way, and fewest micro-batches; accelerators, node_size,
     system_accelerators, training (0 or 1), runtime_training, has_rate, micro_batch_size, global_batch_size (training),
     sequence_length (prompt and output of an inference request), batch_size (inference), and of the model:
     hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads,
@@ -93,7 +94,19 @@ def _system(scenario: Scenario) -> dict[str, int]:
 def _plan(scenario: Scenario) -> dict[str, int]:
     plan = scenario.parallelism
     names = ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "sp", "zero_stage", "dp_shard")
-    return {**{name: int(getattr(plan, name) or 0) for name in names}, "interleaved": plan.schedule == "interleaved"}
+    return {
+        **{name: int(getattr(plan, name) or 0) for name in names},
+        "interleaved": plan.schedule == "interleaved",
+        "looped": plan.schedule in ("interleaved", "breadth-first"),
+        "halved": plan.schedule in ("zb-v", "dualpipe", "dualpipe-v"),
+        "folded": plan.schedule in ("zb-v", "dualpipe-v"),
+        "two_way": plan.schedule == "dualpipe",
+        "fewest": int(_FEWEST.get(plan.schedule or "", 0) * plan.pp),
+    }
+
+
+_FEWEST = {"breadth-first": 1, "dualpipe": 2, "dualpipe-v": 2}
+"""Micro-batches per stage that a schedule needs, where it needs more than one in all."""
 
 
 def _workload(scenario: Scenario) -> dict[str, int]:

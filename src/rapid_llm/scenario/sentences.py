@@ -100,6 +100,11 @@ def batch(row: Row) -> str:
 def chunks(row: Row) -> str:
     """Layers do not divide over the chunks of all stages."""
     layers, pp, vpp = row["num_hidden_layers"], row["pp"], row["vpp"]
+    if row["folded"]:
+        return (
+            f"schedule {row['schedule']} cuts each of pp {pp} stages in 2 chunks: {layers} layers / {2 * pp} leaves "
+            f"{layers % (2 * pp)}. Try {listed(divisors(layers // 2)) if layers % 2 == 0 else 'schedule: zb-h1'}."
+        )
     left = layers % (pp * vpp)
     fits = divisors(layers // pp) if layers % pp == 0 else [1]
     return (
@@ -115,6 +120,21 @@ def rounds(row: Row) -> str:
     return (
         f"schedule interleaved needs a multiple of pp {pp} micro-batches: {count} / {pp} leaves {count % pp}. "
         f"Try global_batch_size {beside(row['global_batch_size'], whole)}, or vpp 1."
+    )
+
+
+def fewest(row: Row) -> str:
+    """Too few micro-batches for the schedule, or an odd number for two ways."""
+    batch, step, name = row["global_batch_size"], row["micro_batch_size"] * row["dp"], row["schedule"]
+    count, need = batch // step, row["fewest"]
+    if count >= need:
+        return (
+            f"schedule {name} needs an even number of micro-batches, half of them for each way (got {count}). "
+            f"Try global_batch_size {beside(batch, 2 * step)}."
+        )
+    return (
+        f"schedule {name} needs {need} micro-batches for pp {row['pp']}, else its stages wait (got {count}). "
+        f"Try global_batch_size {need * step}, or schedule: 1f1b."
     )
 
 
@@ -197,8 +217,10 @@ def rate(row: Row) -> str:
 
 def schedule(row: Row) -> str:
     """vpp and schedule contradict each other."""
-    if row["interleaved"]:
-        return f"schedule interleaved needs vpp above 1 (got vpp {row['vpp']}). Try vpp 2, or schedule: 1f1b."
+    if row["looped"]:
+        return f"schedule {row['schedule']} needs vpp above 1 (got vpp {row['vpp']}). Try vpp 2, or schedule: 1f1b."
+    if row["halved"]:
+        return f"schedule {row['schedule']} has two chunks a stage of its own (got vpp {row['vpp']}). Try vpp 1."
     return f"parallelism.vpp {row['vpp']} needs schedule: interleaved (got {row['schedule']}). Try vpp 1."
 
 

@@ -1,0 +1,169 @@
+"""The timeline: published bubbles, closed forms against the recurrence, and who waits for whom."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rapid_llm.execution.schedules import SCHEDULES
+from rapid_llm.execution.timeline import Durations, pipeline_time, play, program, repeated, run, table_of
+from rapid_llm.parallelism import SCHEDULES as NAMES
+
+stage_time = st.floats(0.2, 3.0)
+near = st.floats(1.0, 2.0)
+ANY = [name for name in SCHEDULES if name not in ("gpipe", "breadth-first")]
+
+
+def equal(stages: int, f: float, b: float, w: float = 0.0, hidden: float = 0.0) -> Durations:
+    """Equal stages; b is the whole backward pass."""
+    one = np.ones((1, stages))
+    return Durations.of(f * one, b * one, w * one, hidden * one)
+
+
+def unequal(forward: list[float], backward: list[float], weight: list[float] | None = None) -> Durations:
+    columns = [np.array([x]) for x in (forward, backward, weight or [0.0] * len(forward))]
+    return Durations.of(*columns)
+
+
+def chosen(name: str, times: Durations, m: int, v: int = 1) -> float:
+    """What a table of plans says."""
+    stages = times.forward.shape[1]
+    columns = (np.array([float(x)]) for x in (stages, m, v, NAMES.index(name)))
+    return float(pipeline_time(times, *columns)[0])
+
+
+@given(stage_time, stage_time, st.integers(1, 8), st.integers(1, 16))
+def test_gpipe_and_1f1b_idle_as_published(f: float, b: float, stages: int, m: int) -> None:
+    # Narayanan et al. 2021, section 2.2: (pp - 1)(f + b).
+    for name in ("gpipe", "1f1b"):
+        time = run(name, equal(stages, f, b), m)[0]
+        assert time == pytest.approx((m + stages - 1) * (f + b))
+        assert chosen(name, equal(stages, f, b), m) == pytest.approx(time)
+
+
+@given(stage_time, stage_time, st.integers(2, 6), st.integers(1, 4), st.integers(2, 4))
+def test_chunks_divide_the_bubble(f: float, b: float, stages: int, rounds: int, v: int) -> None:
+    # Narayanan et al. 2021, section 2.2, and Lamy-Poirier 2023, section 3.2: (pp - 1)(f + b) / v.
+    for name in ("interleaved", "breadth-first"):
+        time = run(name, equal(stages, f, b), rounds * stages, v)[0]
+        assert time == pytest.approx((rounds * stages + (stages - 1) / v) * (f + b))
+        assert chosen(name, equal(stages, f, b), rounds * stages, v) == pytest.approx(time)
+
+
+@given(near, near, st.floats(0.0, 1.0), st.integers(2, 8), st.integers(0, 9))
+def test_zero_bubble_idles_as_published(f: float, b: float, share: float, stages: int, more: int) -> None:
+    # Qi et al. 2023, table 1, input gradients b apart from weight gradients w, w at most f and b:
+    # ZB-H1 (pp - 1)(f + b - w), ZB-H2 (pp - 1)(f + b - 2 w).
+    m, w = 2 * stages + more, min(f, b) * share
+    times = equal(stages, f, b + w, w)
+    work = m * (f + b + w)
+    assert run("zb-h1", times, m)[0] == pytest.approx(work + (stages - 1) * (f + b - w))
+    assert chosen("zb-h1", times, m) == pytest.approx(work + (stages - 1) * (f + b - w))
+    if f >= b:
+        assert run("zb-h2", times, m)[0] == pytest.approx(work + (stages - 1) * (f + b - 2 * w))
+        assert chosen("zb-h2", times, m) == pytest.approx(work + (stages - 1) * (f + b - 2 * w))
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4, 8])
+def test_zero_bubble_leaves_none_where_all_passes_are_alike(stages: int) -> None:
+    # Qi et al. 2023, section 2.3 (ZB-H2), and 2024, section 4 (V-ZB): f = b = w.
+    for name in ("zb-h2", "zb-v"):
+        for m in (2 * stages, 5 * stages + 1):
+            assert run(name, equal(stages, 1.0, 2.0, 1.0), m)[0] == pytest.approx(3.0 * m)
+
+
+@given(st.tuples(near, near, st.floats(0.0, 1.0)), st.floats(0.0, 0.3), st.integers(1, 4), st.integers(0, 6))
+def test_dualpipe_idles_as_published(times: tuple[float, float, float], share: float, half: int, more: int) -> None:
+    # DeepSeek-AI 2024, table 2: (pp / 2 - 1)(F&B + B - 3 W), B the whole backward pass, F&B the two beside each other.
+    # It is the idle time of the middle stages, which run the most pairs: all but pp of the micro-batches.
+    stages, (f, b), w = 2 * half, sorted(times[:2]), times[2] * min(times[:2])
+    m, hidden = 2 * stages + 2 * more, share * f
+    pair, pairs = f + b + w - hidden, m - stages
+    time = run("dualpipe", equal(stages, f, b + w, w, hidden), m)[0]
+    work = pairs * pair + (m - pairs) * (f + b + w)
+    assert time == pytest.approx(work + (half - 1) * (pair + b + w - 3 * w))
+
+
+@given(st.lists(st.tuples(stage_time, stage_time), min_size=2, max_size=6), st.integers(6, 24))
+def test_a_stream_runs_at_the_pace_of_its_slowest_stage(times: list[tuple[float, float]], m: int) -> None:
+    # PipeDream-2BW never flushes: many steps of 1F1B in one, without their fill and drain.
+    given_times = unequal([f for f, _ in times], [b for _, b in times])
+    long = run("1f1b", given_times, 40 * m)[0] - run("1f1b", given_times, 39 * m)[0]
+    assert chosen("pipedream-2bw", given_times, m) == pytest.approx(long)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(stage_time, stage_time), min_size=2, max_size=6), st.integers(6, 24))
+def test_closed_forms_of_unequal_stages_stay_near_the_recurrence(times: list[tuple[float, float]], m: int) -> None:
+    given_times = unequal([f for f, _ in times], [b for _, b in times])
+    assert chosen("gpipe", given_times, m) == pytest.approx(run("gpipe", given_times, m)[0])
+    assert chosen("breadth-first", given_times, m, 3) == pytest.approx(run("breadth-first", given_times, m, 3)[0])
+    exact, form = run("1f1b", given_times, m)[0], chosen("1f1b", given_times, m)
+    assert 0.88 * exact < form < exact * (1 + 1e-9)  # a path through one stage is never longer than the longest path
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(ANY),
+    st.lists(st.tuples(stage_time, stage_time, stage_time), min_size=4, max_size=4),
+    st.integers(12, 40),
+)
+def test_repeating_the_steady_state_loses_little(name: str, times: list[tuple[float, ...]], m: int) -> None:
+    f, b, w = (list(column) for column in zip(*times, strict=True))
+    given_times = unequal(f, [x + y for x, y in zip(b, w, strict=True)], w)
+    m -= m % 4
+    exact, short = run(name, given_times, m, 2)[0], repeated(name, given_times, m, 2)[0]
+    assert exact * (1 - 1e-9) < short < exact * 1.03
+    flat = equal(4, f[0], b[0] + w[0], w[0])
+    assert repeated(name, flat, m, 2)[0] == pytest.approx(run(name, flat, m, 2)[0])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.sampled_from(list(SCHEDULES)),
+    st.lists(st.tuples(stage_time, stage_time, stage_time), min_size=4, max_size=4),
+    st.integers(2, 6),
+)
+def test_no_step_is_shorter_than_the_work_of_its_slowest_stage(
+    name: str, times: list[tuple[float, ...]], rounds: int
+) -> None:
+    f, b, w = (np.array(column) for column in zip(*times, strict=True))
+    given_times = unequal(f.tolist(), (b + w).tolist(), w.tolist())
+    work = f + b + w
+    if name == "dualpipe":
+        work = (work + work[::-1]) / 2.0
+    assert run(name, given_times, 4 * rounds, 2)[0] >= 4 * rounds * work.max() * (1 - 1e-9)
+
+
+def test_a_slow_stage_delays_exactly_those_who_wait_for_it() -> None:
+    def starts(slow: float) -> dict[tuple[int, str, int], float]:
+        times = unequal([1.0, 1.0, slow, 1.0], [2.0] * 4)
+        plan = program("1f1b", 4, 8, 1)
+        start, _ = play(plan, *table_of(SCHEDULES["1f1b"], times, 1), times.delay)
+        return {(s, task[0], task[1]): float(start[i, 0]) for i, (s, task, _) in enumerate(plan.nodes)}
+
+    usual, late = starts(1.0), starts(1.5)
+    moved = {key for key in usual if late[key] > usual[key] + 1e-12}
+    kept = set(usual) - moved
+    assert {(0, "forward", 0), (1, "forward", 0), (2, "forward", 0), (0, "forward", 2)} <= kept
+    assert {(3, "forward", 0), (3, "backward", 0), (2, "backward", 0), (0, "backward", 0)} <= moved
+    assert all(late[key] == usual[key] for key in kept)
+
+
+def test_a_message_between_stages_shows_where_a_stage_waits_for_it() -> None:
+    times = equal(4, 1.0, 2.0)
+    travelled = Durations(times.forward, times.backward, times.weight, times.hidden, np.array([0.1]))
+    still, moved = run("1f1b", times, 64)[0], run("1f1b", travelled, 64)[0]
+    # 1F1B keeps pp micro-batches in flight, whose round trip takes pp (f + b) of work and 2 (pp - 1) messages.
+    assert moved - still == pytest.approx(0.1 * 2 * 3 * 64 / 4, rel=0.05)
+    assert repeated("1f1b", travelled, 64)[0] == pytest.approx(moved, rel=1e-3)
+
+
+def test_two_ways_run_as_one_half_that_mirrors_the_other() -> None:
+    rng = np.random.default_rng(7)
+    for stages, m in [(4, 16), (8, 20)]:
+        f, b, w = rng.uniform(0.5, 2.0, (3, 3, stages))
+        times = Durations.of(f, b + w, w, 0.2 * f)
+        plan = program("dualpipe", stages, m, 2)
+        _, end = play(plan, *table_of(SCHEDULES["dualpipe"], times, 2), times.delay)
+        assert run("dualpipe", times, m) == pytest.approx(end.max(axis=0))
