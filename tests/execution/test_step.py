@@ -62,6 +62,17 @@ def test_gradients_hide_but_for_the_last_message() -> None:
     assert whole / 34 < exposed[True] < whole / 2
 
 
+def test_interleaved_messages_hide_between_chunks() -> None:
+    apart, beside = (Overlap(pipeline=on) for on in (False, True))
+    plans = plan(1, 32, pp=4, vpp=2, schedule="interleaved")
+    exposed, hidden = step(plans, overlap=apart), step(plans, overlap=beside)
+    saved = exposed.send[0] - hidden.send[0]
+    assert hidden.send[0] == pytest.approx(occupied_share(hidden.priced.machine) * exposed.send[0])
+    # Each of 32 micro-batches waits that much less twice on the pacing stage; the hops of fill and drain stay.
+    assert exposed.total[0] - hidden.total[0] == pytest.approx(2 * 32 * saved, rel=0.1)
+    assert time(plan(1, 8, pp=4), overlap=apart) == time(plan(1, 8, pp=4), overlap=beside)
+
+
 def test_launches_are_a_floor_under_small_passes_alone() -> None:
     slow, free = Host(per_kernel="1 ms"), Host()
     small, large = plan(1, tp=8, sp=True), plan(64)

@@ -123,9 +123,9 @@ def send_time(priced: Priced) -> Column:
 def _paced(send: Column, priced: Priced) -> tuple[Column, Column]:
     """Of ``send``, the seconds that every micro-batch waits in one direction, and those of filling and draining [P].
 
-    Between two chunks of an interleaved schedule a message may travel beside another chunk's computation, which it slows
-    by the compute units that it occupies (Megatron-Core ``overlap_p2p_comm``); while the pipeline fills and drains each
-    of the pp - 1 hops shows, once each way.
+    Between two chunks of an interleaved schedule a message may travel beside another chunk's computation, which it
+    slows by the compute units that it occupies (Megatron-Core ``overlap_p2p_comm``); while the pipeline fills and
+    drains each of the pp - 1 hops shows, once each way.
     """
     plans, machine = priced.lowered.shapes.plans, priced.machine
     hidden = (plans.vpp > 1) & machine.runtime.overlap.pipeline
