@@ -17,8 +17,7 @@ from rapid_llm.errors import InputError, unknown_name
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.groups import Group, group_of
 from rapid_llm.network.lines import Way, ways
-from rapid_llm.network.technologies import Library
-from rapid_llm.network.technologies import library as load_library
+from rapid_llm.network.technologies import Library, library_of
 from rapid_llm.network.templates import OPS
 
 Column = NDArray[np.float64]
@@ -66,7 +65,7 @@ def price(
     accelerators apart, every accelerator belongs to one such group and all groups communicate at once. ``small`` is a
     further library that may carry all-reduces within a node. InputError when a group does not fit the fabric.
     """
-    codes = _code(op) if isinstance(op, str) else op
+    codes = op_code(op) if isinstance(op, str) else op
     code, size, n, step = np.broadcast_arrays(codes, np.asarray(size_bytes, dtype=np.float64), ranks, stride)
     if n.size and max(n.max(), step.max()) >= MAX_RANKS:
         raise InputError(
@@ -75,7 +74,7 @@ def price(
     shape = size.shape
     keys = ((np.asarray(code, np.int64) * MAX_RANKS + n) * MAX_RANKS + step).ravel()
     unique, inverse = np.unique(keys, return_inverse=True)
-    lines_of = _pricer(fabric, _library(library), None if small is None else _library(small))
+    lines_of = _pricer(fabric, library_of(library), None if small is None else library_of(small))
     lines = [lines_of(key // MAX_RANKS**2, key // MAX_RANKS % MAX_RANKS, key % MAX_RANKS) for key in unique.tolist()]
     table, algorithm, sent = _stack(lines)
     flat = size.ravel()
@@ -121,14 +120,11 @@ def algorithm_bandwidth(size_bytes: ArrayLike, seconds: ArrayLike) -> Column:
     return np.asarray(size_bytes, dtype=np.float64) / np.asarray(seconds, dtype=np.float64)
 
 
-def _code(op: str) -> int:
+def op_code(op: str) -> int:
+    """The code of an operation; InputError for an unknown name."""
     if op not in OPS:
         raise InputError(unknown_name("collective", op, OPS))
     return OPS.index(op)
-
-
-def _library(library: str | Library) -> Library:
-    return load_library(library) if isinstance(library, str) else library
 
 
 @lru_cache(maxsize=64)

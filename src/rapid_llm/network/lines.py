@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,21 @@ def _filling(op: str, template: Template, group: Group, protocol: Protocol, line
     filled = protocol.fill * sum(sum(hops(phase, group.bounds)) for phase in template.phases)
     growing = replace(line, per_byte=line.per_byte + filled / protocol.chunk)
     return growing, replace(line, fixed=line.fixed + filled)
+
+
+NEEDS: Final = {
+    "nvls": "one node whose switch reduces",
+    "nvls-tree": "several nodes whose switches reduce",
+    "tree": "more than one tier, or one rank a node",
+    "hierarchical": "more than one tier",
+    "orders": "more than one tier, or a torus",
+    "halving-doubling": "powers of two on every tier",
+    "pxn": "several nodes of several ranks",
+    "sharp": "a network whose switches reduce (fabric.in_network_reduction)",
+    "one-shot": "one tier",
+    "two-shot": "one tier",
+}
+"""What an algorithm wants of the tiers of a group, in words; ``_runs`` decides."""
 
 
 def _runs(algorithm: str, group: Group) -> bool:

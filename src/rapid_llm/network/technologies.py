@@ -114,3 +114,8 @@ def library(name: str) -> Library:
     """The collective library of a name (``nccl``, ``vllm-custom-all-reduce``)."""
     data, _ = LIBRARIES.load(name)
     return build(Library, {"name": name, **data})
+
+
+def library_of(given: str | Library) -> Library:
+    """A library, or the one of a name."""
+    return library(given) if isinstance(given, str) else given
