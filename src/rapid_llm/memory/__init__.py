@@ -5,12 +5,15 @@ from rapid_llm.memory.footprint import inference_footprint, training_footprint
 from rapid_llm.memory.inference import CacheBudget, cache_budget, cache_room, inference_account
 from rapid_llm.memory.training import Holdings, holdings, training_account
 from rapid_llm.memory.verdict import fit_probability, verdict
+from rapid_llm.memory.walk import PARTS, Walk, walk
 
 __all__ = [
     "CATEGORIES",
+    "PARTS",
     "Account",
     "CacheBudget",
     "Holdings",
+    "Walk",
     "cache_budget",
     "cache_room",
     "fit_probability",
@@ -20,4 +23,5 @@ __all__ = [
     "training_account",
     "training_footprint",
     "verdict",
+    "walk",
 ]

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision
-from rapid_llm.execution.schedules import micro_batches_in_flight
+from rapid_llm.execution.schedules import CODES, micro_batches_in_flight
 from rapid_llm.hardware import Accelerator
 from rapid_llm.lowering import Lowered
 from rapid_llm.memory.account import Account, stacked
 from rapid_llm.memory.states import States, states
-from rapid_llm.parallelism import RECOMPUTE_MODES
+from rapid_llm.parallelism import RECOMPUTE_MODES, Plans
 from rapid_llm.runtime import Allocator, Runtime, Training
 
 Column = NDArray[np.float64]
@@ -30,9 +30,9 @@ class Holdings:
     """What a stage holds and when [P, S], the terms that the closed form and the walk over the schedule share.
 
     micro: activations that one micro-batch leaves until its backward pass; gathered: bytes by which gathered inputs
-    exceed what is kept of them; rerun, loss: bytes beside them while a backward pass runs (one layer computed again; the
-    logits, on the last stage); lasting: buffers and workspaces, between steps too [P]; always: those and the unsharded
-    weights, through the whole step; flight: micro-batches at the peak; alive: whether the stage exists.
+    exceed what is kept of them; rerun, loss: bytes beside them while a backward pass runs (one layer computed again;
+    the logits, on the last stage); lasting: buffers and workspaces, between steps too [P]; always: those and the
+    unsharded weights, through the whole step; flight: micro-batches at the peak; alive: whether the stage exists.
     """
 
     states: States
@@ -70,24 +70,13 @@ def holdings(lowered: Lowered, runtime: Runtime, precision: Precision) -> Holdin
 def training_account(lowered: Lowered, runtime: Runtime, precision: Precision, accelerator: Accelerator) -> Account:
     """Peak of each stage: states, activations of the micro-batches in flight, the larger transient of layer and loss.
 
-    The peak is reached at the end of warm-up, when a stage holds the activations of all its micro-batches in flight and
-    runs its first backward pass (the recomputed layer, or on the last stage the logits). Where a framework frees its
-    gradients and no micro-batch follows, they appear while activations go: the larger of first and last layer counts.
+    The closed form of the largest moment of ``walk``.
     """
     h = holdings(lowered, runtime, precision)
     plans, allocator = lowered.shapes.plans, runtime.allocator
-    activations, gradients = h.flight * h.micro, h.states.gradients
-    workspace = np.maximum(h.rerun, h.loss) + h.always
-    if runtime.training and runtime.training.frees_gradients:
-        first = activations + workspace
-        last = gradients + h.rerun + h.always
-        fresh = plans.micro_batches[:, None] <= h.flight
-        late = fresh & (last > first)
-        gradients = np.where(fresh & ~late, 0.0, gradients)
-        activations = np.where(late, 0.0, activations)
-        workspace = np.where(late, h.rerun + h.always, workspace)
+    gradients, activations, workspace = _at_peak(h, plans, runtime.training or Training())
     tensors = np.where(h.alive, h.states.weights + gradients + h.states.optimizer + activations + workspace, 0.0)
-    slack, behind = _slack(h, activations + workspace - h.always, allocator, plans.pp > 1)
+    slack, behind = _slack(h, np.maximum(activations + workspace - h.always, 0.0), allocator, plans.pp > 1)
     parts = {
         "weights": h.states.weights,
         "gradients": gradients,
@@ -109,6 +98,40 @@ def training_account(lowered: Lowered, runtime: Runtime, precision: Precision, a
         limits=np.full(tensors.shape, limit),
         capacity=capacity,
     )
+
+
+def _at_peak(h: Holdings, plans: Plans, facts: Training) -> tuple[Matrix, Matrix, Matrix]:
+    """Gradients, activations and workspace at the peak [P, S].
+
+    It is reached at the end of warm-up, when a stage holds the activations of all its micro-batches in flight and runs
+    its first backward pass (the recomputed layer, or on the last stage the logits). Where a framework frees its
+    gradients and no micro-batch follows, they appear while activations go: the start or the end of that pass counts.
+    Buffers that live between steps count where they exceed what a small step needs.
+    """
+    gradients, activations = h.states.gradients, h.flight * h.micro
+    workspace = np.maximum(h.rerun, h.loss) + h.always
+    if facts.frees_gradients:
+        left = np.maximum(h.flight - 1.0 / _parts(plans)[:, None], 0.0) * h.micro
+        after = np.where(left > 0.0, workspace, h.rerun + h.always)
+        fresh = plans.micro_batches[:, None] <= h.flight
+        late = fresh & (gradients + left + after > activations + workspace)
+        gradients = np.where(fresh & ~late, 0.0, gradients)
+        activations = np.where(late, left, activations)
+        workspace = np.where(late, after, workspace)
+    if facts.step_buffers:
+        idle = h.lasting[:, None] + h.states.between
+        quiet = idle + h.states.gradients > activations + workspace + gradients
+        gradients = np.where(quiet, h.states.gradients, gradients)
+        activations = np.where(quiet, 0.0, activations)
+        workspace = np.where(quiet, idle, workspace)
+    return gradients, activations, workspace
+
+
+def _parts(plans: Plans) -> Column:
+    """Parts in which a micro-batch's activations come and go on a stage [P]."""
+    fixed = [1 if one.placement == "both" else one.chunks or 0 for one in CODES]
+    found = np.array(fixed)[plans.schedule.astype(np.int64)]
+    return np.where(found > 0, found, plans.vpp)
 
 
 def _slack(h: Holdings, moving: Matrix, allocator: Allocator, piped: NDArray[np.bool_]) -> tuple[Matrix, Matrix]:

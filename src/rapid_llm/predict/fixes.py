@@ -102,8 +102,10 @@ def _wider(scenario: Scenario, axis: str, factor: int) -> Scenario:
     else:
         plan = replaced(plan, **{axis: degree})
         accelerators *= factor
-    if axis == "tp" and (plan.etp or 1) > 1:
-        plan = replaced(plan, etp=degree)
+    if axis == "tp":
+        plan = replaced(
+            plan, etp=degree if (plan.etp or 1) > 1 else plan.etp, sp=plan.sp or scenario.runtime.defaults.sp
+        )
     return _with(scenario, parallelism=plan, accelerators=accelerators)
 
 

@@ -1,0 +1,136 @@
+"""The verdict: its probability, the fixes, the largest that fits."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rapid_llm.errors import InputError
+from rapid_llm.lowering import Shapes, lower
+from rapid_llm.memory import fit_probability, inference_footprint, training_footprint, verdict
+from rapid_llm.nouns import replaced
+from rapid_llm.predict import fit, predict
+from rapid_llm.predict.engine import plans_of
+from rapid_llm.predict.fitting import footprint, largest
+
+from .scenarios import inference, training
+
+
+@given(need=st.floats(1.0, 1e12), limit=st.floats(1.0, 1e12))
+def test_probability_falls_with_need(need: float, limit: float) -> None:
+    p = fit_probability(need, limit)
+    assert 0.0 <= p <= 1.0
+    assert fit_probability(need * 1.1, limit) <= p
+    assert (p >= 0.5) == (need <= limit) or need == pytest.approx(limit)
+
+
+def test_verdicts() -> None:
+    assert [verdict(need, 80.0) for need in (60.0, 78.0, 81.0)] == ["fits", "fits narrowly", "does not fit"]
+    assert fit_probability(80.0, 80.0) == 0.5
+    assert fit_probability(0.0, 80.0) == 1.0
+    assert fit_probability(1.0, 0.0) == 0.0
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    name=st.sampled_from(["llama-3.1-8b", "mixtral-8x7b", "deepseek-v3", "gpt-22b"]),
+    runtime=st.sampled_from(["megatron-core", "megatron-core@2021", "nanotron", "torchtitan"]),
+    length=st.sampled_from([512, 2048, 6144]),
+    tp=st.sampled_from([1, 2, 8]),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+)
+def test_footprint_is_the_lowered_pass(name: str, runtime: str, length: int, tp: int, recompute: str) -> None:
+    work = {"global_batch_size": 24, "micro_batch_size": 3, "sequence_length": length, "recompute": recompute}
+    s = training(name, runtime=runtime, plan={"tp": tp, "pp": 2}, accelerators=2 * tp, work=work)
+    plans = plans_of(s)
+    shapes = Shapes.of(
+        plans, new=np.array([float(length)]), past=np.zeros(1), training=True, precision=s.precision, runtime=s.runtime
+    )
+    whole = lower(s.model, shapes, s.runtime)
+    quick = training_footprint(s.model, s.runtime, s.precision, plans, sequence_length=length)
+    for part in ("saved", "working", "gathered", "logits", "dense", "expert", "layers"):
+        np.testing.assert_allclose(getattr(quick, part), getattr(whole, part), rtol=1e-9, atol=1.0)
+
+
+def test_footprint_of_a_decode_step() -> None:
+    s = inference(plan={"tp": 2}, accelerators=2, work={"batch_size": 24})
+    plans = plans_of(s)
+    shapes = Shapes.of(
+        plans, new=np.ones(1), past=np.array([1279.0]), training=False, precision=s.precision, runtime=s.runtime
+    )
+    whole, quick = (
+        lower(s.model, shapes, s.runtime),
+        inference_footprint(s.model, s.runtime, s.precision, plans, cached=1280),
+    )
+    for part in ("working", "cache", "logits"):
+        np.testing.assert_allclose(getattr(quick, part), getattr(whole, part), rtol=1e-12)
+
+
+@pytest.mark.parametrize("scenario", [
+    training(plan={"tp": 2}, accelerators=8, work={"global_batch_size": 32, "sequence_length": 4096}),
+    inference(work={"batch_size": 8}),
+])  # fmt: skip
+def test_fit_says_what_predict_says(scenario: Any) -> None:
+    quick, whole = fit(scenario), predict(scenario)
+    assert quick.memory == whole.memory
+    assert quick.feasible == whole.feasible
+    assert quick.step_time_s is None and quick.e2e_s is None
+
+
+@pytest.mark.parametrize(("what", "field"), [
+    ("micro-batch", "micro_batch_size"), ("sequence", "sequence_length"), ("layers", ""),
+])  # fmt: skip
+def test_largest_is_the_edge(what: str, field: str) -> None:
+    scenario = training(plan={"tp": 2, "pp": 2}, accelerators=4, work={"global_batch_size": 8, "sequence_length": 1024})
+    most = largest(scenario, what)
+    step = {"micro-batch": 1, "sequence": 2, "layers": 2}[what]
+
+    def at(size: int) -> bool:
+        if what == "layers":
+            model = scenario.model
+            grown = replaced(scenario, model=replaced(model, pattern=(0,) * size))
+        else:
+            more = {"global_batch_size": 8 * size} if what == "micro-batch" else {}
+            grown = replaced(scenario, workload=replaced(scenario.workload, **{field: size}, **more))
+        return footprint(grown).fits
+
+    assert most > 0
+    assert at(most)
+    assert not at(most + step)
+
+
+def test_largest_batch_is_what_the_cache_holds() -> None:
+    scenario = inference(work={"prompt_tokens": 2000, "output_tokens": 48})
+    cache = fit(scenario).memory.cache
+    assert cache is not None
+    assert largest(scenario, "requests") == cache.sequences
+
+
+def test_largest_of_another_workload() -> None:
+    with pytest.raises(InputError) as caught:
+        largest(training(), "requests")
+    assert caught.value.message == (
+        "--max requests does not go with workload.kind training. Try micro-batch, sequence, layers."
+    )
+
+
+def test_fixes_are_verified_and_ranked() -> None:
+    scenario = inference("llama-3.1-70b", accelerators=1)
+    report = fit(scenario)
+    (violation,) = report.violations
+    assert report.memory.verdict == "does not fit"
+    assert violation.message.startswith("does not fit: rank 0 needs ")
+    assert " of weights + " in violation.message
+    assert "Try tp 2 on 2 accelerators (" in violation.message
+    assert {fix.change.split()[0] for fix in violation.fixes} >= {"tp", "pp", "precision"}
+
+
+def test_wider_plans_take_up_sequence_parallelism() -> None:
+    scenario = training(
+        "llama-3.1-70b", plan={"pp": 2}, accelerators=64, work={"global_batch_size": 512, "sequence_length": 8192}
+    )
+    (violation,) = fit(scenario).violations
+    assert violation.fixes[0].change.startswith(("tp", "pp"))
+    assert violation.fixes[0].step_time_ratio is not None

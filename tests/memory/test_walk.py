@@ -1,0 +1,74 @@
+"""The walk over a schedule: the closed form, and what is allocated is freed."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rapid_llm.errors import InputError
+from rapid_llm.memory import CATEGORIES
+from rapid_llm.predict.fitting import footprint
+from rapid_llm.predict.timeline import memory_timeline, memory_walks
+
+from .scenarios import inference, training
+
+PLANS = [
+    {"tp": tp, "pp": pp, "schedule": schedule, "vpp": 2 if schedule == "interleaved" else 1}
+    for tp in (1, 8)
+    for pp, schedules in ((1, ["1f1b"]), (2, ["gpipe", "1f1b", "interleaved", "zb-h1"]), (4, ["1f1b", "zb-h2", "zb-v"]))
+    for schedule in schedules
+]
+RUNTIMES = ["megatron-core", "nanotron", "torchtitan", "deepspeed"]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    runtime=st.sampled_from(RUNTIMES),
+    plan=st.sampled_from(PLANS),
+    rounds=st.integers(1, 4),
+    recompute=st.sampled_from(["none", "selective", "full"]),
+    zero=st.integers(0, 3),
+)
+def test_walk_agrees_with_the_closed_form(
+    runtime: str, plan: dict[str, Any], rounds: int, recompute: str, zero: int
+) -> None:
+    tp, pp = plan["tp"], plan["pp"]
+    plan = {**plan, "zero_stage": zero}
+    scenario = training(
+        runtime=runtime, plan=plan, accelerators=2 * tp * pp,
+        work={"global_batch_size": 2 * pp * rounds, "recompute": recompute},
+    )  # fmt: skip
+    account = footprint(scenario).account
+    for stage, one in enumerate(memory_walks(scenario)):
+        assert one.total.max() == pytest.approx(account.allocated[0, stage], rel=1e-9)
+        assert one.allocated == pytest.approx(one.freed, rel=1e-9)
+        np.testing.assert_allclose(one.held[:, 0], one.held[:, -1], atol=1.0)
+
+
+@settings(deadline=None, max_examples=30)
+@given(runtime=st.sampled_from(RUNTIMES), pp=st.sampled_from([1, 4]), length=st.sampled_from([512, 2048, 8192]))
+def test_categories_sum_to_the_peak(runtime: str, pp: int, length: int) -> None:
+    scenario = training(
+        runtime=runtime, plan={"pp": pp}, accelerators=8, work={"global_batch_size": 32, "sequence_length": length}
+    )
+    account = footprint(scenario).account
+    np.testing.assert_allclose(account.by_category.sum(axis=0), account.peak, rtol=1e-12)
+    assert account.by_category.shape[0] == len(CATEGORIES)
+    assert (account.allocated <= account.reserved * (1 + 1e-12)).all()
+    assert (account.reserved <= account.peak).all()
+    assert (account.peak - account.reclaimable <= account.limits).all(axis=1) == account.fits
+
+
+def test_page_of_every_stage() -> None:
+    scenario = training(plan={"tp": 8, "pp": 2}, accelerators=16, work={"global_batch_size": 64})
+    page = memory_timeline(scenario)
+    assert page.count("<svg") == 2
+    assert "peak: backward 1" in page
+    assert len(page) < 200_000
+
+
+def test_only_training_has_a_timeline() -> None:
+    with pytest.raises(InputError, match=r"--memory-timeline is for training, and workload\.kind is inference"):
+        memory_timeline(inference())
