@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution import ForwardSteps, Passes, Priced, TrainingStep
 from rapid_llm.execution.passes import on_side_stream
+from rapid_llm.execution.schedules import CODES
+from rapid_llm.execution.timeline import pairs
 from rapid_llm.lowering.table import OPTIMIZER
 from rapid_llm.operators import BOUNDS
 from rapid_llm.predict.report import Cost
@@ -62,20 +65,33 @@ ORDER = (COMPUTE, MEMORY, COMMUNICATION, BUBBLE, WAITING, OPTIMIZER_STEP, HOST)
 def training_breakdown(step: TrainingStep) -> Cost:
     """One optimizer step of the first plan, on the pacing stage; tails of the stage that ends last."""
     lowered, plans = step.priced.lowered, step.priced.lowered.shapes.plans
-    stage, end, m = int(step.stage[0]), int(step.end[0]), float(plans.micro_batches[0])
+    stage, end = int(step.stage[0]), int(step.end[0])
+    m = float(plans.micro_batches[0] / plans.copies[0])
     tally = Tally()
     weights = m * lowered.layers[:, 0, stage][:, None]
     _passes(tally, step.priced, step.passes, weights)
     send = m * 2.0 * float(step.send[0]) if plans.pp[0] > 1 else 0.0
     tally.add(COMMUNICATION, "pp", send, bound="network")
     work = m * float(step.forward[0, stage] + step.backward[0, stage]) + send
-    tally.add(BUBBLE, BUBBLE, float(step.pipeline[0]) - work, bound="schedule")
+    saved = _saved(step, stage)
+    tally.add(COMMUNICATION, "ep", -saved, saved, "network")
+    tally.add(BUBBLE, BUBBLE, float(step.pipeline[0]) - work + saved, bound="schedule")
     for message in step.messages:
         exposed, whole = float(message.exposed[0, end]), float(message.seconds[0, end])
         tally.add(COMMUNICATION, _axis(message.axis), exposed, max(0.0, whole - exposed), "network")
     tally.add(OPTIMIZER_STEP, OPTIMIZER_STEP, float(step.optimizer[0, end]), bound="memory")
     tally.add(HOST, HOST, step.priced.machine.runtime.host.per_step / step.priced.machine.host_speed, bound="host")
     return tally.tree("step", ORDER)
+
+
+def _saved(step: TrainingStep, stage: int) -> float:
+    """Seconds of messages of experts that a stage hides behind the pass beside them."""
+    plans = step.priced.lowered.shapes.plans
+    schedule, stages = CODES[int(plans.schedule[0])], int(plans.pp[0])
+    if step.beside is None or stages == 1:
+        return 0.0
+    count = pairs(schedule.name, stages, int(plans.micro_batches[0]), stage)
+    return float(step.beside[0, stage]) * count / (schedule.chunks or 1)
 
 
 def forward_breakdown(
@@ -110,17 +126,15 @@ def forward_breakdown(
 def _passes(tally: Tally, priced: Priced, passes: Passes, weights: Weights) -> None:
     """Kernels, messages and host time of weighted unit passes; weights [U, N] over all columns of the table."""
     for table in priced.kernels:
-        rows = table.rows
-        seconds = (table.prices.seconds * rows.count * weights[rows.unit]).sum(axis=1)
-        flops_bound = np.where(
-            table.prices.bound == 0, table.prices.seconds * rows.count * weights[rows.unit], 0.0
-        ).sum(axis=1)
-        for index, name in enumerate(rows.names):
-            if rows.phase[index] == OPTIMIZER or seconds[index] == 0.0:
-                continue
-            heavy = flops_bound[index] * 2.0 > seconds[index]
-            bound = "compute" if heavy else BOUNDS[int(table.prices.bound[index].max())]
-            tally.add(COMPUTE if heavy else MEMORY, base_name(name), float(seconds[index]), bound=bound)
+        rows, bound = table.rows, table.prices.bound
+        spent = table.prices.seconds * rows.count * weights[rows.unit]
+        spent[rows.phase == OPTIMIZER] = 0.0
+        heavy = 2.0 * (spent * (bound == 0)).sum(axis=1) > (seconds := spent.sum(axis=1))
+        columns = (seconds.tolist(), heavy.tolist(), bound.max(axis=1).tolist())
+        for name, time, computes, limit in zip(rows.names, *columns, strict=True):
+            if time:
+                group, by = (COMPUTE, "compute") if computes else (MEMORY, BOUNDS[limit])
+                tally.add(group, base_name(name), time, bound=by)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(passes.side > 0, passes.exposed / passes.side, 0.0)
     for message in priced.messages:
@@ -140,6 +154,7 @@ def _axis(axis: str) -> str:
     return _AXIS_NAMES.get(axis, axis)
 
 
+@lru_cache(maxsize=1024)
 def base_name(name: str) -> str:
     """An operator's canonical name without the direction of its pass."""
     for suffix in _SUFFIXES:
