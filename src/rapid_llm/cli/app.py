@@ -20,6 +20,8 @@ app = App(
 )
 fit = App(name="fit", help="Memory only: does it fit, and what takes the space?", help_format="plaintext")
 app.command(fit)
+network = App(name="network", help="What the interconnect does with one collective.", help_format="plaintext")
+app.command(network)
 
 Model = Annotated[str, Parameter(name="MODEL", help="Catalogue name, YAML file, or a Hugging Face config.json.")]
 File = Annotated[str, Parameter(name="FILE", help="Scenario file (YAML).")]
@@ -174,3 +176,37 @@ def validate(
     from rapid_llm.cli.scoring import Files, score
 
     return score(suites, data=data, as_json=json, files=Files(html=html, rows=rows, quantiles=quantiles))
+
+
+@network.command(name="collective")
+def network_collective(
+    op: Annotated[str, Parameter(name="OP", help="all_reduce, all_gather, reduce_scatter, all_to_all, ...")],
+    /,
+    *,
+    system: Annotated[str, Parameter(help="Name or file of a system.")],
+    size: Annotated[str, Parameter(help="Message size as nccl-tests counts it, such as 256MiB.")],
+    accelerators: Annotated[int | None, Parameter(help="Ranks of the group; default: all.")] = None,
+    stride: Annotated[int, Parameter(help="Accelerators between neighbours of a group.")] = 1,
+    algorithm: Annotated[str | None, Parameter(help="This one only: a name, or the file of your own.")] = None,
+    library: Annotated[str | None, Parameter(help="Collective library; default: the vendor's.")] = None,
+    small: Annotated[str | None, Parameter(help="Library for small all-reduces within a node.")] = None,
+    json: Json = False,
+    html: Annotated[str | None, Parameter(help="Write a page of the answer.")] = None,
+    out: Annotated[str | None, Parameter(help="Folder for the answer and its page.")] = None,
+) -> int:
+    """Time, bandwidth and algorithm of one collective, the other ways to run it, and what each tier carries."""
+    from rapid_llm.cli.networking import collective
+
+    return collective(
+        op,
+        system=system,
+        accelerators=accelerators,
+        size=size,
+        stride=stride,
+        library=library,
+        small=small,
+        algorithm=algorithm,
+        as_json=json,
+        html=html,
+        out=out,
+    )

@@ -53,5 +53,6 @@ def by_dimension(group: Group) -> Group:
     used = tier.used(group.bounds[0])
     side = ceil(group.bounds[0] ** (1 / used) - 1e-9)
     bounds = tuple(min(group.bounds[0], side**k) for k in range(1, used)) + group.bounds
-    axis = replace(tier, kind="switch", bandwidth=tier.bandwidth / tier.dimensions)
-    return Group(bounds, (axis,) * used, group.stride, group.nodes)
+    rate = tier.bandwidth / tier.dimensions
+    axes = tuple(replace(tier, name=f"{tier.name} axis {k + 1}", kind="switch", bandwidth=rate) for k in range(used))
+    return Group(bounds, axes, group.stride, group.nodes)

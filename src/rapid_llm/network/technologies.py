@@ -119,3 +119,12 @@ def library(name: str) -> Library:
 def library_of(given: str | Library) -> Library:
     """A library, or the one of a name."""
     return library(given) if isinstance(given, str) else given
+
+
+VENDORS = {"AMD": "rccl", "Google": "xla-ici"}
+"""The collective library of a vendor's accelerators; others run NCCL or what is modelled on it."""
+
+
+def library_for(vendor: str) -> str:
+    """The name of the library that accelerators of a vendor communicate with."""
+    return VENDORS.get(vendor, "nccl")

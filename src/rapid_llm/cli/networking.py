@@ -1,0 +1,199 @@
+"""``network collective``: the time of one collective, the ways to run it, and what each tier carries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rapid_llm import hardware
+from rapid_llm.charts import Part, Series, bar_list, heat_map, page, plot, table
+from rapid_llm.cli import text
+from rapid_llm.cli.style import show
+from rapid_llm.errors import InputError
+from rapid_llm.network import Candidate, Fabric, bus_bandwidth, candidates, read_recipe
+from rapid_llm.network.technologies import library_for
+from rapid_llm.provenance import is_path
+from rapid_llm.units import format_bandwidth, format_bytes, format_seconds, parse
+
+_SIZES = [2**k for k in range(10, 35, 2)]
+"""Message sizes of the page's curves, B."""
+_SHOWN = 12
+"""Candidates that the terminal lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, read and checked."""
+
+    op: str
+    system: str
+    ranks: int
+    size: float
+    stride: int
+    library: str
+    small: str | None
+    algorithm: str | None
+
+    def candidates(self, size: float | None = None, *, every: bool = False) -> tuple[Candidate, ...]:
+        """The ways to run it, the fastest first; ``every`` looks beyond the algorithm that was asked for."""
+        algorithm = None if every else self.algorithm
+        return candidates(
+            self.op,
+            self.size if size is None else size,
+            self.ranks,
+            self.stride,
+            fabric=Fabric.of(hardware.system(self.system)),
+            library=self.library,
+            small=self.small,
+            algorithm=read_recipe(algorithm) if algorithm and is_path(algorithm) else algorithm,
+        )
+
+    def bandwidths(self, seconds: float) -> tuple[float, float]:
+        """algbw and busbw (B/s)."""
+        return self.size / seconds, bus_bandwidth(self.op, self.size, self.ranks, seconds).item()
+
+
+def collective(
+    op: str,
+    *,
+    system: str,
+    accelerators: int | None,
+    size: str,
+    stride: int,
+    library: str | None,
+    small: str | None,
+    algorithm: str | None,
+    as_json: bool,
+    html: str | None,
+    out: str | None,
+) -> int:
+    """Price one collective and print it; with ``html`` or ``out`` write a page of it as well."""
+    known = hardware.system(system)
+    asked = Question(
+        op.replace("-", "_"),
+        system,
+        known.accelerators if accelerators is None else accelerators,
+        _size(size),
+        stride,
+        library or library_for(known.groups[0].node.accelerator.vendor),
+        small,
+        algorithm,
+    )
+    found = asked.candidates()
+    if not found:
+        raise InputError("one accelerator has nobody to talk to. Use --accelerators 2 or more.", field="accelerators")
+    answer = _answer(asked, found)
+    _write(asked, found, answer, html, out)
+    if as_json:
+        print(json.dumps(answer, indent=2))
+    else:
+        show(_lines(asked, found))
+    return 0
+
+
+def _size(given: str) -> float:
+    try:
+        size = parse(given, "bytes")
+    except ValueError as error:
+        raise InputError(f"--size {error}", field="size") from None
+    if size <= 0:
+        raise InputError(f"--size must be above 0 (got {given}).", field="size")
+    return size
+
+
+def _answer(asked: Question, found: Sequence[Candidate]) -> dict[str, Any]:
+    """The JSON object, SI units."""
+    best = found[0]
+    algorithm_bandwidth, bus = asked.bandwidths(best.seconds)
+    return {
+        "op": asked.op,
+        "system": asked.system,
+        "accelerators": asked.ranks,
+        "stride": asked.stride,
+        "size_bytes": asked.size,
+        "library": asked.library,
+        "seconds": best.seconds,
+        "algbw_bytes_per_s": algorithm_bandwidth,
+        "busbw_bytes_per_s": bus,
+        "algorithm": best.algorithm,
+        "protocol": best.protocol,
+        "nodes": best.way.group.nodes,
+        "tiers": [{"tier": t.tier, "link": t.link, "bytes_per_rank": t.bytes} for t in best.traffic],
+        "candidates": [
+            {"algorithm": c.algorithm, "protocol": c.protocol, "seconds": c.seconds, "sent_bytes": c.sent}
+            for c in found
+        ],
+    }
+
+
+def _lines(asked: Question, found: Sequence[Candidate]) -> list[str]:
+    best = found[0]
+    algorithm_bandwidth, bus = asked.bandwidths(best.seconds)
+    apart = f", {asked.stride} apart" if asked.stride > 1 else ""
+    where = f"{asked.ranks} accelerators of {asked.system}{apart}, {_nodes(best.way.group.nodes)}"
+    lines = [
+        f"{asked.op:<13}{format_bytes(asked.size)} on {where}",
+        f"{'time':<13}{format_seconds(best.seconds)}",
+        f"{'algbw':<13}{format_bandwidth(algorithm_bandwidth)}",
+        f"{'busbw':<13}{format_bandwidth(bus)}",
+        f"{'algorithm':<13}{best.algorithm}, protocol {best.protocol} of {asked.library}",
+    ]
+    for index, tier in enumerate(best.traffic):
+        label = "each rank" if index == 0 else ""
+        lines.append(f"{label:<13}sends {format_bytes(tier.bytes)} over {tier.tier} ({tier.link})")
+    rows = [
+        [c.algorithm, c.protocol, format_seconds(c.seconds), f"{c.seconds / best.seconds:.2f}", format_bytes(c.sent)]
+        for c in found[:_SHOWN]
+    ]
+    lines += ["", *text.columns(rows, ("candidate", "protocol", "time", "x best", "sent"), right=(2, 3, 4))]
+    if len(found) > _SHOWN:
+        lines.append(f"and {len(found) - _SHOWN} more; --json lists all")
+    return lines
+
+
+def _nodes(count: int) -> str:
+    return "one node" if count == 1 else f"{count} nodes"
+
+
+def _write(
+    asked: Question, found: Sequence[Candidate], answer: dict[str, Any], html: str | None, out: str | None
+) -> None:
+    if html is not None:
+        Path(html).write_text(_page(asked, found), "utf-8")
+    if out is not None:
+        folder = Path(out)
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"--out {out} is a file. Name a folder.")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "collective.json").write_text(json.dumps(answer, indent=2) + "\n", "utf-8")
+        (folder / "collective.html").write_text(_page(asked, found), "utf-8")
+
+
+def _page(asked: Question, found: Sequence[Candidate]) -> str:
+    """Candidates as bars, bus bandwidth over size, and which algorithm costs what at which size."""
+    title = f"{asked.op} on {asked.ranks} x {asked.system}"
+    bars = [Part(f"{c.algorithm} {c.protocol}", c.seconds) for c in found]
+    curve = {size: asked.candidates(size) for size in _SIZES}
+    points = [(s, bus_bandwidth(asked.op, s, asked.ranks, c[0].seconds).item()) for s, c in curve.items()]
+    names = list(dict.fromkeys(c.algorithm for ways in curve.values() for c in ways))
+    times = [
+        [min((c.seconds for c in ways if c.algorithm == name), default=None) for ways in curve.values()]
+        for name in names
+    ]
+    series = Series("busbw", [p[0] for p in points], [p[1] for p in points])
+    tiers = [[t.tier, t.link, format_bytes(t.bytes)] for t in found[0].traffic]
+    return page(
+        title,
+        [
+            (f"Candidates at {format_bytes(asked.size)}", bar_list(bars, form=format_seconds)),
+            ("Bytes of one rank by tier", table(("tier", "link", "bytes"), tiers)),
+            ("Bus bandwidth", plot([series], x_label="bytes", y_label="B/s", log_x=True, form=format_bytes)),
+            (
+                "Time by algorithm and size",
+                heat_map(names, [format_bytes(s) for s in _SIZES], times, form=format_seconds),
+            ),
+        ],
+    )
