@@ -7,17 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.execution.passes import Passes, occupied_share, time_passes
+from rapid_llm.execution.passes import Passes, occupied_share, on_side_stream, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, price_group, price_step
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.execution.timeline import Durations, pipeline_time
 from rapid_llm.lowering import Lowered, Messages
-from rapid_llm.lowering.table import OPTIMIZER, WEIGHT_GRADIENT
+from rapid_llm.lowering.table import OPTIMIZER, PHASES, WEIGHT_GRADIENT
 from rapid_llm.network import OPS
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 SPLIT = [code for code, schedule in enumerate(CODES) if schedule.splits]
+PAIRED = [code for code, schedule in enumerate(CODES) if schedule.pairs]
+EXPERT_AXES = ("ep", "etp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,8 @@ class TrainingStep:
     """One optimizer step under P plans.
 
     stage: pacing stage [P]; forward, backward: seconds of a micro-batch on each stage [P, S]; send: pipeline messages
-    of one micro-batch [P]; pipeline: seconds until the last backward [P]; messages; optimizer [P, S]; host [P];
-    total [P].
+    of one micro-batch [P]; beside: what passes save beside each other [P, S]; pipeline: seconds until the last backward
+    [P]; messages; optimizer [P, S]; host [P]; total [P].
     """
 
     priced: Priced
@@ -45,6 +47,7 @@ class TrainingStep:
     forward: Matrix
     backward: Matrix
     send: Column
+    beside: Matrix | None
     pipeline: Column
     messages: tuple[StepMessages, ...]
     optimizer: Matrix
@@ -66,7 +69,8 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
     backward = np.einsum("ups,up->ps", lowered.layers, passes.backward)
     send, passing = _paced(send_time(priced), priced)
     share = np.where(plans.pp > 1, send, 0.0)[:, None] * (np.arange(forward.shape[1]) < plans.pp[:, None])
-    times = Durations.of(forward + share, backward + share, _weight_gradients(priced))
+    beside = _beside(priced, passes)
+    times = Durations.of(forward + share, backward + share, _weight_gradients(priced), beside)
     pipeline = pipeline_time(times, plans.pp, plans.micro_batches, plans.vpp, plans.schedule) + passing
     messages = _step_messages(priced, forward, backward)
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
@@ -79,6 +83,7 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
         forward=forward,
         backward=backward,
         send=send,
+        beside=beside,
         pipeline=pipeline,
         messages=messages,
         optimizer=optimizer,
@@ -96,6 +101,30 @@ def _weight_gradients(priced: Priced) -> Matrix | None:
         rows = np.array([name.endswith(WEIGHT_GRADIENT) for name in table.rows.names])
         np.add.at(seconds, table.rows.unit[rows], (table.prices.seconds * table.rows.count)[rows])
     return np.asarray(np.einsum("ups,up->ps", lowered.layers, seconds))
+
+
+def _beside(priced: Priced, passes: Passes) -> Matrix | None:
+    """Seconds that forward and backward passes save beside each other [P, S], where a schedule pairs them.
+
+    Tokens of one travel to and from their experts while the other computes, slowed by the share sigma of the compute
+    units that their messages occupy: of C seconds of computation and E of such messages in both, (1 - sigma) E hides,
+    at most C (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1).
+    """
+    lowered, machine = priced.lowered, priced.machine
+    if not np.isin(lowered.shapes.plans.schedule, PAIRED).any():
+        return None
+    shown = np.zeros_like(passes.kernels)
+    ratio = np.divide(passes.exposed, passes.side, out=np.zeros_like(shown), where=passes.side > 0)
+    for message in priced.messages:
+        rows = message.rows
+        if rows.axis in EXPERT_AXES:
+            seconds = message.prices.seconds * rows.count * (rows.ranks > 1)
+            cell = (rows.phase, rows.unit)
+            np.add.at(shown, cell, seconds * ratio[cell] if on_side_stream(machine, rows.axis) else seconds)
+    step = [phase for phase in range(len(PHASES)) if phase != OPTIMIZER]
+    sent = np.einsum("ups,up->ps", lowered.layers, shown[step].sum(axis=0))
+    whole = np.einsum("ups,up->ps", lowered.layers, passes.total[step].sum(axis=0))
+    return np.asarray(np.minimum((1.0 - occupied_share(machine)) * sent, whole - sent))
 
 
 def send_time(priced: Priced) -> Column:
@@ -117,7 +146,7 @@ def send_time(priced: Priced) -> Column:
     ranks = np.concatenate([np.where(plans.pp > 1, 2, 1), np.where(scatters, plans.tp, 1)])
     strides = np.concatenate([plans.stride("pp"), plans.stride("tp")])
     price = price_group(codes, np.concatenate([size, whole]), ranks, strides, machine)
-    return np.asarray(price.seconds.reshape(2, width).sum(axis=0) * plans.vpp)
+    return np.asarray(price.seconds.reshape(2, width).sum(axis=0) * plans.chunks)
 
 
 def _paced(send: Column, priced: Priced) -> tuple[Column, Column]:
@@ -128,9 +157,9 @@ def _paced(send: Column, priced: Priced) -> tuple[Column, Column]:
     drains each of the pp - 1 hops shows, once each way.
     """
     plans, machine = priced.lowered.shapes.plans, priced.machine
-    hidden = (plans.vpp > 1) & machine.runtime.overlap.pipeline
+    hidden = (plans.chunks > 1) & machine.runtime.overlap.pipeline
     paced = np.where(hidden, occupied_share(machine) * send, send)
-    return paced, 2.0 * (plans.pp - 1.0) * (send - paced) / plans.vpp
+    return paced, 2.0 * (plans.pp - 1.0) * (send - paced) / plans.chunks
 
 
 def _step_messages(priced: Priced, forward: Matrix, backward: Matrix) -> tuple[StepMessages, ...]:

@@ -39,11 +39,10 @@ LINE, LOOP = (float(CODES.index(SCHEDULES[name])) for name in ("1f1b", "interlea
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """Seconds of a micro-batch on each stage, over all its chunks [P, S]: forward, whole backward, its weight part.
+    """Seconds of one pass through all chunks of each stage [P, S]: forward, whole backward, its weight part.
 
-    ``hidden``: what a forward and a backward pass that run beside each other save. ``delay`` [P]: seconds in which an
-    output travels to another stage, which computes meanwhile. Under a schedule of two ways they are those of the parts
-    of the model, embedding first.
+    Chunks of a stage are alike. ``hidden``: what forward and backward passes save where they run beside each other.
+    ``delay`` [P]: seconds in which an output travels to another stage, which computes meanwhile.
     """
 
     forward: Matrix
@@ -221,16 +220,13 @@ def table_of(schedule: Schedule, times: Durations, chunks: int) -> tuple[Matrix,
     """Seconds of (direction, part) [4 x parts, P], and what pairs save in the same rows."""
     stages = times.forward.shape[1]
     parts = schedule.parts(stages, chunks)
-    if schedule.placement == "both":
-        stage, share = np.arange(parts), 1.0
-    else:
-        stage, share = np.arange(parts) % stages, 1.0 / chunks
-        if schedule.placement == "vee":
-            stage = np.where(np.arange(parts) < stages, stage, stages - 1 - stage)
+    stage = np.arange(parts) % stages
+    if schedule.placement == "vee":
+        stage = np.where(np.arange(parts) < stages, stage, stages - 1 - stage)
     kinds = (times.forward, times.backward, times.backward - times.weight, times.weight)
-    table = np.concatenate([kind[:, stage].T * share for kind in kinds])
+    table = np.concatenate([kind[:, stage].T / chunks for kind in kinds])
     saved = np.zeros_like(table)
-    saved[:parts] = times.hidden[:, stage].T * share
+    saved[:parts] = times.hidden[:, stage].T / chunks
     return table, saved
 
 
@@ -257,9 +253,7 @@ def _period(schedule: Schedule, times: Durations) -> Column:
     work = times.forward + times.backward
     if schedule.pairs:
         work = work - times.hidden
-    if schedule.placement == "both":
-        work = (work + work[:, ::-1]) / 2.0
-    return np.asarray(work.max(axis=1))
+    return np.asarray(work.max(axis=1) / schedule.copies)
 
 
 def repeated(name: str, times: Durations, micro_batches: int, chunks: int = 1) -> Column:
@@ -279,6 +273,17 @@ def repeated(name: str, times: Durations, micro_batches: int, chunks: int = 1) -
         grown = run(name, times, short + cycle, chunks) - base
         more = np.maximum(more, grown * (micro_batches - short) / cycle)
     return base + more
+
+
+@lru_cache(maxsize=256)
+def pairs(name: str, stages: int, micro_batches: int, stage: int) -> int:
+    """Forward passes of a stage that run beside a backward pass, each through one chunk."""
+    schedule = SCHEDULES[name]
+    if not schedule.pairs:
+        return 0
+    short, chunks = filling(schedule, stages, micro_batches), schedule.chunks or 1
+    first = sum(beside is not None for _, beside in _nodes(schedule(stage, stages, short, chunks), schedule))
+    return first + (micro_batches - short) * chunks // schedule.copies
 
 
 def pipeline_time(times: Durations, stages: Column, micro_batches: Column, chunks: Column, schedule: Column) -> Column:

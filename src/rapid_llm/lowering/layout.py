@@ -57,8 +57,10 @@ def _dealt(layers: int, edge: Counts, pp: Counts) -> NDArray[np.int64]:
     return bounds
 
 
-def layers_per_stage(model: Model, plans: Plans, balance: str = "layers") -> Counts:
-    """Layers of each block kind on each stage [kinds, P, stages]; stages beyond a plan's pp hold none.
+def layers_per_part(model: Model, plans: Plans, balance: str = "layers") -> Counts:
+    """Layers of each block kind in each part of the model [kinds, P, parts]; parts beyond a plan's own hold none.
+
+    Parts are stages, or the two of each stage under a schedule in a V.
 
     ``layers``: layers are dealt in order. Where pp does not divide them the LM head counts as a layer of the last
     stage, or it and the embedding of the first (Megatron-Core ``account_for_loss_in_pipeline_split``; Llama 3, section
@@ -66,10 +68,24 @@ def layers_per_stage(model: Model, plans: Plans, balance: str = "layers") -> Cou
     being one more block.
     """
     prefix = _prefix(model.pattern, len(model.blocks))
-    stages = int(plans.pp.max())
+    parts = plans.parts
+    most = int(parts.max())
     if balance == "cost":
-        bounds = np.stack([_balanced(model, int(pp), stages) for pp in plans.pp])
+        bounds = np.stack([_balanced(model, int(pp), most) for pp in parts])
     else:
-        edge = np.minimum(np.arange(stages + 1)[None, :], plans.pp[:, None])
-        bounds = _dealt(model.num_hidden_layers, edge, plans.pp[:, None])
+        edge = np.minimum(np.arange(most + 1)[None, :], parts[:, None])
+        bounds = _dealt(model.num_hidden_layers, edge, parts[:, None])
     return np.diff(prefix[:, bounds], axis=2)
+
+
+def on_stages(parts: Counts, plans: Plans) -> Counts:
+    """What each stage holds of the parts of the model [units, P, stages]: its own, and under a schedule in a V or of
+    two ways also the part that is as far from the other end."""
+    both = plans.folded | plans.two_way
+    if not both.any():
+        return parts
+    stage = np.arange(int(plans.pp.max()))
+    mirror = np.maximum(plans.parts[:, None] - 1.0 - stage, 0.0).astype(np.int64)
+    other = np.take_along_axis(parts, np.broadcast_to(mirror, (len(parts), *mirror.shape)), axis=2)
+    held = parts[:, :, : len(stage)] + np.where(both[:, None], other, 0.0)
+    return np.asarray(held * (stage < plans.pp[:, None]))

@@ -11,7 +11,7 @@ from rapid_llm.lowering import outer
 from rapid_llm.lowering.block import block
 from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.lowering.fusion import fuse
-from rapid_llm.lowering.layout import layers_per_stage
+from rapid_llm.lowering.layout import layers_per_part, on_stages
 from rapid_llm.lowering.operators import Canonical, Column, Operator, total
 from rapid_llm.lowering.passes import backward_rows, forward_rows, kept_bytes, recompute_rows
 from rapid_llm.lowering.shapes import Shapes
@@ -169,12 +169,12 @@ def _parameters(model: Model, s: Shapes, vocab_multiple: int) -> tuple[Matrix, M
 
 
 def _layers(model: Model, s: Shapes, balance: str) -> NDArray[np.float64]:
-    layers = layers_per_stage(model, s.plans, balance)
-    _, width, stages = layers.shape
-    ends = np.zeros((2, width, stages))
+    layers = layers_per_part(model, s.plans, balance)
+    _, width, parts = layers.shape
+    ends = np.zeros((2, width, parts))
     ends[0, :, 0] = 1.0
-    ends[1, np.arange(width), s.plans.pp.astype(np.int64) - 1] = 1.0
-    return np.concatenate([layers, ends])
+    ends[1, np.arange(width), s.plans.parts.astype(np.int64) - 1] = 1.0
+    return on_stages(np.concatenate([layers, ends]), s.plans)
 
 
 def _cache(model: Model, s: Shapes, runtime: Runtime) -> Matrix:

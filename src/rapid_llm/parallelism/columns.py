@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.parallelism.plan import AXES, SCHEDULES, Parallelism
+from rapid_llm.parallelism.plan import AXES, FOLDED, SCHEDULES, TWO_WAY, Parallelism
 
 Column = NDArray[np.float64]
 
@@ -90,18 +90,18 @@ class Plans:
 
     @property
     def edp(self) -> Column:
-        """Replicas of one expert: what is left of tp x cp x dp after the expert axes."""
-        return self.tp * self.cp * self.dp / (self.etp * self.ep)
+        """Replicas of one expert: what is left of tp x cp x dp after the expert axes, times copies."""
+        return self.tp * self.cp * self.dp * self.copies / (self.etp * self.ep)
 
     @property
     def data(self) -> Column:
-        """Ranks that hold the same dense weights: dp x cp."""
-        return self.dp * self.cp
+        """Ranks that hold the same dense weights: dp x cp, times copies."""
+        return self.dp * self.cp * self.copies
 
     @property
     def shard(self) -> Column:
-        """Ranks over which ZeRO shards dense states: dp_shard x cp."""
-        return self.dp_shard * self.cp
+        """Ranks over which ZeRO shards dense states: dp_shard x cp, times copies."""
+        return self.dp_shard * self.cp * self.copies
 
     @property
     def replicas(self) -> Column:
@@ -110,8 +110,33 @@ class Plans:
 
     @property
     def ends(self) -> Column:
-        """First and last stage, which share tied embeddings: 2 ranks, or 1 without a pipeline."""
-        return np.where(self.pp > 1, 2.0, 1.0)
+        """First and last stage, which share tied embeddings: 2 ranks, or 1 where a stage is both."""
+        return np.where((self.pp > 1) & ~self.folded & ~self.two_way, 2.0, 1.0)
+
+    @property
+    def folded(self) -> NDArray[np.bool_]:
+        """Whether the parts of the model run down the stages and back up."""
+        return np.isin(self.schedule, _FOLDED)
+
+    @property
+    def two_way(self) -> NDArray[np.bool_]:
+        """Whether micro-batches enter at both ends of the pipeline."""
+        return np.isin(self.schedule, _TWO_WAY)
+
+    @property
+    def copies(self) -> Column:
+        """Copies of a part of the model in one pipeline."""
+        return np.where(self.two_way, 2.0, 1.0)
+
+    @property
+    def parts(self) -> Column:
+        """Parts of the model that stand one behind the other, where a stage holds the layers of each in a row."""
+        return self.pp * np.where(self.folded, 2.0, 1.0)
+
+    @property
+    def chunks(self) -> Column:
+        """Chunks of a stage: vpp, or the two of a schedule that brings its own."""
+        return np.where(self.folded | self.two_way, 2.0, self.vpp)
 
     @property
     def ranks(self) -> Column:
@@ -132,7 +157,7 @@ class Plans:
             return self.stride("pp") * np.maximum(self.pp - 1.0, 1.0)
         expert = axis in ("etp", "ep", "edp")
         sizes = (
-            {"tp": self.etp, "ep": self.ep, "dp": self.edp, "pp": self.pp}
+            {"tp": self.etp, "ep": self.ep, "dp": self.edp / self.copies, "pp": self.pp}
             if expert
             else {"tp": self.tp, "cp": self.cp, "dp": self.dp, "pp": self.pp}
         )
@@ -147,3 +172,4 @@ class Plans:
 
 
 _NAMES = tuple(f.name for f in fields(Plans) if f.name != "order")
+_FOLDED, _TWO_WAY = ([SCHEDULES.index(name) for name in names] for names in (FOLDED, TWO_WAY))

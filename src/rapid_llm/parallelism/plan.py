@@ -22,6 +22,10 @@ Schedule = Literal[
     "pipedream-2bw",
 ]
 SCHEDULES: Final[tuple[Schedule, ...]] = get_args(Schedule)
+FOLDED: Final[tuple[Schedule, ...]] = ("zb-v", "dualpipe-v")
+"""Schedules whose stages hold two parts of the model each, in a V: the last part is on the first stage."""
+TWO_WAY: Final[tuple[Schedule, ...]] = ("dualpipe",)
+"""Schedules whose micro-batches enter at both ends: stages hold their part and that of the stage they mirror."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

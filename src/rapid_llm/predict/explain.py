@@ -45,7 +45,8 @@ def explain(scenario: Scenario) -> list[KernelLine]:
     table = evaluate(scenario)
     if isinstance(table, TrainingTable):
         priced = table.step.priced
-        weight = float(table.plans.micro_batches[0]) * priced.lowered.layers[:, 0, int(table.step.stage[0])][:, None]
+        passes = float(table.plans.micro_batches[0] / table.plans.copies[0])
+        weight = passes * priced.lowered.layers[:, 0, int(table.step.stage[0])][:, None]
     else:
         priced = table.steps.priced
         weight = priced.lowered.layers.sum(axis=2) * table.points.count[None, :]

@@ -43,7 +43,7 @@ def memory_walks(scenario: Scenario) -> tuple[Walk, ...]:
             schedule(stage, plan.pp, count, chunks),
             row=0,
             stage=stage,
-            share=1 if schedule.placement == "both" else chunks,
+            share=chunks,
             frees_gradients=bool(facts and facts.frees_gradients),
         )
         for stage in range(plan.pp)

@@ -116,4 +116,4 @@ def _recomputed(table: TrainingTable) -> float:
         again = rows.phase == RECOMPUTE
         flops = table_.prices.flops[again, 0] * rows.count[again, 0] * passes[rows.unit[again]]
         total += float(flops.sum())
-    return total * float(plans.micro_batches[0] * plans.tp[0] * plans.cp[0] * plans.dp[0])
+    return total * float(plans.micro_batches[0] / plans.copies[0] * plans.tp[0] * plans.cp[0] * plans.dp[0])

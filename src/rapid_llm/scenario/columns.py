@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.dtypes import dtype
 from rapid_llm.model import MLP, Model, MoE
+from rapid_llm.parallelism import FOLDED, TWO_WAY
 from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.workload import Training
 
@@ -42,7 +43,7 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
 
     Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard; of the schedule, 0 or 1: interleaved, looped (vpp chunks a
-    stage), halved (two of its own), folded (in a V), two_way, and fewest micro-batches; accelerators, node_size,
+    stage), folded (in a V), two_way, and fewest micro-batches; accelerators, node_size,
     system_accelerators, training (0 or 1), runtime_training, has_rate, micro_batch_size, global_batch_size (training),
     sequence_length (prompt and output of an inference request), batch_size (inference), and of the model:
     hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads,
@@ -98,9 +99,8 @@ def _plan(scenario: Scenario) -> dict[str, int]:
         **{name: int(getattr(plan, name) or 0) for name in names},
         "interleaved": plan.schedule == "interleaved",
         "looped": plan.schedule in ("interleaved", "breadth-first"),
-        "halved": plan.schedule in ("zb-v", "dualpipe", "dualpipe-v"),
-        "folded": plan.schedule in ("zb-v", "dualpipe-v"),
-        "two_way": plan.schedule == "dualpipe",
+        "folded": plan.schedule in FOLDED,
+        "two_way": plan.schedule in TWO_WAY,
         "fewest": int(_FEWEST.get(plan.schedule or "", 0) * plan.pp),
     }
 

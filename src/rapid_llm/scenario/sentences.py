@@ -219,7 +219,7 @@ def schedule(row: Row) -> str:
     """vpp and schedule contradict each other."""
     if row["looped"]:
         return f"schedule {row['schedule']} needs vpp above 1 (got vpp {row['vpp']}). Try vpp 2, or schedule: 1f1b."
-    if row["halved"]:
+    if row["folded"] or row["two_way"]:
         return f"schedule {row['schedule']} has two chunks a stage of its own (got vpp {row['vpp']}). Try vpp 1."
     return f"parallelism.vpp {row['vpp']} needs schedule: interleaved (got {row['schedule']}). Try vpp 1."
 

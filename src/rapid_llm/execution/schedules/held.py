@@ -29,20 +29,19 @@ def filling(schedule: Schedule, stages: int, micro_batches: int) -> int:
 
 @lru_cache(maxsize=512)
 def peaks(name: str, stages: int, micro_batches: int, chunks: int) -> tuple[float, ...]:
-    """Most micro-batches that each stage holds at once, in units of all that a micro-batch leaves there."""
+    """Most micro-batches that each stage holds at once, in units of all its chunks."""
     schedule = SCHEDULES[name]
-    share = 1 if schedule.placement == "both" else chunks
     found = []
     for stage in range(stages):
         steps = [HELD[direction] for direction, _, _ in schedule(stage, stages, micro_batches, chunks)]
-        found.append(float(np.cumsum(steps).max()) / share)
+        found.append(float(np.cumsum(steps).max()) / chunks)
     return tuple(found)
 
 
 def micro_batches_in_flight(
     stages: Column, chunks: Column, micro_batches: Column, schedule: NDArray[np.generic], width: int
 ) -> Matrix:
-    """Micro-batches whose activations a stage holds at its peak, in units of the whole stage [P, S].
+    """Micro-batches whose activations a stage holds at its peak, in units of all its chunks [P, S].
 
     ``schedule``: codes, or True where all forwards come first. 1F1B stage i: min(m, pp - i), also with two versions of
     the weights; interleaved: (warm-up + 1) chunks of v (Korthikanti et al. 2022, section 4.2.3, gives
