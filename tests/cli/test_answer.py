@@ -48,7 +48,7 @@ def test_training_says_all_that_a_first_look_needs():
         "bound by     compute",
         "optimizer 12.0",
         "free 17.0 GiB",
-        "compute / gemm",
+        "gemm  ",
         "what if      scale-up bandwidth x2: -4.0 % time   network cards x2: -0.1 % time",
         "assumed      every rank starts the step together",
         "defaults     sp true, zero_stage 1, recompute none",

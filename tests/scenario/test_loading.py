@@ -116,7 +116,15 @@ def test_overrides_reach_into_nouns():
         ("precision=fp8-mixed", lambda s: s.precision.compute == "fp8"),
         ("precision.kv_cache=fp8", lambda s: (s.precision.kv_cache, s.precision.gradients) == ("fp8", "fp32")),
         ("workload.recompute=full", lambda s: s.workload.recompute.mode == "full"),
-        ("workload.recompute.every=2", lambda s: s.workload.recompute.every == 2),
+        ("workload.recompute={mode: full, every: 2}",
+         lambda s: (s.workload.recompute.mode, s.workload.recompute.every) == ("full", 2)),
+        ("workload.recompute={modules: [core_attn], every: 2}",
+         lambda s: (s.workload.recompute.mode, s.workload.recompute.every) == ("selective", 2)),
+        ("placement.order=[dp, tp, cp, ep, pp]", lambda s: s.placement.order[0] == "dp"),
+        ("precision={compute: fp8, kv_cache: fp8}",
+         lambda s: (s.precision.compute, s.precision.weights, s.precision.gradients) == ("fp8", "bf16", "fp32")),
+        ("faults=[]", lambda s: s.faults == ()),
+        ("network=closed-form", lambda s: s.network == "closed-form"),
         ("parallelism.sp=false", lambda s: s.parallelism.sp is False),
         ("parallelism={tp: 4}", lambda s: (s.parallelism.tp, s.parallelism.pp) == (4, 1)),
         ("model.num_hidden_layers=40", lambda s: s.model.num_hidden_layers == 40),
@@ -209,8 +217,22 @@ def test_sources():
         ("accelerators: 64\n", "placement: {order: [tp, dp]}\n",
          "scenario.yaml:3: placement.order must name each of tp, cp, ep, dp, pp once (got tp, dp). "
          "Try [tp, cp, ep, dp, pp]."),
-        ("kind: training", "kind: serving", "scenario.yaml:7: workload.kind 'serving' is unknown. "
-         "Known: training, inference."),
+        ("kind: training", "kind: serving", "scenario.yaml:7: workload.kind: serving (a stream of requests) is not "
+         "available yet. Try kind: inference, a batch."),
+        ("accelerators: 64\n", "pools: {prefill: {}, decode: {}}\n",
+         "scenario.yaml:3: pools (prefill and decode on accelerators of their own) are not available yet. "
+         "Try one system for both."),
+        ("llama-3.1-70b", "''", "scenario.yaml:1: the field 'model' is missing. Try model: llama-3.1-8b. "
+         "See: rapid-llm list models"),
+        ("dgx-h100", "{}", "scenario.yaml:2: the field 'system' is missing. Try system: dgx-h100. "
+         "See: rapid-llm list systems"),
+        ("kind: training", "kind: training\n  recompute: {every: 2}",
+         "scenario.yaml:8: workload.recompute.every needs a mode, such as {mode: full, every: 2}."),
+        ("kind: training", "kind: training\n  recompute: {modules: [mlp]}",
+         "scenario.yaml:8: workload.recompute.modules can be [core_attn] alone, which is recompute: selective "
+         "(got ['mlp']). Try recompute: selective, or full."),
+        ("kind: training", "kind: training\n  recompute: {mode: full, modules: [core_attn]}",
+         "scenario.yaml:8: workload.recompute takes mode or modules, not both. Try mode alone."),
     ],
 )  # fmt: skip
 def test_sentences_of_a_file(write, old, new, sentence):
@@ -238,7 +260,14 @@ def test_sentences_of_a_file(write, old, new, sentence):
         ("parallelism.tp", "'--set parallelism.tp' must name a field and a value, such as --set parallelism.tp=4."),
         ("parallelism..tp=1", "'--set parallelism..tp=1' must name a field and a value, such as "
          "--set parallelism.tp=4."),
-        ("parallelism.tp={a: 1", "the value of '--set parallelism.tp={a: 1' is not valid YAML."),
+        ("parallelism.tp={a: 1", "the value of parallelism.tp is not valid YAML (got '{a: 1')."),
+        ("workload.recompute=5", "workload.recompute.mode 5 is unknown. Known: none, selective, full."),
+        ("workload.batch_size=5", "unknown field 'workload.batch_size'. Did you mean 'micro_batch_size'?"),
+        ("precision=true", "precision must be a name or a mapping of fields (got true)."),
+        ("runtime=true", "runtime must be a name, a path or a mapping of fields (got true)."),
+        ("model.blocks=5", "model.blocks describe a whole model and stand without base. Try the fields of a "
+         "config.json, such as model.num_hidden_layers."),
+        ("runtime.kernels=5", "runtime.kernels must be a mapping of fields (got 5)."),
         ("accelerators.x=3", "accelerators is a single value and has no field 'x'."),
     ],
 )  # fmt: skip
@@ -261,7 +290,7 @@ def test_precision_sentence():
 def test_bad_files_named_by_a_scenario(write):
     for text, sentence in (
         ("base: scenario.yaml\n", "scenario.yaml:1: base 'scenario.yaml' inherits from itself."),
-        ("base: scenari.yaml\n", "scenari.yaml: no such file. Did you mean 'scenario.yaml'?"),
+        ("base: scenari.yaml\n", "scenario.yaml:1: base 'scenari.yaml': no such file. Did you mean 'scenario.yaml'?"),
         ("base: [a]\n", "scenario.yaml:1: base must be the path of a scenario file (got ['a'])."),
     ):
         with pytest.raises(InputError) as error:

@@ -1,38 +1,43 @@
-"""The terminal answer to one scenario: at most 30 lines of 100 columns, every number with its unit."""
+"""The terminal answer to one scenario: at most 30 lines, of 100 columns or fewer, every number with its unit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rapid_llm import charts
-from rapid_llm.cli import text
+from rapid_llm.cli import text, words
 from rapid_llm.predict.report import Confidence, Cost, MemoryUse, Report, Violation
 from rapid_llm.units import format_bytes, format_percent, format_rate, format_seconds
 
 GIB = 2**30
 SMALLEST_SHOWN = 0.05 * GIB
 MINUTE, HOUR = 60.0, 3600.0
-COST_COLUMNS = 44
-SHOWN_COSTS = 5
+MOST_LINES = 30
+SHOWN_COSTS, FEWEST_COSTS = 5, 2
+BAR = 60
+COST_COLUMNS, COST_NOTE = 44, 44
 SHOWN_WHAT_IFS = 3
-_DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")
 
 
-def answer(report: Report) -> list[str]:
-    """Render a report as lines of plain text, the most important first."""
-    return [
-        *_title(report.scenario),
-        *_verdict(report),
-        *_headline(report),
-        *_memory(report),
-        *_costs(report),
-        *_what_ifs(report),
-        *_trust(report),
-    ]
+def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
+    """Render a report as lines of plain text of at most ``width`` characters, the most important first."""
+    for costs in range(SHOWN_COSTS, FEWEST_COSTS - 1, -1):
+        lines = [
+            *_title(report.scenario, width),
+            *_verdict(report, width),
+            *_headline(report, width),
+            *_memory(report, width),
+            *_costs(report, width, costs),
+            *_what_ifs(report, width),
+            *_trust(report, width),
+        ]
+        if len(lines) <= MOST_LINES:
+            break
+    return lines
 
 
-def _title(scenario: Mapping[str, Any]) -> list[str]:
+def _title(scenario: Mapping[str, Any], width: int) -> list[str]:
     """Say what was asked in one line."""
     degrees = scenario.get("parallelism", {})
     plan = " ".join(
@@ -46,7 +51,7 @@ def _title(scenario: Mapping[str, Any]) -> list[str]:
         plan,
         _name(scenario.get("precision")),
     ]
-    return text.flowed("", filter(None, parts), separator=" · ", indent=0, lines=2)
+    return text.flowed("", filter(None, parts), separator=" · ", indent=0, lines=2, width=width)
 
 
 def _shown(degrees: Mapping[str, Any], axis: str) -> bool:
@@ -58,70 +63,89 @@ def _name(noun: Any) -> str:
     return str(noun.get("name", "")) if isinstance(noun, Mapping) else str(noun or "")
 
 
-def _verdict(report: Report) -> list[str]:
-    if report.feasible:
-        memory = report.memory
-        return [_row("fits", f"yes: {_space(memory, memory.peak_bytes, memory.capacity_bytes)}")]
-    return [line for violation in report.violations for line in _violation(violation, report.memory)]
+def _verdict(report: Report, width: int) -> list[str]:
+    if not report.feasible:
+        return [line for violation in report.violations for line in _violation(violation, report.memory, width)]
+    memory = report.memory
+    said = "narrowly" if memory.verdict == "fits narrowly" else "yes"
+    lines = text.wrapped("fits", f"{said}: {_space(memory, memory.peak_bytes, _limit(memory))}", width=width)
+    if memory.probability is not None and said == "narrowly":
+        chance = f"{format_percent(memory.probability)} of measured runs this full did fit"
+        lines += text.wrapped("", chance, width=width)
+    return lines
+
+
+def _limit(memory: MemoryUse) -> int:
+    """What a process may use: the capacity, or the share of it that the runtime takes."""
+    return memory.limit_bytes or memory.capacity_bytes
 
 
 def _space(memory: MemoryUse, need: float, have: float) -> str:
     free = f"{format_bytes(have - need)} free" if have >= need else f"{format_bytes(need - have)} missing"
     place = f"on the fullest rank (rank {memory.rank}, stage {memory.stage})"
-    return f"{format_bytes(need)} of {format_bytes(have)} {place}, {free}"
+    share = (
+        f" (the runtime's share of {format_bytes(memory.capacity_bytes)})"
+        if _limit(memory) < memory.capacity_bytes
+        else ""
+    )
+    return f"{format_bytes(need)} of {format_bytes(have)}{share} {place}, {free}"
 
 
-def _violation(violation: Violation, memory: MemoryUse) -> list[str]:
+def _violation(violation: Violation, memory: MemoryUse, width: int) -> list[str]:
     """Say why not, and what would help. The whole sentence stands on standard error."""
     is_memory = violation.kind == "memory"
     why = _space(memory, violation.need, violation.have) if is_memory else violation.message
-    lines = text.wrapped("fits", f"NO: {why}", lines=4)
+    lines = text.wrapped("fits", f"NO: {why}", lines=4, width=width)
     for fix in violation.fixes[:SHOWN_WHAT_IFS]:
         cost = f", step time x{fix.step_time_ratio:.2f}" if fix.step_time_ratio else ""
-        lines.append(_row("  try", f"{fix.change}: saves {format_bytes(fix.saves_bytes)}{cost}"))
+        lines += text.wrapped("  try", f"{fix.change}: saves {format_bytes(fix.saves_bytes)}{cost}", width=width)
     return lines
 
 
-def _headline(report: Report) -> list[str]:
+def _headline(report: Report, width: int) -> list[str]:
+    bound = text.wrapped("bound by", report.bound_by, lines=2, width=width) if report.bound_by else []
     if report.step_time_s is not None:
-        return [*_training(report, report.step_time_s), *_bound(report)]
-    if report.e2e_s is not None:
-        return [*_inference(report), *_bound(report)]
-    return []
+        return [*_training(report, report.step_time_s, width), *bound]
+    return [*_inference(report, width), *bound] if report.e2e_s is not None else []
 
 
-def _training(report: Report, step_time_s: float) -> list[str]:
-    lines = [_row("step time", _time(step_time_s) + _interval(report))]
+def _training(report: Report, step_time_s: float, width: int) -> list[str]:
+    parts = [_time(step_time_s), *filter(None, [_interval(report)])]
+    lines = text.flowed("step time", parts, separator="   ", width=width)
     if report.tokens_per_s is not None and report.tokens_per_s_per_accelerator is not None:
         each = format_rate(report.tokens_per_s_per_accelerator)
-        lines.append(_row("throughput", f"{format_rate(report.tokens_per_s)}, {each} per accelerator"))
+        throughput = f"{format_rate(report.tokens_per_s)}, {each} per accelerator"
+        lines += text.wrapped("throughput", throughput, width=width)
     if report.mfu is not None:
         beside = [
             f"{name} {format_percent(value)}"
             for name, value in (("causal", report.mfu_causal), ("HFU", report.hfu))
             if value is not None
         ]
-        lines += text.wrapped("MFU", f"{format_percent(report.mfu)} ({', '.join(beside)}): {report.flop_convention}")
+        mfu = f"{format_percent(report.mfu)} ({', '.join(beside)}): {report.flop_convention}"
+        lines += text.wrapped("MFU", mfu, width=width)
     return lines
 
 
-def _inference(report: Report) -> list[str]:
+def _inference(report: Report, width: int) -> list[str]:
     times = (
         ("TTFT", report.ttft_s, "arrival to first token"),
         ("TPOT", report.tpot_s, "per output token after the first"),
         ("E2E", report.e2e_s, "arrival to last token"),
     )
-    lines = [
-        _row(name, f"{_time(value):<10} {meaning}" + (_interval(report) if name == "E2E" else ""))
-        for name, value, meaning in times
-        if value is not None
-    ]
+    lines = []
+    for name, value, meaning in times:
+        if value is not None:
+            interval = _interval(report) if name == "E2E" else ""
+            lines += text.flowed(
+                name, [f"{_time(value):<10} {meaning}", *filter(None, [interval])], separator="   ", width=width
+            )
     if report.output_tokens_per_s is not None and report.total_tokens_per_s is not None:
         output = format_rate(report.output_tokens_per_s, "output tokens/s")
         count = report.scenario.get("accelerators")
         each = f"{format_rate(report.output_tokens_per_s / count)} per accelerator, " if count else ""
         total = format_rate(report.total_tokens_per_s)
-        lines.append(_row("throughput", f"{output}, {each}{total} with the prompt"))
+        lines += text.wrapped("throughput", f"{output}, {each}{total} with the prompt", width=width)
     return lines
 
 
@@ -129,76 +153,85 @@ def _interval(report: Report) -> str:
     if report.interval is None:
         return ""
     low, high = report.interval
-    return f"   (90 % of validated cases: {_time(low)} to {_time(high)})"
+    return f"(90 % of validated cases: {_time(low)} to {_time(high)})"
 
 
-def _bound(report: Report) -> list[str]:
-    return text.wrapped("bound by", report.bound_by, lines=2) if report.bound_by else []
-
-
-def _memory(report: Report) -> list[str]:
+def _memory(report: Report, width: int) -> list[str]:
     """Draw the fullest rank's memory as one bar with a legend; the brackets end where its memory ends."""
     memory = report.memory
-    shown = [charts.Part(name, size) for name, size in memory.by_category.items() if size >= SMALLEST_SHOWN]
-    bar, legend = charts.text_stack(shown, limit=memory.capacity_bytes, form=_gib)
-    free = memory.capacity_bytes - memory.peak_bytes
-    rest = f"{'free' if free >= 0 else 'MISSING'} {_gib(abs(free))} GiB"
-    title = _row("memory", f"{bar}  [ ] = {format_bytes(memory.capacity_bytes)}")
-    return [title, *text.flowed("", [*legend.split("  "), rest], separator="  ")]
+    shown = [
+        charts.Part(name.replace("_", " "), size) for name, size in memory.by_category.items() if size >= SMALLEST_SHOWN
+    ]
+    limit = f"  [ ] = {format_bytes(_limit(memory))}"
+    room = width - text.INDENT - len("[]") - len(limit)
+    bar, legend = charts.text_stack(shown, limit=_limit(memory), form=_gib, width=min(room, BAR))
+    free = _limit(memory) - memory.peak_bytes
+    rest = f"{'free' if free >= 0 else 'MISSING'} {_gib(abs(free))}"
+    parts = [*(part for part in legend.split("  ") if part), rest]
+    return [f"{'memory':<{text.INDENT}}{bar}{limit}", *text.flowed("", parts, separator="  ", width=width)]
 
 
 def _gib(size: float) -> str:
-    return f"{size / GIB:.1f}"
+    return f"{size / GIB:.1f} GiB"
 
 
-def _costs(report: Report) -> list[str]:
+def _costs(report: Report, width: int, count: int) -> list[str]:
     if report.breakdown is None or report.breakdown.seconds <= 0:
         return []
     total = report.breakdown.seconds
     leaves = sorted(_named_leaves(report.breakdown), key=lambda pair: -pair[1].seconds)
-    shown = [(name, cost) for name, cost in leaves[:SHOWN_COSTS] if cost.seconds > 0]
+    shown = [(name, cost) for name, cost in leaves[:count] if cost.seconds > 0]
     rest = total - sum(cost.seconds for _, cost in shown)
     network = sum(cost.seconds for _, cost in leaves if cost.bound == "network") / total
     whole = f"{_time(total)} on the critical rank, {format_percent(network)} of it network"
-    lines = [_row("costs", f"{whole}; the largest of {len(leaves)} parts:")]
+    lines = text.wrapped("costs", f"{whole}; the largest of {len(leaves)} parts:", width=width)
     for name, cost in shown:
         hidden = f", {_time(cost.hidden_seconds)} more hidden" if cost.hidden_seconds > 0 else ""
         bound = f"   bound by {cost.bound}" if cost.bound else ""
-        lines.append(_cost_line(name, cost.seconds, total, bound + hidden))
+        lines.append(_cost_line(name, cost.seconds, total, bound + hidden, width))
     if rest > total * 5e-4:
-        lines.append(_cost_line("everything else", rest, total, ""))
+        lines.append(_cost_line("everything else", rest, total, "", width))
     return lines
 
 
-def _cost_line(name: str, value: float, total: float, note: str) -> str:
-    share = format_percent(value / total)
-    return f"  {name[:COST_COLUMNS]:<{COST_COLUMNS}} {_time(value):>9} {share:>7}{note}"[: text.WIDTH]
+def _cost_line(name: str, value: float, total: float, note: str, width: int) -> str:
+    share, room = format_percent(value / total), min(COST_COLUMNS, width - COST_NOTE)
+    return f"  {name[:room]:<{room}} {_time(value):>9} {share:>7}{note}"[:width].rstrip()
 
 
 def _named_leaves(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Cost]]:
-    """Yield each leaf with the names above it, without the root's."""
+    """Yield each leaf with the names above it in words, without the root's."""
     if not cost.children:
-        yield " / ".join(path) or cost.name, cost
+        yield words.cost(path or (cost.name,)), cost
     for child in cost.children:
         yield from _named_leaves(child, (*path, child.name))
 
 
-def _what_ifs(report: Report) -> list[str]:
+def _what_ifs(report: Report, width: int) -> list[str]:
     best = sorted(report.what_if, key=lambda what_if: what_if.time_ratio)[:SHOWN_WHAT_IFS]
     changes = [f"{one.change}: {100 * one.time_ratio:+.1f} % time" for one in best]
-    return text.flowed("what if", changes, separator="   ") if changes else []
+    return text.flowed("what if", changes, separator="   ", width=width) if changes else []
 
 
-def _trust(report: Report) -> list[str]:
+def _trust(report: Report, width: int) -> list[str]:
     lines: list[str] = []
     if report.assumptions:
-        lines += text.wrapped("assumed", "; ".join(report.assumptions), lines=2)
+        lines += text.wrapped("assumed", "; ".join(report.assumptions), lines=2, width=width)
     if report.defaults:
-        names = [one.removeprefix("parallelism.").removeprefix("workload.") for one in report.defaults]
-        lines += text.wrapped("defaults", ", ".join(names))
-    lines += text.wrapped("trust", _confidence(report.confidence))
-    lines.append(_row("reproduce", f"rapid-llm {report.version}, scenario {report.hash[:12]}"))
-    return lines
+        lines += text.wrapped("defaults", _by_reason(report.defaults), width=width)
+    lines += text.wrapped("trust", _confidence(report.confidence), lines=4, width=width)
+    return [*lines, f"{'reproduce':<{text.INDENT}}rapid-llm {report.version}, scenario {report.hash[:12]}"]
+
+
+def _by_reason(defaults: Iterable[str]) -> str:
+    """Choices that the user did not make (``field: value (reason)``), those of one reason together."""
+    grouped: dict[str, list[str]] = {}
+    for one in defaults:
+        choice, _, reason = one.removesuffix(")").partition(" (")
+        grouped.setdefault(reason, []).append(choice.rpartition(".")[2].replace(": ", " "))
+    return "; ".join(
+        f"{', '.join(choices)} ({reason})" if reason else ", ".join(choices) for reason, choices in grouped.items()
+    )
 
 
 def _confidence(confidence: Confidence | None) -> str:
@@ -213,7 +246,3 @@ def _confidence(confidence: Confidence | None) -> str:
 def _time(seconds: float) -> str:
     """Print a time; up to an hour in seconds, since that is how steps are compared."""
     return f"{seconds:,.1f} s" if MINUTE <= seconds < HOUR else format_seconds(seconds)
-
-
-def _row(label: str, value: str) -> str:
-    return f"{label:<13}{value}"[: text.WIDTH]

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from rapid_llm.cli import text
 from rapid_llm.cli.flags import Answering, Common
 from rapid_llm.cli.style import show
 from rapid_llm.errors import InfeasibleError, InputError
@@ -67,5 +68,5 @@ def _print(report: Report, *, as_json: bool) -> int:
 
         for violation in report.violations:
             print(violation.message, file=sys.stderr)
-        show(answer(report))
+        show(answer(report, width=text.terminal_width()))
     return 0 if report.feasible else InfeasibleError.exit_code

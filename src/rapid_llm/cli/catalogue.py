@@ -31,7 +31,7 @@ def list_names(what: str, *, as_json: bool) -> int:
 def show_entry(what: str, name: str, *, as_json: bool) -> int:
     """Print one entry with the source of every number."""
     kind = _kind(what)
-    facts = _model_facts(name) if kind == "model" else {}
+    facts = _facts(kind, name)
     document, sources = _entry(kind, name)
     data = document.data
     if as_json:
@@ -68,14 +68,20 @@ def _entry(kind: str, name: str) -> tuple[Document, Sources]:
     return hardware.entry("system" if kind == "system" else "accelerator", name)
 
 
-def _model_facts(name: str) -> dict[str, Any]:
-    from rapid_llm import model
+def _facts(kind: str, name: str) -> dict[str, Any]:
+    """What is derived from an entry; building it, a mistake in a file is said instead of shown."""
+    from rapid_llm import hardware, model, runtime
 
-    loaded = model.load(name)
-    return {
-        "parameters": model.parameters(loaded),
-        "active_parameters": model.active_parameters(loaded),
+    if kind == "model":
+        loaded = model.load(name)
+        return {"parameters": model.parameters(loaded), "active_parameters": model.active_parameters(loaded)}
+    build: Mapping[str, Callable[[str], Any]] = {
+        "system": hardware.system,
+        "accelerator": hardware.accelerator,
+        "runtime": runtime.load,
     }
+    build[kind](name)
+    return {}
 
 
 def _fields(data: Mapping[str, Any], sources: Sources) -> Iterator[str]:

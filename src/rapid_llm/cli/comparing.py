@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rapid_llm.cli import text
+from rapid_llm.cli import text, words
 from rapid_llm.cli.style import show
 from rapid_llm.documents import read_yaml
 from rapid_llm.errors import InputError
@@ -144,7 +144,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     name = str(row["field"])
     printed = next((printed for suffix, printed in _UNITS.items() if name.endswith(suffix)), _cell)
     if name.startswith(_COST):
-        name, printed = f"  {name.removeprefix(_COST)}", format_seconds
+        name, printed = f"  {words.cost(tuple(name.removeprefix(_COST).split('/')))}", format_seconds
     ratio = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
     return [name, *("-" if row[side] is None else printed(row[side]) for side in ("a", "b")), ratio]
 

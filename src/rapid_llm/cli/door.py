@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ def _answer(argv: Sequence[str]) -> int:
     from rapid_llm.cli.app import app
 
     as_json = "--json" in argv
+    warnings.simplefilter("ignore")  # of libraries, about their own future: nothing that a user could act on
     try:
         result = app(list(argv), exit_on_error=False, print_error=False, result_action="return_value")
     except RapidError as error:
@@ -55,7 +57,7 @@ def _tell(error: RapidError, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"error": error_object(error)}))
     else:
-        print(error, file=sys.stderr)
+        print(" ".join(str(error).splitlines()), file=sys.stderr)
     return error.exit_code
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from rapid_llm import charts
-from rapid_llm.cli import text
+from rapid_llm.cli import text, words
 from rapid_llm.cli.answer import answer
 from rapid_llm.cli.flags import Common
 from rapid_llm.cli.style import show
@@ -25,7 +25,8 @@ def explain_file(file: str, common: Common) -> int:
     if common.json:
         print(json.dumps({**report.to_dict(), "kernels": plain_value(kernels)}, indent=2))
     else:
-        show([*answer(report), "", *_tree(report.breakdown), "", *_lines(kernels)])
+        width = text.terminal_width()
+        show([*answer(report, width=width), "", *_tree(report.breakdown), "", *_lines(kernels, width)])
     return 0 if report.feasible else InfeasibleError.exit_code
 
 
@@ -38,17 +39,18 @@ def _branch(cost: Cost) -> charts.Branch:
     hidden = f"{format_seconds(cost.hidden_seconds)} more hidden" if cost.hidden_seconds else ""
     bound = f"bound by {cost.bound}" if cost.bound else ""
     remark = ", ".join(filter(None, (bound, hidden)))
-    return charts.Branch(cost.name, cost.seconds, tuple(map(_branch, cost.children)), remark)
+    return charts.Branch(words.kernel(cost.name), cost.seconds, tuple(map(_branch, cost.children)), remark)
 
 
-def _lines(kernels: list[KernelLine]) -> list[str]:
+def _lines(kernels: list[KernelLine], width: int) -> list[str]:
     """Two lines a kernel, the costliest first: what it costs, and why in the numbers of its formula."""
     total = sum(kernel.total_seconds for kernel in kernels)
     lines = [f"kernels      {len(kernels)} of the critical rank, {format_seconds(total)} with what overlaps"]
     for kernel in kernels:
         share, each = format_percent(kernel.total_seconds / total), format_seconds(kernel.seconds)
         times = f"{format_count(kernel.count)} x {each}"
-        name = f"{kernel.unit} {kernel.phase} {kernel.name}"
-        lines.append(f"{share:>7}  {format_seconds(kernel.total_seconds):>8} = {times:<19} {name}"[: text.WIDTH])
-        lines += text.wrapped("", f"{kernel.implementation}, bound by {kernel.bound}. {kernel.words}", indent=9)
+        name = f"{words.kernel(kernel.name)} ({kernel.unit}, {kernel.phase})"
+        lines.append(f"{share:>7}  {format_seconds(kernel.total_seconds):>8} = {times:<17} {name}"[:width])
+        why = f"{kernel.implementation}, bound by {kernel.bound}. {kernel.words}"
+        lines += text.wrapped("", why, indent=9, width=width)
     return lines

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
+from rapid_llm.errors import InputError
+
 
 def _in(group: Group, text: str, *, alias: str | None = None, name: str | None = None) -> Parameter:
     """Declare a flag of a group with its line of help."""
@@ -83,7 +85,9 @@ class TrainingFlags:
     global_batch_size: Annotated[str | None, _in(_JOB, "Sequences per optimizer step.")] = None
     micro_batch_size: Annotated[str | None, _in(_JOB, "Sequences per micro-batch.")] = None
     sequence_length: Annotated[str | None, _in(_JOB, "Tokens per sequence.")] = None
-    recompute: Annotated[str | None, _in(_JOB, "Activations computed again: none, selective, full.")] = None
+    recompute: Annotated[
+        str | None, _in(_JOB, "Activations computed again: none, selective, full, {mode: full, every: 2}.")
+    ] = None
 
 
 @Parameter(name="*")
@@ -111,5 +115,7 @@ def overrides(*groups: ScenarioFlags) -> list[str]:
 def _given(group: ScenarioFlags) -> Iterable[tuple[str, Any]]:
     for field in fields(group):
         value = getattr(group, field.name)
+        if value == "":
+            raise InputError(f"--{field.name.replace('_', '-')} needs a value (got an empty text).")
         if value is not None:
             yield field.name, str(value).lower() if isinstance(value, bool) else value

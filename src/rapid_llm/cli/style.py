@@ -27,5 +27,5 @@ def _styled(line: str) -> str:
     if label.startswith("fits"):
         colour = "red" if rest.lstrip().startswith("NO") else "green"
         return f"[bold]{escape(label)}[/bold][{colour}]{escape(rest)}[/{colour}]"
-    is_label = label[:1].isalpha() and label.endswith(" ")
+    is_label = label[:1].isalpha() and line[_LABEL - 1 : _LABEL + 1] == "  "
     return f"[bold]{escape(label)}[/bold]{escape(rest)}" if is_label else escape(line)

@@ -1,23 +1,45 @@
-"""Text in columns of at most 100 characters."""
+"""Text in columns: 100 characters, or as many as a narrower terminal has."""
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 
 WIDTH = 100
+NARROWEST = 60
+INDENT = 13
+_UNIT = re.compile(r"(?<=\d) (?=[A-Za-zµ%])")
+_GLUE = "\u00a0"
 
 
-def wrapped(label: str, text: str, *, indent: int = 13, lines: int = 3) -> list[str]:
-    """Lay ``label`` and ``text`` out in columns of at most 100 characters and so many lines."""
-    body = textwrap.wrap(text, WIDTH - indent, max_lines=lines, placeholder=" …", break_on_hyphens=False) or [""]
-    return [(label if i == 0 else "").ljust(indent) + line for i, line in enumerate(body)]
+def terminal_width() -> int:
+    """Characters of a line of standard output: at most WIDTH, and WIDTH where it is no terminal."""
+    if not sys.stdout.isatty():
+        return WIDTH
+    try:
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns
+    except OSError:
+        return WIDTH
+    return max(NARROWEST, min(columns or WIDTH, WIDTH))
 
 
-def flowed(label: str, parts: Iterable[str], *, separator: str, indent: int = 13, lines: int = 3) -> list[str]:
+def wrapped(label: str, text: str, *, indent: int = INDENT, lines: int = 3, width: int = WIDTH) -> list[str]:
+    """Lay ``label`` and ``text`` out in so many lines of at most ``width`` characters; numbers keep their units."""
+    body = textwrap.wrap(
+        _UNIT.sub(_GLUE, text), width - indent, max_lines=lines, placeholder=" …", break_on_hyphens=False
+    ) or [""]
+    return [(label if i == 0 else "").ljust(indent) + line.replace(_GLUE, " ") for i, line in enumerate(body)]
+
+
+def flowed(
+    label: str, parts: Iterable[str], *, separator: str, indent: int = INDENT, lines: int = 3, width: int = WIDTH
+) -> list[str]:
     """Lay parts out like ``wrapped``, never breaking a line inside a part."""
-    glued = separator.join(part.replace(" ", "\u00a0") for part in parts)
-    return [line.replace("\u00a0", " ") for line in wrapped(label, glued, indent=indent, lines=lines)]
+    glued = separator.join(part.replace(" ", _GLUE) for part in parts)
+    return wrapped(label, glued, indent=indent, lines=lines, width=width)
 
 
 def columns(rows: Iterable[Sequence[str]], header: Sequence[str], *, right: Sequence[int] = ()) -> list[str]:

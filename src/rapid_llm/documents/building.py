@@ -110,7 +110,7 @@ class _Finding:
 
     detail: Any
     path: tuple[str | int, ...]
-    owner: Any
+    siblings: tuple[str, ...]
     annotation: Any
     rank: tuple[int, int]
 
@@ -118,7 +118,8 @@ class _Finding:
     def of(cls, detail: Any, noun_type: Any, data: Any) -> "_Finding":
         """Follow pydantic's location, leaving out the names of union members that it inserts."""
         path: list[str | int] = []
-        owner, annotation, value, foreign = noun_type, noun_type, data, 0
+        siblings: tuple[str, ...] = ()
+        annotation, value, foreign = noun_type, data, 0
         location = detail["loc"]
         for position, key in enumerate(location):
             below = _step(annotation, value, key)
@@ -127,18 +128,19 @@ class _Finding:
                 names = [getattr(member, "__name__", "") for member in _fitting(annotation, value)]
                 foreign += key not in names and key not in {k for m in _members(annotation) for k in _kinds(m)}
                 continue
-            owner, annotation, value = annotation, below, _item(value, key)
+            siblings = tuple(name for member in _fitting(annotation, value) for name in _hints(member))
+            annotation, value = below, _item(value, key)
             path.append(key)
         if detail["type"] == "union_tag_invalid":
             path.append("kind")
         urgency = 0 if detail["type"] in _UNKNOWN else 2 if detail["type"] in _MISSING else 1
-        return cls(detail, tuple(path), owner, annotation, (foreign, urgency))
+        return cls(detail, tuple(path), siblings, annotation, (foreign, urgency))
 
     def sentence(self, prefix: str) -> tuple[str, tuple[str, ...]]:
         """The sentence and the suggested names."""
         kind, field = self.detail["type"], join(prefix, *self.path)
         if kind in _UNKNOWN:
-            return _unknown_field(field, str(self.path[-1]), known_fields(self.owner))
+            return _unknown_field(field, str(self.path[-1]), self.siblings)
         if kind in _MISSING:
             return f"the field '{field}' is missing.", ()
         given, context = self.detail["input"], self.detail.get("ctx", {})
@@ -149,7 +151,7 @@ class _Finding:
             return f"the field '{join(field, 'kind')}' is missing. Known: {', '.join(kinds)}.", tuple(kinds)
         if kind == "literal_error":
             return _unknown_value(field, given, _quoted(context["expected"]))
-        said = _said(kind, given, context) or f"is wrong: {self.detail['msg'].lower()} (got {_show(given)})."
+        said = _said(kind, given, context) or f"is wrong: {self.detail['msg'].lower()} (got {show(given)})."
         return f"{field} {said}".strip(), ()
 
 
@@ -182,12 +184,12 @@ def _said(kind: str, given: Any, context: Mapping[str, Any]) -> str:
         ("le", "at most"),
     ):
         if name in context:
-            return f"must be {words} {_number(context[name])} (got {_show(given)})."
+            return f"must be {words} {_number(context[name])} (got {show(given)})."
     for start, wanted in _WANTED.items():
         if kind.startswith(start):
             whole = isinstance(given, float) and given.is_integer() and abs(given) < 1e15
             hint = f" Write {int(given)}." if start == "int_" and whole else ""
-            return f"must be {wanted} (got {_show(given)}).{hint}"
+            return f"must be {wanted} (got {show(given)}).{hint}"
     return ""
 
 
@@ -195,7 +197,8 @@ def _number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _show(value: Any) -> str:
+def show(value: Any) -> str:
+    """A value as a sentence quotes what was given."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:
@@ -213,10 +216,10 @@ def _quoted(expected: str) -> list[str]:
 def _unknown_value(field: str, given: Any, known: list[str]) -> tuple[str, tuple[str, ...]]:
     close = nearest(str(given), known, limit=1) if isinstance(given, str) else []
     hint = f" Did you mean '{close[0]}'?" if close else ""
-    return f"{field} {_show(given)} is unknown.{hint} Known: {', '.join(known)}.", tuple(close)
+    return f"{field} {show(given)} is unknown.{hint} Known: {', '.join(known)}.", tuple(close)
 
 
-def _unknown_field(field: str, name: str, known: list[str]) -> tuple[str, tuple[str, ...]]:
+def _unknown_field(field: str, name: str, known: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     close = nearest(name, known)
     hint = f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known)}."
     return f"unknown field '{field}'. {hint}", tuple(close)

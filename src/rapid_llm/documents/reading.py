@@ -143,7 +143,7 @@ def parse_json(text: str, file: str | None = None) -> Document:
     except RecursionError:
         raise InputError(f"is nested deeper than {MAX_DEPTH} levels.", file=file) from None
     if not isinstance(data, dict):
-        raise InputError(f"must be a mapping of fields at its top level (got a {_kind(data)}).", file=file)
+        raise InputError(f"must be a mapping of fields at its top level (got {_kind(data)}).", file=file)
     return Document(data=data, file=file)
 
 
@@ -156,14 +156,16 @@ def parse_yaml(text: str, file: str | None = None) -> Document:
     if data is None:
         raise InputError("is empty.", file=file)
     if not isinstance(data, dict):
-        raise InputError(f"must be a mapping of fields at its top level (got a {_kind(data)}).", file=file, line=1)
+        raise InputError(f"must be a mapping of fields at its top level (got {_kind(data)}).", file=file, line=1)
     return Document(data=data, lines=reader.lines, file=file)
 
 
 def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
     if isinstance(value, list):
-        return "list"
-    return "text" if isinstance(value, str) else "number" if isinstance(value, (int, float)) else "mapping"
+        return "a list"
+    return "a text" if isinstance(value, str) else "true or false" if isinstance(value, bool) else "a number"
 
 
 def _events(text: str) -> Iterator[Any]:

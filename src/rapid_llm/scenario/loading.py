@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rapid_llm.documents import Document, join, parse_yaml, read_yaml
+from rapid_llm.documents import Document, join, parse_yaml, read_yaml, show
 from rapid_llm.errors import InputError
 from rapid_llm.scenario.checks import require
 from rapid_llm.scenario.resolving import layer, resolve
@@ -43,12 +43,18 @@ def _inherit(document: Document, seen: tuple[str, ...] = ()) -> Document:
     if base is None:
         return document
     if not isinstance(base, str):
-        raise document.error(f"base must be the path of a scenario file (got {base!r}).", "base")
+        raise document.error(f"base must be the path of a scenario file (got {show(base)}).", "base")
     path = (Path(document.file).parent if document.file else Path()) / base
     name = str(path.resolve())
     if name in seen:
         raise document.error(f"base '{base}' inherits from itself.", "base")
-    below = _inherit(read_yaml(path), (*seen, name))
+    try:
+        inherited = read_yaml(path)
+    except InputError as error:
+        if error.line is not None:
+            raise
+        raise document.error(f"base '{base}': {error.message}", "base", error.suggestions) from None
+    below = _inherit(inherited, (*seen, name))
     own = {key: value for key, value in document.data.items() if key != "base"}
     return replace(document.over(below), data=layer(below.data, own))
 
@@ -100,4 +106,5 @@ def _value(written: str, text: str) -> Any:
     try:
         return parse_yaml(f"value: {written}" if "\n" not in written else "").data["value"]
     except InputError:
-        raise InputError(f"the value of '--set {text}' is not valid YAML.") from None
+        path = text.partition("=")[0].strip()
+        raise InputError(f"the value of {path} is not valid YAML (got {show(written)}).", field=path) from None

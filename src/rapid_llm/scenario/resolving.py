@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from pydantic.dataclasses import dataclass
 
 from rapid_llm import hardware, model, runtime
-from rapid_llm.documents import Document, build, join, known_fields, merge, plain, read_yaml
+from rapid_llm.documents import Document, build, join, known_fields, merge, plain, read_yaml, show
 from rapid_llm.dtypes import PRESETS, Precision, precision
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator, System
@@ -72,9 +72,9 @@ def resolve(document: Document) -> Scenario:
     What needs two nouns (degrees that must divide) is left to the checks.
     """
     data, defaults = document.data, []
-    _refuse_unknown(document)
     _refuse_unavailable(document)
-    workload = _field(document, "workload", Workload, prepare=_workload)
+    _refuse_unknown(document)
+    workload = _field(document, "workload", Workload, prepare=partial(_workload, document))
     found_model = _slot(document, "model", Model, model.load, _model)
     system = _slot(document, "system", System, _system_named, _system)
     kind = workload.kind
@@ -110,7 +110,7 @@ def _refuse_unknown(document: Document) -> None:
         if name not in known:
             build(Input, {name: None}, document)
     for name in ("model", "system", "workload"):
-        if document.data.get(name) is None:
+        if document.data.get(name) in (None, "", {}):
             raise document.error(f"the field '{name}' is missing.{_EXAMPLES[name]}", name)
 
 
@@ -122,6 +122,16 @@ _EXAMPLES = {
 
 
 def _refuse_unavailable(document: Document) -> None:
+    """What a scenario will be able to say, and this version cannot answer."""
+    workload = document.data.get("workload")
+    if document.data.get("pools") is not None:
+        message = (
+            "pools (prefill and decode on accelerators of their own) are not available yet. Try one system for both."
+        )
+        raise document.error(message, "pools")
+    if isinstance(workload, Mapping) and workload.get("kind") == "serving":
+        message = "workload.kind: serving (a stream of requests) is not available yet. Try kind: inference, a batch."
+        raise document.error(message, "workload.kind")
     network = _field(document, "network", str, default="closed-form")
     if network == "flow":
         raise document.error("network: flow is not available yet. Try network: closed-form.", "network")
@@ -147,11 +157,39 @@ def _field(
     return build(noun, prepare(value), document, name)
 
 
-def _workload(value: Any) -> Any:
+def _workload(document: Document, value: Any) -> Any:
     """``recompute: full`` is short for ``recompute: {mode: full}``."""
-    if isinstance(value, Mapping) and isinstance(value.get("recompute"), str):
-        return {**value, "recompute": {"mode": value["recompute"]}}
-    return value
+    recompute = value.get("recompute") if isinstance(value, Mapping) else None
+    if recompute is None or isinstance(recompute, Recompute):
+        return value
+    fields = _recompute_fields(document, recompute) if isinstance(recompute, Mapping) else {"mode": recompute}
+    return {**value, "recompute": fields}
+
+
+def _recompute_fields(document: Document, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``modules: [core_attn]`` is the selective mode; ``every`` says nothing without a mode."""
+    if "modules" in fields:
+        modules, named = fields["modules"], {key: value for key, value in fields.items() if key != "modules"}
+        if "mode" in fields:
+            raise document.error(
+                "workload.recompute takes mode or modules, not both. Try mode alone.", "workload.recompute.modules"
+            )
+        if modules != list(SELECTIVE):
+            raise document.error(
+                f"workload.recompute.modules can be [{', '.join(SELECTIVE)}] alone, which is recompute: selective "
+                f"(got {show(modules)}). Try recompute: selective, or full.",
+                "workload.recompute.modules",
+            )
+        return {"mode": "selective", **named}
+    if "every" in fields and "mode" not in fields:
+        raise document.error(
+            "workload.recompute.every needs a mode, such as {mode: full, every: 2}.", "workload.recompute.every"
+        )
+    return fields
+
+
+SELECTIVE = ("core_attn",)
+"""The modules of selective recompute, by their name in Megatron-Core's --recompute-modules."""
 
 
 def _slot(
@@ -168,8 +206,11 @@ def _slot(
     if isinstance(value, Mapping):
         return by_fields(document, value, name)
     if not isinstance(value, str):
-        raise document.error(f"{name} must be a name, a path or a mapping of fields (got {value!r}).", name)
+        raise document.error(f"{name} must be {_WRITTEN[name]} or a mapping of fields (got {show(value)}).", name)
     return located(document, name, by_name, beside(document, value))
+
+
+_WRITTEN = {"precision": "a name", **dict.fromkeys(("model", "system", "runtime"), "a name, a path")}
 
 
 def located(document: Document, path: str, by_name: Callable[[str], Noun], name: str) -> Noun:
@@ -196,6 +237,12 @@ def _changed(value: Mapping[str, Any], base: str) -> dict[str, Any]:
 
 
 def _model(document: Document, value: Mapping[str, Any], path: str) -> Model:
+    if "blocks" in value and "base" in value:
+        raise document.error(
+            "model.blocks describe a whole model and stand without base. Try the fields of a config.json, such as "
+            "model.num_hidden_layers.",
+            "model.blocks",
+        )
     if "blocks" in value:
         return build(Model, value, document, path)
     below, _ = MODELS.inherit(_below(document, value, path))
@@ -264,7 +311,7 @@ def _with_accelerator(fields: dict[str, Any], below: System | None, document: Do
 
 
 def _runtime(default: str, document: Document, value: Mapping[str, Any], path: str) -> Runtime:
-    base = value.get("base") if "base" in value or "kernels" in value else default
+    base = value.get("base") if "base" in value or {"name", "kernels"} <= value.keys() else default
     if base is None:
         return build(Runtime, value, document, path)
     below = located(document, join(path, "base"), runtime.load, beside(document, str(base)))
