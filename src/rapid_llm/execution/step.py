@@ -17,8 +17,7 @@ from rapid_llm.network import OPS
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-SPLIT = [code for code, schedule in enumerate(CODES) if schedule.splits]
-PAIRED = [code for code, schedule in enumerate(CODES) if schedule.pairs]
+SPLIT, PAIRED = np.array([one.splits for one in CODES]), np.array([one.pairs for one in CODES])
 EXPERT_AXES = ("ep", "etp")
 
 
@@ -94,7 +93,7 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
 def _weight_gradients(priced: Priced) -> Matrix | None:
     """Seconds of weight gradients of a micro-batch on each stage [P, S], where a schedule splits the backward pass."""
     lowered = priced.lowered
-    if not np.isin(lowered.shapes.plans.schedule, SPLIT).any():
+    if not SPLIT[lowered.shapes.plans.schedule.astype(np.int64)].any():
         return None
     seconds = np.zeros(lowered.dense.shape)
     for table in priced.kernels:
@@ -111,7 +110,7 @@ def _beside(priced: Priced, passes: Passes) -> Matrix | None:
     at most C (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1).
     """
     lowered, machine = priced.lowered, priced.machine
-    if not np.isin(lowered.shapes.plans.schedule, PAIRED).any():
+    if not PAIRED[lowered.shapes.plans.schedule.astype(np.int64)].any():
         return None
     shown = np.zeros_like(passes.kernels)
     ratio = np.divide(passes.exposed, passes.side, out=np.zeros_like(shown), where=passes.side > 0)

@@ -116,12 +116,12 @@ class Plans:
     @property
     def folded(self) -> NDArray[np.bool_]:
         """Whether the parts of the model run down the stages and back up."""
-        return np.isin(self.schedule, _FOLDED)
+        return _IS_FOLDED[self.schedule.astype(np.int64)]
 
     @property
     def two_way(self) -> NDArray[np.bool_]:
         """Whether micro-batches enter at both ends of the pipeline."""
-        return np.isin(self.schedule, _TWO_WAY)
+        return _IS_TWO_WAY[self.schedule.astype(np.int64)]
 
     @property
     def copies(self) -> Column:
@@ -172,4 +172,4 @@ class Plans:
 
 
 _NAMES = tuple(f.name for f in fields(Plans) if f.name != "order")
-_FOLDED, _TWO_WAY = ([SCHEDULES.index(name) for name in names] for names in (FOLDED, TWO_WAY))
+_IS_FOLDED, _IS_TWO_WAY = (np.array([name in names for name in SCHEDULES]) for names in (FOLDED, TWO_WAY))

@@ -12,9 +12,9 @@ from rapid_llm.execution.schedules.tasks import HELD, Schedule
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-_GPIPE, _LINE, _LOOP = (CODES.index(SCHEDULES[name]) for name in ("gpipe", "1f1b", "interleaved"))
-_KEEPS_ALL = [_GPIPE, CODES.index(SCHEDULES["breadth-first"])]
-_COUNTED = [*_KEEPS_ALL, _LINE, _LOOP, CODES.index(SCHEDULES["pipedream-2bw"])]
+_LOOP = CODES.index(SCHEDULES["interleaved"])
+_KEEPS_ALL = np.array([one.name in ("gpipe", "breadth-first") for one in CODES])
+_COUNTED = _KEEPS_ALL | np.array([one.name in ("1f1b", "interleaved", "pipedream-2bw") for one in CODES])
 
 
 FILLING = 3
@@ -39,24 +39,22 @@ def peaks(name: str, stages: int, micro_batches: int, chunks: int) -> tuple[floa
 
 
 def micro_batches_in_flight(
-    stages: Column, chunks: Column, micro_batches: Column, schedule: NDArray[np.generic], width: int
+    stages: Column, chunks: Column, micro_batches: Column, schedule: Column, width: int
 ) -> Matrix:
     """Micro-batches whose activations a stage holds at its peak, in units of all its chunks [P, S].
 
-    ``schedule``: codes, or True where all forwards come first. 1F1B stage i: min(m, pp - i), also with two versions of
-    the weights; interleaved: (warm-up + 1) chunks of v (Korthikanti et al. 2022, section 4.2.3, gives
-    1 + (pp - 1) / (pp v) of pp for the first stage); GPipe and breadth-first: m; others: their tasks are walked.
+    1F1B stage i: min(m, pp - i), also with two versions of the weights; interleaved: (warm-up + 1) chunks of v
+    (Korthikanti et al. 2022, section 4.2.3, gives 1 + (pp - 1) / (pp v) of pp for the first stage); GPipe and
+    breadth-first: m; others: their tasks are walked.
     """
     i = np.arange(width)[None, :]
-    pp, v, m = stages[:, None], chunks[:, None], micro_batches[:, None]
-    codes = np.where(schedule, _GPIPE, np.where(chunks > 1, _LOOP, _LINE)) if schedule.dtype == bool else schedule
-    code = np.asarray(codes)[:, None]
+    codes = schedule.astype(np.int64)
+    pp, v, m, code = stages[:, None], chunks[:, None], micro_batches[:, None], codes[:, None]
     warm = np.minimum((pp - i - 1) * 2 + (v - 1) * pp + 1, m * v) / v
     held = np.where(code == _LOOP, warm, np.minimum(m, pp - i))
-    held = np.where(np.isin(code, _KEEPS_ALL), m, held)
-    for row in np.flatnonzero(~np.isin(code[:, 0], _COUNTED)):
-        one = CODES[int(code[row, 0])]
-        count = int(stages[row])
-        found = peaks(one.name, count, filling(one, count, int(micro_batches[row])), one.chunks or int(chunks[row]))
-        held[row, :count] = found
+    held = np.where(_KEEPS_ALL[code], m, held)
+    for row in np.flatnonzero(~_COUNTED[codes] & (stages > 1)):
+        one, count = CODES[codes[row]], int(stages[row])
+        enough = filling(one, count, int(micro_batches[row]))
+        held[row, :count] = peaks(one.name, count, enough, one.chunks or int(chunks[row]))
     return np.where(i < pp, np.maximum(held, 0.0), 0.0)
