@@ -240,7 +240,7 @@ def _lead(s: State, number: int, now: float) -> float:
                 others += 1
             e = s.incidences[e].following
         most = max(most, (others - 1) * s.options[PACKET] / link.capacity)
-    return min(most, task.latency)
+    return float(min(most, task.latency))
 
 
 @njit(cache=True)

@@ -74,7 +74,7 @@ class State(NamedTuple):
 def state_of(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport) -> State:
     """Records before anything has begun; ``reverse`` is the link the other way of each, or -1."""
     n = len(tasks)
-    t = np.recarray(n, dtype=TASK)
+    t: Records = np.recarray(n, dtype=TASK)
     t[:] = np.zeros((), dtype=TASK)
     t.amount, t.delay, t.latency, t.rounds = tasks.amount, tasks.delay, tasks.latency, tasks.rounds
     t.start, t.finish, t.queue_next = np.nan, np.nan, -1

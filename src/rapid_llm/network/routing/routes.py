@@ -1,0 +1,258 @@
+"""Which links the traffic of a pair takes, for many pairs at once."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from rapid_llm.errors import InfeasibleError, InputError, unknown_name
+from rapid_llm.network.tasks import Floats, Ints
+from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
+
+if TYPE_CHECKING:
+    from rapid_llm.network.routing.search import Graph, Search
+
+POLICIES: Final = (
+    "auto", "dimension-order", "alternating", "shortest", "ecmp", "spray", "balanced", "adaptive", "rail", "minimal",
+    "ugal",
+)  # fmt: skip
+"""``auto``: dimension order on a grid, else balanced. ``alternating``: dimension order, reversed for odd pairs.
+``shortest``: the first by id. ``ecmp``: by seeded hash. ``spray``: all shortest paths alike. ``balanced``: shortest,
+least loaded as pairs are placed; ``adaptive``: placed again until loads settle. ``rail``: over the accelerator of the
+own box that is on the rail of the target. ``minimal``, ``ugal``: dragonfly groups."""
+PASSES: Final = 4
+"""Rounds of adaptive routing: loads settle within 2 to 4."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routes:
+    """CSR rows in path order: links of row i are ``link[start[i]:start[i + 1]]``; ``share`` of the row's traffic on
+    each, or empty where every row takes one path.
+    """
+
+    start: Ints
+    link: Ints
+    share: Floats
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    def row(self, index: int) -> Ints:
+        """Links of one row."""
+        found: Ints = self.link[self.start[index] : self.start[index + 1]]
+        return found
+
+    def load(self, links: int, amount: Floats | float = 1.0) -> Floats:
+        """What each link carries where row i sends ``amount[i]``."""
+        weight = np.repeat(np.broadcast_to(np.asarray(amount, np.float64), len(self)), np.diff(self.start))
+        weight = weight * self.share if len(self.share) else weight
+        total: Floats = np.bincount(self.link, weights=weight, minlength=links).astype(np.float64)
+        return total
+
+
+def route(
+    topology: Topology,
+    source: Ints,
+    target: Ints,
+    *,
+    policy: str = "auto",
+    amount: Floats | float = 1.0,
+    seed: int = 0,
+    queue_pairs: int = 1,
+    threshold: float = 0.0,
+) -> Routes:
+    """Routes from nodes ``source`` to nodes ``target``, a row each; ``amount`` (bytes) is what load is counted in.
+
+    Routes are those of the healthy network; rows that meet a link that is down detour by load over live ones.
+    ``queue_pairs``: with ``ecmp``, how many hashes a row is split over. ``threshold`` (load x hops) favours minimal
+    paths of ``ugal``. InputError for an unknown policy or one that the topology cannot follow; InfeasibleError naming
+    the accelerators that nothing reaches.
+    """
+    if policy not in POLICIES:
+        raise InputError(unknown_name("routing", policy, POLICIES), field="network.routing")
+    source, target = np.asarray(source, np.int64), np.asarray(target, np.int64)
+    amounts = np.ascontiguousarray(np.broadcast_to(np.asarray(amount, np.float64), source.shape))
+    chosen = policy if policy != "auto" else ("dimension-order" if topology.grid is not None else "balanced")
+    if chosen in ("dimension-order", "alternating"):
+        routes = _dimension_order(topology, source, target, chosen)
+    elif chosen == "ecmp" and queue_pairs > 1:
+        routes = _queue_pairs(topology, source, target, amounts, seed, queue_pairs)
+    else:
+        routes = _searched(topology, source, target, amounts, chosen, seed, threshold)
+    return repaired(topology, routes, source, target, amounts)
+
+
+def _dimension_order(topology: Topology, source: Ints, target: Ints, policy: str) -> Routes:
+    from rapid_llm.network.routing.drive import dimension_order
+
+    grid = topology.grid
+    if grid is None:
+        raise InputError(
+            f"{topology.name} has no axes to route along; use shortest, balanced or spray.", field="network.routing"
+        )
+    order = np.broadcast_to(np.arange(len(grid.sides)), (len(source), len(grid.sides))).copy()
+    if policy == "alternating":
+        odd = (source + target) % 2 == 1
+        order[odd] = order[odd][:, ::-1]
+    sides, wraps = np.array(grid.sides, np.int64), np.array(grid.wraps, np.int64)
+    length, links, shares = dimension_order(grid.neighbour, topology.target, sides, wraps, source, target, order)
+    return Routes(_starts(length), links, shares if (shares < 1).any() else np.zeros(0))
+
+
+def _queue_pairs(topology: Topology, source: Ints, target: Ints, amounts: Floats, seed: int, count: int) -> Routes:
+    split = partial(np.repeat, repeats=count)
+    routes = _searched(topology, split(source), split(target), split(amounts) / count, "ecmp", seed, 0.0)
+    return Routes(routes.start[::count].copy(), routes.link, np.full(len(routes.link), 1 / count))
+
+
+def _searched(
+    topology: Topology, source: Ints, target: Ints, amounts: Floats, policy: str, seed: int, threshold: float
+) -> Routes:
+    from rapid_llm.network.routing import drive
+    from rapid_llm.network.routing.search import FIRST, HASHED, LOADED
+
+    graph, work = graph_of(topology, topology.bandwidth), search_of(topology)
+    none = np.full(len(source), NONE, np.int64)
+    shares: Floats = np.zeros(0)
+    if policy == "spray":
+        length, links, shares = drive.each_spread(graph, work, source, target)
+    elif policy == "ugal":
+        routers = np.flatnonzero(topology.node_kind == NODE_KINDS.index("router"))
+        _needs_groups(topology, policy, len(routers) > 0)
+        length, links = drive.each_ugal(graph, work, source, target, amounts, seed, routers, threshold)
+    else:
+        if policy == "minimal":
+            _needs_groups(topology, policy, bool((topology.box != NONE).any()))
+        mode = {"shortest": FIRST, "ecmp": HASHED}.get(policy, LOADED)
+        via = _rail_peers(topology, source, target) if policy == "rail" else none
+        zoned = policy == "minimal"
+        length, links = drive.each_shortest(graph, work, source, target, via, amounts, seed, mode, zoned)
+    if (length < 0).any():
+        _cut_off(topology, source[length < 0], target[length < 0], topology.bandwidth)
+    if policy == "adaptive":
+        for _ in range(PASSES):
+            work.stamp[:] = 0
+            drive.improve(graph, work, source, target, amounts, length, links)
+    return Routes(_starts(length), links, shares)
+
+
+def _needs_groups(topology: Topology, policy: str, has: bool) -> None:
+    if not has:
+        raise InputError(f"routing '{policy}' needs groups, which {topology.name} has not.", field="network.routing")
+
+
+def _rail_peers(topology: Topology, source: Ints, target: Ints) -> Ints:
+    """The accelerator of the source's box on the rail of the target, where the two differ (PXN of NCCL 2.12)."""
+    width = int(topology.rail.max(initial=0)) + 1
+    place = {
+        (int(topology.box[n]) * width + int(topology.rail[n])): int(n)
+        for n in topology.accelerators.tolist()
+        if topology.box[n] != NONE and topology.rail[n] != NONE
+    }
+    far = (topology.box[source] != topology.box[target]) & (topology.rail[source] != topology.rail[target])
+    wanted = topology.box[source] * width + topology.rail[target]
+    peers = [place.get(int(key), NONE) if out else NONE for key, out in zip(wanted, far, strict=True)]
+    return np.array(peers, np.int64)
+
+
+def repaired(topology: Topology, routes: Routes, source: Ints, target: Ints, amounts: Floats) -> Routes:
+    """The same routes, but rows over a link that is down detour by load; InfeasibleError where there is no way."""
+    down = topology.capacity[routes.link] <= 0
+    if not down.any():
+        return routes
+    from rapid_llm.network.routing.drive import each_detour
+
+    owner = np.repeat(np.arange(len(routes)), np.diff(routes.start))
+    hit = np.zeros(len(routes), np.bool_)
+    hit[owner[down]] = True
+    keep = ~hit[owner]
+    share = routes.share if len(routes.share) else np.ones(len(routes.link))
+    load = np.bincount(routes.link[keep], weights=(amounts[owner] * share)[keep], minlength=topology.links)
+    rows = np.flatnonzero(hit)
+    graph = graph_of(topology, topology.capacity, load=load.astype(np.float64))
+    length, links = each_detour(graph, source[rows], target[rows], amounts[rows])
+    lost = length < 0
+    if lost.any():  # only through accelerators, as PXN does
+        graph = graph_of(topology, topology.capacity, load=graph.load, transit=True)
+        length[lost], more = each_detour(graph, source[rows[lost]], target[rows[lost]], amounts[rows[lost]])
+        if (length < 0).any():
+            _cut_off(topology, source[rows], target[rows], topology.capacity)
+        links = _interleave(length, lost, links, more)
+    lengths = np.where(hit, 0, np.diff(routes.start))
+    lengths[rows] = length
+    start = _starts(lengths)
+    merged = np.empty(start[-1], np.int64)
+    shares = np.ones(start[-1])
+    new_owner = np.repeat(hit, lengths)
+    merged[~new_owner], shares[~new_owner] = routes.link[keep], share[keep]
+    merged[new_owner] = links
+    return Routes(start, merged, shares if len(routes.share) else np.zeros(0))
+
+
+def _interleave(length: Ints, second: Any, first_links: Ints, second_links: Ints) -> Ints:
+    """Links of rows in order, where the rows of ``second`` come from another list."""
+    owner = np.repeat(second, length)
+    links = np.empty(int(length.sum()), np.int64)
+    links[owner], links[~owner] = second_links, first_links
+    return links
+
+
+def graph_of(
+    topology: Topology, capacity: Floats, *, load: Floats | None = None, transit: bool | None = None
+) -> "Graph":
+    """The columns that searches read. Accelerators forward traffic where nothing else does, or with ``transit``."""
+    from rapid_llm.network.routing.search import Graph
+
+    out_start, out_link = topology.outgoing
+    in_start, in_link = topology.incoming
+    direct = bool((topology.node_kind == 0).all()) if transit is None else transit
+    forwards = np.ones(topology.nodes, np.bool_) if direct else topology.node_kind != 0
+    return Graph(
+        out_start, out_link, in_start, in_link, topology.source, topology.target, capacity, forwards, topology.box,
+        np.zeros(topology.links) if load is None else load,
+    )  # fmt: skip
+
+
+def search_of(topology: Topology) -> "Search":
+    """Work space of a search."""
+    from rapid_llm.network.routing.search import Search
+
+    shape = (2, topology.nodes)
+    whole = [np.zeros(shape, np.int64) for _ in range(4)]
+    return Search(whole[0], whole[1], whole[2], np.zeros(shape), np.zeros(shape), whole[3])
+
+
+def _starts(length: Ints) -> Ints:
+    start = np.zeros(len(length) + 1, np.int64)
+    np.cumsum(length, out=start[1:])
+    return start
+
+
+def _cut_off(topology: Topology, source: Ints, target: Ints, capacity: Floats) -> None:
+    """Raise InfeasibleError naming the accelerators of the smaller part."""
+    live = capacity > 0
+    ends = np.unique(np.concatenate([source, target]))
+    parts = [set(_reachable(topology, int(node), live).tolist()) for node in (source[0], target[0])]
+    sides = [[n for n in topology.accelerators.tolist() if n in part] for part in parts]
+    small = min(sides, key=len) or ends.tolist()
+    place = {node: rank for rank, node in enumerate(topology.accelerators.tolist())}
+    shown = ", ".join(f"{place[n]} ({topology.names[n]})" for n in small[:8])
+    more = f" and {len(small) - 8} more" if len(small) > 8 else ""
+    raise InfeasibleError(
+        f"{topology.name} is disconnected: no live path joins accelerators {shown}{more} with the other "
+        f"{len(topology.accelerators) - len(small)}; remove a fault or leave these accelerators out.",
+        field="faults",
+    )
+
+
+def _reachable(topology: Topology, node: int, live: Any) -> Ints:
+    """Nodes that a node reaches over live links."""
+    seen = np.zeros(topology.nodes, np.bool_)
+    seen[node] = True
+    source, target = topology.source[live], topology.target[live]
+    while True:
+        fresh = target[seen[source] & ~seen[target]]
+        if not len(fresh):
+            return np.flatnonzero(seen)
+        seen[fresh] = True

@@ -1,0 +1,260 @@
+"""Paths, compiled: shortest paths between pairs from both ends, dimension order, and detours by load.
+
+A graph is handed over as ``Graph``; a search writes its links into ``found`` and returns how many (-1: no path).
+"""
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from rapid_llm.network.tasks import Floats, Ints
+
+FIRST = 0
+HASHED = 1
+LOADED = 2
+
+
+class Graph(NamedTuple):
+    """CSR out and in, ends and capacity of links, whether a node forwards traffic, its zone (group), loads so far."""
+
+    out_start: Ints
+    out_link: Ints
+    in_start: Ints
+    in_link: Ints
+    source: Ints
+    target: Ints
+    capacity: Floats
+    forwards: NDArray[np.bool_]
+    zone: Ints
+    load: Floats
+
+
+class Search(NamedTuple):
+    """Work space by node and side (0 from the source, 1 from the target): the search that reached it, its depth, the
+    best way in and its cost, the number of shortest ways, and the nodes in order of depth.
+    """
+
+    stamp: Ints
+    depth: Ints
+    way: Ints
+    cost: Floats
+    ways: Floats
+    order: Ints
+
+
+@njit(cache=True)
+def mix(a: int, b: int) -> int:
+    """A hash of two whole numbers in 62 bits (finaliser of SplitMix64; Steele et al. 2014)."""
+    z = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(b) * np.uint64(0xD1B54A32D192ED03)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return int((z ^ (z >> np.uint64(31))) >> np.uint64(2))
+
+
+@njit(cache=True)
+def _step_cost(g: Graph, link: int, mode: int, amount: float, key: int) -> float:
+    if mode == LOADED:
+        return float(((g.load[link] + amount) / g.capacity[link]) ** 2)
+    if mode == HASHED:
+        return float(mix(link, key)) * 2.0**-62
+    return 0.0
+
+
+@njit(cache=True)
+def _grow(
+    g: Graph,
+    w: Search,
+    side: int,
+    first: int,
+    last: int,
+    run: int,
+    mode: int,
+    amount: float,
+    key: int,
+    zones: tuple[int, int],
+) -> int:
+    """One more level from one side: nodes ``order[side, first:last]`` are expanded; where the new level ends."""
+    end = last
+    for k in range(first, last):
+        here = w.order[side, k]
+        if k > 0 and not g.forwards[here]:
+            continue
+        begin, stop = (
+            (g.out_start[here], g.out_start[here + 1]) if side == 0 else (g.in_start[here], g.in_start[here + 1])
+        )
+        for i in range(begin, stop):
+            link = g.out_link[i] if side == 0 else g.in_link[i]
+            there = g.target[link] if side == 0 else g.source[link]
+            if g.capacity[link] <= 0.0:
+                continue
+            if zones[0] >= 0 and g.zone[there] != zones[0] and g.zone[there] != zones[1]:
+                continue
+            cost = w.cost[side, here] + _step_cost(g, link, mode, amount, key)
+            if w.stamp[side, there] != run:
+                w.stamp[side, there] = run
+                w.depth[side, there] = w.depth[side, here] + 1
+                w.way[side, there] = link
+                w.cost[side, there] = cost
+                w.ways[side, there] = w.ways[side, here]
+                w.order[side, end] = there
+                end += 1
+            elif w.depth[side, there] == w.depth[side, here] + 1:
+                w.ways[side, there] += w.ways[side, here]
+                if cost < w.cost[side, there]:
+                    w.cost[side, there] = cost
+                    w.way[side, there] = link
+    return end
+
+
+@njit(cache=True)
+def meet(
+    g: Graph, w: Search, run: int, a: int, b: int, mode: int, amount: float, key: int, zones: tuple[int, int]
+) -> tuple[int, int, int]:
+    """Search from both ends, the smaller frontier first, until they meet.
+
+    Returns (best meeting node or -1, first and last place of its level in ``order[0]``).
+    """
+    first, last = np.zeros(2, np.int64), np.ones(2, np.int64)
+    for side in range(2):
+        node = a if side == 0 else b
+        w.stamp[side, node], w.depth[side, node], w.cost[side, node], w.ways[side, node] = run, 0, 0.0, 1.0
+        w.order[side, 0], w.way[side, node] = node, -1
+    while True:
+        side = 0 if last[0] - first[0] <= last[1] - first[1] else 1
+        end = _grow(g, w, side, first[side], last[side], run, mode, amount, key, zones)
+        if end == last[side]:
+            return -1, 0, 0
+        first[side], last[side] = last[side], end
+        best, least = -1, np.inf
+        goal = w.depth[1, w.order[1, last[1] - 1]]
+        for k in range(first[0], last[0]):
+            node = w.order[0, k]
+            if w.stamp[1, node] == run and w.depth[1, node] == goal and (g.forwards[node] or node in (a, b)):
+                cost = w.cost[0, node] + w.cost[1, node]
+                if cost < least:
+                    best, least = node, cost
+        if best >= 0:
+            return best, first[0], last[0]
+
+
+@njit(cache=True)
+def shortest(
+    g: Graph,
+    w: Search,
+    run: int,
+    a: int,
+    b: int,
+    mode: int,
+    amount: float,
+    key: int,
+    zones: tuple[int, int],
+    found: Ints,
+) -> int:
+    """One shortest path: the first, one by hash of ``key``, or the least loaded."""
+    if a == b:
+        return 0
+    node, _, _ = meet(g, w, run, a, b, mode, amount, key, zones)
+    if node < 0:
+        return -1
+    count = int(w.depth[0, node])
+    here = node
+    for k in range(count):
+        found[count - 1 - k] = w.way[0, here]
+        here = g.source[w.way[0, here]]
+    here = node
+    while here != b:
+        found[count] = w.way[1, here]
+        here = g.target[found[count]]
+        count += 1
+    return count
+
+
+@njit(cache=True)
+def detour(g: Graph, a: int, b: int, amount: float, found: Ints) -> int:
+    """The live path of least summed squared load (Dijkstra), so that a busy short way loses to an idle longer one."""
+    nodes = len(g.forwards)
+    cost = np.full(nodes, np.inf)
+    way = np.full(nodes, -1, np.int64)
+    cost[a] = 0.0
+    heap = [(0.0, a)]
+    while len(heap) > 0:
+        here_cost, here = heappop(heap)
+        if here == b:
+            break
+        if here_cost > cost[here] or (here != a and not g.forwards[here]):
+            continue
+        for i in range(g.out_start[here], g.out_start[here + 1]):
+            link = g.out_link[i]
+            if g.capacity[link] <= 0.0:
+                continue
+            there = g.target[link]
+            total = here_cost + ((g.load[link] + amount) / g.capacity[link]) ** 2
+            if total < cost[there]:
+                cost[there] = total
+                way[there] = link
+                heappush(heap, (total, there))
+    if way[b] < 0:
+        return -1
+    count, here = 0, b
+    while here != a:
+        found[count] = way[here]
+        here = g.source[way[here]]
+        count += 1
+    for k in range(count // 2):
+        found[k], found[count - 1 - k] = found[count - 1 - k], found[k]
+    return count
+
+
+@njit(cache=True)
+def spread(g: Graph, w: Search, run: int, a: int, b: int, zones: tuple[int, int], found: Ints, share: Floats) -> int:
+    """All shortest paths at once: links and the share of the traffic on each, every path the same."""
+    if a == b:
+        return 0
+    node, first, last = meet(g, w, run, a, b, FIRST, 0.0, 0, zones)
+    if node < 0:
+        return -1
+    goal, total, kept = w.depth[1, node], 0.0, 0
+    walk = np.empty(last - first, np.int64)
+    for k in range(first, last):
+        here = w.order[0, k]
+        if w.stamp[1, here] == run and w.depth[1, here] == goal:
+            total += w.ways[0, here] * w.ways[1, here]
+            walk[kept] = here
+            kept += 1
+    count = _spread_side(g, w, run, 0, a, walk[:kept], total, found, share)
+    return count + _spread_side(g, w, run, 1, b, walk[:kept], total, found[count:], share[count:])
+
+
+@njit(cache=True)
+def _spread_side(
+    g: Graph, w: Search, run: int, side: int, end: int, walk: Ints, total: float, found: Ints, share: Floats
+) -> int:
+    """Walk level by level from the meeting nodes to one end; ``cost`` holds the share that passes a node."""
+    count = 0
+    for here in walk:
+        w.cost[side, here] = w.ways[0, here] * w.ways[1, here] / total
+    while len(walk) > 0 and walk[0] != end:
+        ahead, reached = np.empty(len(g.forwards), np.int64), 0
+        for here in walk:
+            begin, stop = g.out_start[here], g.out_start[here + 1]
+            if side == 0:
+                begin, stop = g.in_start[here], g.in_start[here + 1]
+            for i in range(begin, stop):
+                link = g.in_link[i] if side == 0 else g.out_link[i]
+                there = g.source[link] if side == 0 else g.target[link]
+                onward = w.stamp[side, there] == run and w.depth[side, there] == w.depth[side, here] - 1
+                if not onward or g.capacity[link] <= 0.0 or not (g.forwards[there] or there == end):
+                    continue
+                piece = w.cost[side, here] * w.ways[side, there] / w.ways[side, here]
+                found[count], share[count] = link, piece
+                count += 1
+                if w.way[side, there] != -2:
+                    w.way[side, there], w.cost[side, there] = -2, 0.0
+                    ahead[reached] = there
+                    reached += 1
+                w.cost[side, there] += piece
+        walk = ahead[:reached]
+    return count
