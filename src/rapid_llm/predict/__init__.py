@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rapid_llm.predict.engine import evaluate, evaluate_many, fit, infer, plans_of, predict, train
 from rapid_llm.predict.explain import KernelLine, explain
 from rapid_llm.predict.report import Confidence, Cost, Fix, MemoryUse, Report, Violation, WhatIf
+from rapid_llm.predict.stepping import Stepper, stepper
 
 if TYPE_CHECKING:
     from rapid_llm.scenario import Scenario
@@ -21,6 +22,7 @@ __all__ = [
     "KernelLine",
     "MemoryUse",
     "Report",
+    "Stepper",
     "Violation",
     "WhatIf",
     "evaluate",
@@ -30,6 +32,7 @@ __all__ = [
     "infer",
     "plans_of",
     "predict",
+    "stepper",
     "train",
 ]
 

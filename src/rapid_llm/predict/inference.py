@@ -89,8 +89,8 @@ class Job:
         """Pipeline stages."""
         return int(self.plans.pp[0])
 
-    def time(self, points: Points) -> tuple[Lowered, ForwardSteps]:
-        """Lower and time forward passes; a replayed graph runs its captured batch, padding included."""
+    def lower(self, points: Points) -> Lowered:
+        """Lower forward passes; a replayed graph runs its captured batch, padding included."""
         plans = replace(self.plans.repeat(len(points.batch)), micro_batch=points.batch)
         shapes = Shapes.of(
             plans, new=points.new, past=points.past, training=False, precision=self.precision, runtime=self.runtime
@@ -98,7 +98,11 @@ class Job:
         if "decode" in self.runtime.host.captured:
             pad = points.padded(self.engine.capture_sizes) / points.batch
             shapes = replace(shapes, tokens=shapes.tokens * pad, shard=shapes.shard * pad)
-        lowered = lower(self.model, shapes, self.runtime)
+        return lower(self.model, shapes, self.runtime)
+
+    def time(self, points: Points) -> tuple[Lowered, ForwardSteps]:
+        """Lower and time forward passes."""
+        lowered = self.lower(points)
         return lowered, forward_steps(lowered, self.machine)
 
     def account(self, lowered: Lowered) -> Account:
@@ -118,16 +122,17 @@ def evaluate_inference(
     evaluate = static_batch if workload.batching == "static" else continuous_batch
     requests = int(plans.micro_batch[0])
     table = evaluate(job, requests)
+    static = workload.batching == "static"
+    steady = 1.0 if static else 0.5 + 0.5 * job.engine.reserved_output
+    fit = room(table.account, requests, job, output=steady)
+    fit = fit if static else min(fit, fed(job))
     if workload.batch_size == "auto":
-        fit = room(table.account, requests, job, output=0.5 + 0.5 * job.engine.reserved_output)
-        fit = min(fit, fed(job)) if workload.batching == "continuous" else fit
         return evaluate(job, fit) if fit > 1 else table
-    fit = room(table.account, requests, job, output=1.0)
     if fit >= requests or fit < 1:
         return table
-    smaller = evaluate(job, ceil(requests / ceil(requests / fit)))
-    admitted = room(table.account, requests, job, output=job.engine.reserved_output)
-    return in_rounds(replace(smaller, account=table.account), requests, max(admitted, smaller.running))
+    together = ceil(requests / ceil(requests / fit)) if static else fit
+    admitted = room(table.account, requests, job, output=job.engine.reserved_output) if static else fit
+    return in_rounds(replace(evaluate(job, together), account=table.account), requests, max(admitted, together))
 
 
 def room(account: Account, requests: int, job: Job, *, output: float) -> int:
@@ -146,7 +151,7 @@ def room(account: Account, requests: int, job: Job, *, output: float) -> int:
 def in_rounds(table: InferenceTable, requests: int, admitted: int) -> InferenceTable:
     """The table of ``requests`` of which the cache holds ``table.running`` to their end and admits ``admitted``.
 
-    All take as long as the rounds of those that finish together; the last one starts when its turn to be admitted comes.
+    All take as long as the rounds of those that finish together; the last one starts when it is admitted.
     """
     rounds = requests / table.running
     ttft = table.ttft_s + (max(1.0, requests / admitted) - 1.0) * table.e2e_s
@@ -200,32 +205,29 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
 
     In the time of one request, n prompts are prefilled in m passes and every sequence takes O - 1 decode steps. Engines
     that mix steps add the prompt tokens to decode steps, others interrupt decoding: cycle = m t_mixed + (O - m) t_dec
-    or m t_prefill + (O - 1) t_dec. At one request both are a static batch of one. Requests beyond what the engine feeds
-    wait for their turn.
+    or m t_prefill + (O - 1) t_dec. At one request both are a static batch of one.
     """
     work, engine = job.work, job.engine
     groups = min(job.stages, requests)
-    running = min(requests, fed(job))
-    others = (running - 1.0) / groups
+    others = (requests - 1.0) / groups
     budget = max(1.0, engine.max_batched_tokens - (others if engine.mixed_steps else 0.0))
-    together = min(max(1.0, running / (groups * work.output_tokens)), budget / work.new_tokens)
-    passes = running / together
+    together = min(max(1.0, requests / (groups * work.output_tokens)), budget / work.new_tokens)
+    passes = requests / together
     batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
     beside = others / batch if engine.mixed_steps else 0.0
     points = points_of(
         [
             (batch, new + beside, job.past + (work.new_tokens - new) / 2.0, passes),
-            (running / groups, 1, work.prompt_tokens + (work.output_tokens - 1) / 2.0, work.output_tokens - 1),
+            (requests / groups, 1, work.prompt_tokens + (work.output_tokens - 1) / 2.0, work.output_tokens - 1),
             (requests, 1, work.prompt_tokens + work.output_tokens - 1, 0),
         ]
     )
     lowered, steps = job.time(points)
-    table = _cycle(job, points, steps, job.account(lowered), groups)
-    return table if running == requests else in_rounds(table, requests, running)
+    return _cycle(job, points, steps, job.account(lowered), groups)
 
 
 def fed(job: Job) -> int:
-    """Requests that the token budget keeps busy: with mixed steps every token waits for budget, budget O / (S + O) a stage."""
+    """Requests that the token budget keeps busy; in mixed steps every token takes of it: budget O / (S + O) a stage."""
     work, engine = job.work, job.engine
     if not engine.mixed_steps:
         return engine.max_sequences
@@ -236,7 +238,7 @@ def fed(job: Job) -> int:
 def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, groups: int) -> InferenceTable:
     """Times of the mean field: prompts, decode and memory are the three points."""
     engine, output = job.engine, job.work.output_tokens
-    requests = round(groups * float(points.batch[1]))
+    requests = int(points.batch[2])
     passes, share = float(points.count[0]), (requests - 1.0) / requests
     beside = float(steps.family("attention")[1]) * share / job.stages if engine.mixed_steps else 0.0
     prompt = float(steps.pace[0] + steps.host[0]) + beside
