@@ -78,3 +78,17 @@ def test_bad_input_is_one_sentence(change, sentence):
     assert (code, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
+
+
+def test_calibrate_fabric_from_a_table(tmp_path):
+    table, out = tmp_path / "t.csv", tmp_path / "mine.yaml"
+    rows = [f"all_reduce,16,{2**k},{60 + 2**k / 1e5}" for k in range(10, 30)]
+    table.write_text("\n".join(["op,ranks,bytes,time_us", *rows]))
+    ran = rapid_llm("calibrate", "fabric", "dgx-h100", "--table", str(table), "--out", str(out))
+    assert ran.code == 0, ran.err
+    assert "infiniband-ndr, costs of nccl" in ran.out
+    assert "before" in ran.out and "rows held out" in ran.out
+    again = run("--json", accelerators="16", library=str(out))
+    assert json.loads(again[1])["library"] == str(out)
+    ran = rapid_llm("calibrate", "fabric", "dgx-h100", "--table", str(tmp_path / "none.csv"))
+    assert (ran.code, ran.err.count("\n")) == (2, 1)

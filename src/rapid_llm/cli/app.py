@@ -22,6 +22,8 @@ fit = App(name="fit", help="Memory only: does it fit, and what takes the space?"
 app.command(fit)
 network = App(name="network", help="What the interconnect does with one collective.", help_format="plaintext")
 app.command(network)
+calibrate = App(name="calibrate", help="Constants from your own measurements.", help_format="plaintext")
+app.command(calibrate)
 
 Model = Annotated[str, Parameter(name="MODEL", help="Catalogue name, YAML file, or a Hugging Face config.json.")]
 File = Annotated[str, Parameter(name="FILE", help="Scenario file (YAML).")]
@@ -210,3 +212,22 @@ def network_collective(
         html=html,
         out=out,
     )
+
+
+@calibrate.command(name="fabric")
+def calibrate_fabric(
+    name: Annotated[str, Parameter(name="NAME", help="Name or file of the system that was measured.")],
+    /,
+    *,
+    table: Annotated[str, Parameter(help="CSV of collectives (op, ranks, bytes, time_us), or an nccl-tests log.")],
+    library: Annotated[str | None, Parameter(help="Library to start from; default: the vendor's.")] = None,
+    link: Annotated[str | None, Parameter(help="Link technology; default: the outermost that the rows use.")] = None,
+    op: Annotated[str | None, Parameter(help="Collective, where the log does not say.")] = None,
+    ranks: Annotated[int | None, Parameter(help="Ranks, where the log does not say.")] = None,
+    out: Annotated[str | None, Parameter(help="Library file to write; default: LIBRARY-NAME.yaml here.")] = None,
+    json: Json = False,
+) -> int:
+    """Fit a collective library's costs on one link; print errors on held-out rows before and after; write the file."""
+    from rapid_llm.cli.calibrating import Request, calibrate_fabric
+
+    return calibrate_fabric(name, Request(table, library, link, op, ranks, out), as_json=json)
