@@ -42,6 +42,7 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
     "split": (0.0, 2e-6, 1.5e-5),
     "softmax": (0.0, 32.0, 256.0),
     "item": (0.0, 1.5e-6, 1e-5),
+    "lone_item": (0.0, 7e-7, 1e-5),
     "combine": (0.0, 2e-6, 2e-5),
     "backward_rate": (0.05, 0.4, 1.0),
     "expert": (0.0, 2e-7, 4e-6),
@@ -51,7 +52,7 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
     "decode_setup": (0.0, 2e-6, 1e-4),
     "decode_bandwidth": (0.6, 0.9, 1.0),
 }
-SECONDS = frozenset({"setup", "step", "row", "split", "item", "combine", "expert", "chunk", "decode_setup"})
+SECONDS = frozenset("setup step row split item lone_item combine expert chunk decode_setup".split())
 
 
 def fit(kernel: Kernel, part: Slice, architecture: str, samples: list[Sample]) -> tuple[Kernel, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from rapid_llm import operators
+from rapid_llm import hardware, operators
 
 GPUS = {"a100_sxm": "a100-sxm", "h100_sxm": "h100-sxm", "b200_sxm": "b200-sxm", "l40s": "l40s"}
 Columns = dict[str, NDArray[np.float64]]
@@ -182,11 +182,13 @@ def read(folder: Path, part: Slice) -> Iterator[Sample]:
             continue
         table = _table(path)
         found = table.assign(gpu=accelerator).query(part.where)
+        if "isl" in found and "context" in part.where + part.table:
+            found = found[found.isl > 1]  # one new token is decode
         for framework, rows in found.groupby("framework"):
             keys = rows[list(part.key)].astype(str).agg(",".join, axis=1)
             split = np.array(["unseen" if zlib.crc32(k.encode()) % 2 else "fit" for k in keys])
             label = f"{accelerator} {framework} {rows.version.iloc[0]}"
-            yield Sample(
+            sample = Sample(
                 label,
                 _family(part.table),
                 accelerator,
@@ -195,6 +197,15 @@ def read(folder: Path, part: Slice) -> Iterator[Sample]:
                 _f(rows.latency_us) * 1e-6,
                 split,
             )
+            yield sample.take(np.flatnonzero(sound(sample)))
+
+
+def sound(sample: Sample) -> NDArray[np.bool_]:
+    """Rows that are not faster than the memory roofline with operands beyond L2."""
+    device = hardware.accelerator(sample.accelerator)
+    floor = operators.roofline(sample.family, sample.columns, dtype=sample.dtype, accelerator=device)
+    l2 = device.memory.l2.capacity if device.memory.l2 else 0.0
+    return (sample.seconds >= 0.95 * floor.memory_s) | (floor.hbm_bytes < l2)
 
 
 def _family(table: str) -> str:
@@ -214,6 +225,7 @@ def _table(path: Path) -> pd.DataFrame:
 _GEMM = ("setup", "rate", "bandwidth", "step", "epilogue", "overlap", "split")
 _CONTEXT = ("setup", "rate", "bandwidth", "softmax", "item", "overlap")
 _DECODE = ("setup", "rate", "bandwidth", "item", "combine", "occupancy", "overlap")
+_LONE = ("setup", "rate", "bandwidth", "item", "lone_item", "combine", "occupancy")
 _MOE = ("setup", "rate", "bandwidth", "expert", "overlap", "row_passes", "token_passes")
 _SCAN = ("setup", "bandwidth", "chunk", "decode_setup", "decode_bandwidth")
 
@@ -234,8 +246,9 @@ def _context(kernel: str, where: str, dtype: str) -> Slice:
 
 
 def _decode(kernel: str, where: str) -> Slice:
+    free = _LONE if operators.kernel(kernel).groups[0] > 1 else _DECODE  # type: ignore[attr-defined]
     return Slice(
-        kernel, "attn_generation", where, "bf16", decode_columns, ("heads", "kv_heads", "head_dim", "batch"), _DECODE
+        kernel, "attn_generation", where, "bf16", decode_columns, ("heads", "kv_heads", "head_dim", "batch"), free
     )
 
 
@@ -245,8 +258,11 @@ def _moe(kernel: str, where: str, dtype: str) -> Slice:
 
 _SIXTEEN = "attn_dtype == 'bf16' and kv_dtype == 'bf16'"
 _ENGINES = "framework != 'trtllm' and not source.str.contains('triton')"
-_FA3 = "source in ['fa3', 'vllm_flash_attn_fa3', 'vllm_flashinfer_trtllmprefill']"
-_FA2 = "gpu in ['a100-sxm', 'l40s'] and source != 'flashinfer'"
+_OLDER = "gpu != 'b200-sxm'"
+_FA3 = "source == 'fa3'"
+_FLASH = "source != 'vllm_flash_attn_fa3' and source != 'flashinfer' and (framework == 'vllm' or gpu != 'a100-sxm')"
+_GEN = "source in ['vllm_flashinfer_trtllmprefill']"
+_FA2 = "gpu in ['a100-sxm', 'l40s'] and framework == 'vllm'"
 _MLA = "mla_dtype == 'bf16' and framework == 'trtllm'"
 _GDN = "op == 'gdn' and (seq_len > 1 or phase != 'context')"
 _FLA = "kernel_source.str.contains('^fused_recurrent|^chunk_gated_delta_rule$|triton')"
@@ -271,14 +287,20 @@ SLICES: tuple[Slice, ...] = (
     _gemm("int8-wo", "dtype == 'int8_wo'", "int8_wo"),
     _gemm("int8-smoothquant", "dtype == 'sq'", "int8"),
     _context("fa2", f"{_SIXTEEN} and {_ENGINES} and {_FA2}", "bf16"),
-    _context("flashinfer", f"{_SIXTEEN} and source == 'flashinfer'", "bf16"),
+    _context("flashinfer", f"{_SIXTEEN} and framework == 'sglang' and (source == 'flashinfer' or gpu == 'a100-sxm')", "bf16"),
     _context("fa3", f"{_SIXTEEN} and {_FA3}", "bf16"),
+    _context("vllm-fa3", f"{_SIXTEEN} and source == 'vllm_flash_attn_fa3'", "bf16"),
+    _decode("vllm-fa3-decode", f"{_SIXTEEN} and source == 'vllm_flash_attn_fa3'"),
+    _context("trtllm-gen", f"{_SIXTEEN} and {_GEN}", "bf16"),
+    _decode("trtllm-gen-decode", f"{_SIXTEEN} and {_ENGINES} and gpu == 'b200-sxm'"),
+    _decode("trtllm-gen-decode-fp8", f"kv_dtype == 'fp8' and {_ENGINES} and gpu == 'b200-sxm' and framework == 'vllm'"),
+    _decode("sglang-gen-decode-fp8", f"kv_dtype == 'fp8' and {_ENGINES} and gpu == 'b200-sxm' and framework == 'sglang'"),
     _context("fa3-fp8", "attn_dtype == 'fp8' and source == 'fa3'", "fp8"),
     _context("trtllm-fmha", f"{_SIXTEEN} and source == 'torch_flow'", "bf16"),
     _context("trtllm-fmha-fp8", "attn_dtype == 'fp8' and source == 'torch_flow'", "fp8"),
-    _decode("flash-decode", f"{_SIXTEEN} and {_ENGINES} and source != 'flashinfer' and (window == 0 or gpu != 'l40s')"),
-    _decode("flashinfer-decode", f"{_SIXTEEN} and framework == 'sglang' and source == 'flashinfer'"),
-    _decode("flash-decode-fp8", f"kv_dtype == 'fp8' and {_ENGINES}"),
+    _decode("flash-decode", f"{_SIXTEEN} and {_ENGINES} and {_OLDER} and {_FLASH} and (window == 0 or gpu != 'l40s')"),
+    _decode("flashinfer-decode", f"{_SIXTEEN} and {_ENGINES} and {_OLDER} and source != 'vllm_flash_attn_fa3' and not ({_FLASH})"),
+    _decode("flash-decode-fp8", f"kv_dtype == 'fp8' and {_ENGINES} and {_OLDER}"),
     _decode("trtllm-decode", f"{_SIXTEEN} and framework == 'trtllm'"),
     _decode("trtllm-decode-fp8", "kv_dtype == 'fp8' and framework == 'trtllm'"),
     Slice("mla", "mla", f"op == 'context' and {_MLA}", "bf16", mla_columns, _MLA_KEY, _CONTEXT),
@@ -295,6 +317,7 @@ SLICES: tuple[Slice, ...] = (
     _moe("flashinfer-moe", "dtype == 'bf16' and source.str.contains('trtllm_moe|trtllmbf16')", "bf16"),
     _moe("flashinfer-moe-fp8", "dtype in ['fp8', 'fp8_block'] and source.str.contains('trtllm_moe|trtllmfp8')", "fp8"),
     _moe("flashinfer-moe-nvfp4", "dtype == 'nvfp4' and source.str.contains('trtllm_moe|trtllmnvfp4')", "nvfp4"),
-    Slice("fla", "ssm", f"{_GDN} and {_FLA}", "bf16", scan_columns, _GDN_KEY, _SCAN, _CHUNKED),
+    Slice("trtllm-fla", "ssm", f"{_GDN} and {_FLA} and framework == 'trtllm'", "bf16", scan_columns, _GDN_KEY, _SCAN),
+    Slice("fla", "ssm", f"{_GDN} and {_FLA} and framework != 'trtllm'", "bf16", scan_columns, _GDN_KEY, _SCAN, _CHUNKED),
     Slice("flashinfer-gdn", "ssm", f"{_GDN} and {_GDN_FLASHINFER}", "bf16", scan_columns, _GDN_KEY, _SCAN),
 )

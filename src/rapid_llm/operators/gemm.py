@@ -30,6 +30,7 @@ _PARTIAL_BYTES: Final = 4.0  # partial sums are fp32
 _UNQUANTISED_BYTES: Final = 2.0  # activations before a kernel's own quantise pass are 16 bit
 _PIPELINE_NORM: Final = 3.0  # how sharply a k-step turns from waiting to computing
 _REPLAYED_WEIGHTS: Final = 5.0  # weights that benchmarks rotate, beside one X and one Y (aiconfigurator)
+_L2_SHARE: Final = 0.4  # of L2 bandwidth that tiles stream at, where a replay finds its operands there
 _ROWS_AT_ONCE: Final = 1024  # keeps the candidates of one block of rows in cache
 
 
@@ -64,7 +65,7 @@ def _memory(columns: tuple[Column, ...], c: GemmConstants, r: Rates) -> Column:
     """Seconds to move X, W and Y once; a replayed benchmark finds them in L2 where X, Y and its weights fit."""
     m, n, k, groups, x_bytes, w_bytes, y_bytes = columns
     held = groups * (m * k * x_bytes + m * n * y_bytes + _REPLAYED_WEIGHTS * k * n * w_bytes)
-    return r.stream(gemm_work(columns)[1], c.bandwidth, held)
+    return r.stream(gemm_work(columns)[1], c.bandwidth, held, _L2_SHARE)
 
 
 def _ctas(columns: tuple[Column, ...], table: _Table) -> NDArray[np.float64]:

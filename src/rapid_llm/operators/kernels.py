@@ -4,13 +4,14 @@ A kernel is one file in ``data/``. Its numbers are shared by every accelerator o
 inference; what differs between two accelerators of one architecture stands in the accelerator (``sustained``).
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, Literal
 
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.documents import build
-from rapid_llm.nouns import STRICT, Map
+from rapid_llm.nouns import STRICT, FrozenDict, Map
 from rapid_llm.provenance import Catalogue, Sources
 from rapid_llm.units import Count, Fraction, NonNegative, Positive, Seconds
 
@@ -65,15 +66,18 @@ class ContextConstants:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class DecodeConstants:
-    """``item``: fixed cost of one work item, a KV head of a sequence (s); ``combine``: pass that joins splits (s)."""
+    """``item``: fixed cost of one work item, a KV head of a sequence (s), ``lone_item`` of one whose query heads run
+    alone; ``combine``: pass that joins splits (s); ``occupancy``: exponent of the share of units in use.
+    """
 
     setup: Seconds
     rate: Fraction
     bandwidth: Fraction
     item: Seconds
     combine: Seconds
-    occupancy: NonNegative
-    overlap: Positive
+    lone_item: Seconds = 0.0
+    occupancy: NonNegative = 0.0
+    overlap: Positive = 4.0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -117,10 +121,16 @@ class PointwiseConstants:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Kernel:
-    """One implementation of a family."""
+    """One implementation of a family; ``variants``: fields of its structure that differ on an architecture."""
 
     name: str
     family: str
+    variants: Map[Map[bool | int]] = FrozenDict()
+
+    def shaped(self, architecture: str) -> "Kernel":
+        """The kernel as it is built for an architecture: its structure with what ``variants`` says differs there."""
+        differing = self.variants.get(architecture)
+        return _variant(self, architecture) if differing else self
 
     def on(self, architecture: str) -> Any:
         """The numbers for an architecture: its own, or those of the nearest one that has any (see ``stands_in``)."""
@@ -158,10 +168,12 @@ class GemmKernel(Kernel):
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class AttentionKernel(Kernel):
-    """A kernel for many queries per sequence; ``decode`` names the kernel that serves one query per sequence.
+    """A kernel for many queries per sequence; ``decode`` names the kernel that serves one query per
+    sequence, ``decode_8bit`` the one of a cache in 8 bits (default: the same).
 
     A short sequence takes a smaller tile, down to ``query_pad`` rows. ``packed``: query heads that share a KV head
-    fill one tile together. ``latent`` names the kernel for rows whose K and V differ in width (latent attention).
+    fill one tile together; ``split_kv``: units left idle take a part of the keys of a tile. ``latent`` names the kernel
+    for rows whose K and V differ in width (latent attention).
     """
 
     family: Literal["attention"]
@@ -170,7 +182,9 @@ class AttentionKernel(Kernel):
     query_pad: Count = 16
     kv_tile: Count
     packed: bool = False
+    split_kv: bool = False
     decode: str
+    decode_8bit: str | None = None
     latent: str | None = None
 
 
@@ -179,7 +193,8 @@ class DecodeKernel(Kernel):
     """Split-KV attention of one query per sequence.
 
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
-    one work item takes; ``split_tokens`` is the least length of a split.
+    one work item takes; ``split_tokens`` is the least length of a split; ``groups``: least and most query heads of a KV
+    head that share a work item.
     """
 
     family: Literal["decode"]
@@ -188,6 +203,7 @@ class DecodeKernel(Kernel):
     query_pad: Count = 16
     query_tile: Count = 64
     split_tokens: Count = 256
+    groups: tuple[Count, Count] = (1, 1 << 20)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -220,6 +236,12 @@ _NOUNS: Final[dict[str, type[Kernel]]] = {
     "gemm": GemmKernel, "attention": AttentionKernel, "decode": DecodeKernel, "moe": MoeKernel, "scan": ScanKernel,
     "pointwise": PointwiseKernel,
 }  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _variant(chosen: Kernel, architecture: str) -> Kernel:
+    differing: dict[str, Any] = dict(chosen.variants[architecture])
+    return replace(chosen, **differing)
 
 
 @lru_cache(maxsize=256)

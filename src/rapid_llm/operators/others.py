@@ -55,7 +55,8 @@ def price_scan(columns: tuple[Column, ...], kernel: ScanKernel, c: ScanConstants
     compute = np.maximum(flops / r.peak, serial)
     state = np.where(backward > 0, 2.0, 1.0) * 2.0 * batch * heads * key_dim * value_dim * state_bytes
     tokens = moved - state
-    memory = r.stream(state, c.decode_bandwidth) + tokens / (r.hbm * np.where(decode, c.decode_bandwidth, c.bandwidth))
+    share = np.where(decode, c.decode_bandwidth, c.bandwidth)
+    memory = r.stream(state, c.decode_bandwidth, moved) + r.stream(tokens, share, moved, share)
     fixed = r.launch + np.where(decode, c.decode_setup, c.setup)
     return summarise(fixed, np.maximum(compute, memory), work=(flops, moved), sides=(compute, memory))
 

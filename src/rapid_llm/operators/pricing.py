@@ -1,6 +1,7 @@
 """From columns to seconds: the one function that the rooms above call."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -63,7 +64,7 @@ _kernel = kernel
 
 
 def _price(chosen: Kernel, columns: tuple[Column, ...], kind: str, r: Rates, architecture: str) -> Prices:
-    constants = chosen.on(architecture)
+    chosen, constants = chosen.shaped(architecture), chosen.on(architecture)
     match chosen:
         case GemmKernel():
             return gemm.price_gemm(columns, chosen, architecture, r)
@@ -88,12 +89,17 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
         return _merge(
             columns, latent, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture)
         )
-    split = cast(DecodeKernel, _kernel(chosen.decode))
+    if chosen.decode_8bit and (small := is_decode(columns) & (columns[10] <= 1.0)).any():
+        sibling = replace(chosen, decode=chosen.decode_8bit, decode_8bit=None)
+        plain = replace(chosen, decode_8bit=None)
+        return _merge(columns, small, lambda rows, mine: _attention(rows, sibling if mine else plain, r, architecture))
+    split = cast(DecodeKernel, _kernel(chosen.decode).shaped(architecture))
+    tiled = cast(AttentionKernel, chosen.shaped(architecture))
 
     def run(rows: tuple[Column, ...], one_query: bool) -> Prices:
         if one_query:
             return price_decode(rows, split, split.on(architecture), r)
-        return price_context(rows, chosen, chosen.on(architecture), r)
+        return price_context(rows, tiled, tiled.on(architecture), r)
 
     return _merge(columns, is_decode(columns), run)
 

@@ -36,15 +36,16 @@ class Rates(NamedTuple):
     l2: float
     resident: float
 
-    def stream(self, moved: Column, share: float | Column, held: Column | None = None) -> Column:
+    def stream(self, moved: Column, share: float | Column, held: Column | None = None, l2_share: float | Column = 1.0) -> Column:
         """Seconds to move ``moved`` bytes at a share of the reachable bandwidth.
 
-        ``held``: bytes that a replayed benchmark of this kernel keeps coming back to (default: what it moves).
+        ``held``: bytes that a replayed benchmark of this kernel keeps coming back to (default: what it moves);
+        ``l2_share``: share of the L2 bandwidth that the kernel reaches.
         """
         seconds = moved / (share * self.hbm)
         if self.resident:
             hit = 1.0 / (1.0 + ((moved if held is None else held) / self.resident) ** _RESIDENT_STEEPNESS)
-            seconds = seconds * (1.0 - hit) + hit * np.minimum(seconds, moved / self.l2)
+            seconds = seconds * (1.0 - hit) + hit * np.minimum(seconds, moved / (l2_share * self.l2))
         return seconds
 
 
