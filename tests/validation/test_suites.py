@@ -207,10 +207,12 @@ def test_runs_of_the_sweep_that_failed(tmp_path):
         for case in training.cases(table("nanotron", tmp_path, NANOTRON | {"outcome": outcome}))
     ]
     assert found == ["ran out of memory"] * 2 + ["failed for another reason"] * 2
-    (verdict,) = memory.cases(table("nanotron", tmp_path, NANOTRON | {"outcome": "OOM"}))
+    verdict, *banded = memory.cases(table("nanotron", tmp_path, NANOTRON | {"outcome": "OOM"}))
     assert (verdict.metric, verdict.measured) == ("verdict", 1.0)
-    three = memory.cases(table("nanotron", tmp_path, NANOTRON))
-    assert [(c.metric, c.quantity) for c in three] == [
+    assert [case.group for case in banded] == ["nanotron, pp 1", "nanotron, tp 2 to 8"]
+    assert not any(case.headline for case in banded)
+    found = memory.cases(table("nanotron", tmp_path, NANOTRON))
+    assert [(c.metric, c.quantity) for c in found if c.headline] == [
         ("verdict", "out_of_memory"),
         ("peak", "first_reserved"),
         ("persistent", "first_persistent"),

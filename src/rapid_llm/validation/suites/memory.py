@@ -1,15 +1,18 @@
 """The memory suite: peak and persistent bytes of training runs, and whether they run out of memory."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from rapid_llm.validation import translate
 from rapid_llm.validation.cases import Case, Skip
 from rapid_llm.validation.suites import training
-from rapid_llm.validation.tables import Row, Table, number
+from rapid_llm.validation.tables import Row, Table, count, number
 
 SUITE = "memory"
 UNITS = {"GiB": 2.0**30, "GB": 1e9, "MiB": 2.0**20}
+BANDS = {"1": (1, 1), "2 to 8": (2, 8), "above 8": (9, 2**31)}
+"""Degrees that the sweep is also shown by."""
 OUTCOMES = {"OOM": 1.0, "ok": 0.0}
 """What the verdict compares: 1 for running out of memory."""
 
@@ -21,7 +24,9 @@ def cases(table: Table) -> Iterator[Case]:
             yield from _table_cases(row)
     if table.schema == "nanotron":
         for row in map(training.nanotron_row, table.rows):
-            yield from _nanotron_cases(row)
+            for case in _nanotron_cases(row):
+                yield case
+                yield from _banded(case, row)
 
 
 def _table_cases(row: Row) -> Iterator[Case]:
@@ -42,6 +47,13 @@ def _nanotron_cases(row: Row) -> Iterator[Case]:
         ):
             value = number(row, column)
             yield _case(row, metric, quantity, value * UNITS["GiB"] if value else None)
+
+
+def _banded(case: Case, row: Row) -> Iterator[Case]:
+    """The same case in the groups of its pipeline and tensor degrees, which stand beside the headline."""
+    for axis in ("pp", "tp"):
+        band = next(name for name, (low, high) in BANDS.items() if low <= count(row, axis) <= high)
+        yield replace(case, group=f"{case.group}, {axis} {band}", headline=False)
 
 
 def _peak_quantity(kind: str) -> str:
