@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rapid_llm.predict.breakdown import BUBBLE, WAITING, bound_by, forward_breakdown
 from rapid_llm.predict.feasibility import memory_use
-from rapid_llm.predict.fitting import cache_of, footprint
+from rapid_llm.predict.fitting import Footprint, cache_of
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.report import Cost, Report
 from rapid_llm.scenario import Scenario
@@ -33,7 +33,7 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
         tokens_per_s_per_accelerator=output_rate / scenario.accelerators,
         memory=replace(
             memory_use(table.account, -1, plan.tp * plan.cp * (plan.dp or 1)),
-            cache=cache_of(scenario, footprint(scenario)),
+            cache=cache_of(scenario, Footprint(table.steps.priced.lowered, table.account)),
         ),
         breakdown=tree,
         phases={"prefill": prefill, "decode": decode},
