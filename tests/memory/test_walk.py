@@ -8,18 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rapid_llm.errors import InputError
+from rapid_llm.execution.schedules import SCHEDULES
 from rapid_llm.memory import CATEGORIES
 from rapid_llm.predict.fitting import footprint
 from rapid_llm.predict.timeline import memory_timeline, memory_walks
 
 from .scenarios import inference, training
 
-PLANS = [
-    {"tp": tp, "pp": pp, "schedule": schedule, "vpp": 2 if schedule == "interleaved" else 1}
+PLANS: list[dict[str, Any]] = [
+    {"tp": tp, "pp": pp, "schedule": name, "vpp": 2 if one.chunks is None else 1}
     for tp in (1, 8)
-    for pp, schedules in ((1, ["1f1b"]), (2, ["gpipe", "1f1b", "interleaved", "zb-h1"]), (4, ["1f1b", "zb-h2", "zb-v"]))
-    for schedule in schedules
-]
+    for pp in (2, 4)
+    for name, one in SCHEDULES.items()
+] + [{"tp": 1, "pp": 1}]
 RUNTIMES = ["megatron-core", "nanotron", "torchtitan", "deepspeed"]
 
 
@@ -72,3 +73,18 @@ def test_page_of_every_stage() -> None:
 def test_only_training_has_a_timeline() -> None:
     with pytest.raises(InputError, match=r"--memory-timeline is for training, and workload\.kind is inference"):
         memory_timeline(inference())
+
+
+def test_two_ways_hold_the_weights_twice() -> None:
+    """DeepSeek-AI 2024, arXiv 2412.19437, table 2: twice the parameters, pp + 1 activations."""
+
+    def account(schedule: str) -> Any:
+        plan = {"pp": 4, "schedule": schedule}
+        return footprint(training(plan=plan, accelerators=8, work={"global_batch_size": 32})).account
+
+    one, two = account("1f1b"), account("dualpipe")
+    weights, activations = CATEGORIES.index("weights"), CATEGORIES.index("activations")
+    never_drains = account("pipedream-2bw")
+    assert never_drains.by_category[weights].sum() == pytest.approx(2 * one.by_category[weights].sum(), rel=1e-12)
+    assert two.by_category[weights].sum() == pytest.approx(2 * one.by_category[weights].sum(), rel=1e-12)
+    assert two.by_category[activations, 0, 1] == pytest.approx(5 / 3 * one.by_category[activations, 0, 1], rel=0.01)

@@ -22,7 +22,7 @@ from rapid_llm.runtime import Runtime
 Matrix = NDArray[np.float64]
 Software = tuple[Model, Runtime, Precision]
 
-SHAPING = ("tp", "pp", "cp", "ep", "etp", "sp", "recompute", "recompute_every")
+SHAPING = ("tp", "pp", "vpp", "cp", "ep", "etp", "sp", "recompute", "recompute_every", "schedule")
 """Columns of a plan that change the bytes of a pass of one sequence; the others change how many are held."""
 SAMPLE = 4096.0
 """Length at which, and at twice which, a training pass is lowered; tp x cp divide it."""

@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision, dtype
+from rapid_llm.execution.schedules import CODES
 from rapid_llm.lowering import Lowered
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]
+_NEVER_DRAINS = np.array([one.end == "stream" for one in CODES])
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,15 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
     """States of each stage, sharded as the ZeRO stage says (Rajbhandari et al. 2020, arXiv 1910.02054, section 3).
 
     Masters that a framework shards in place of weights are its weights. Gradients that data-parallel ranks reduce in
-    another dtype stand in buffers of their own; replicas of one have none.
+    another dtype stand in buffers of their own; replicas of one have none. A pipeline that never drains keeps a second
+    version of the weights (PipeDream-2BW, arXiv 2006.09503, section 3).
     """
     plans, facts = lowered.shapes.plans, runtime.training
     zero = plans.zero_stage
     dense = np.einsum("ups,up->ps", lowered.layers, lowered.dense)
     expert = np.einsum("ups,up->ps", lowered.layers, lowered.expert)
 
+    weight = weight * np.where(_NEVER_DRAINS[plans.schedule.astype(np.int64)] & (plans.pp > 1), 2.0, 1.0)
     whole = dense + expert
     shards = dense / plans.shard[:, None] + expert / plans.edp[:, None]
 

@@ -129,8 +129,7 @@ def _at_peak(h: Holdings, plans: Plans, facts: Training) -> tuple[Matrix, Matrix
 
 def _parts(plans: Plans) -> Column:
     """Parts in which a micro-batch's activations come and go on a stage [P]."""
-    fixed = [1 if one.placement == "both" else one.chunks or 0 for one in CODES]
-    found = np.array(fixed)[plans.schedule.astype(np.int64)]
+    found = np.array([one.chunks or 0 for one in CODES])[plans.schedule.astype(np.int64)]
     return np.where(found > 0, found, plans.vpp)
 
 
