@@ -43,7 +43,6 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
     dense = np.einsum("ups,up->ps", lowered.layers, lowered.dense)
     expert = np.einsum("ups,up->ps", lowered.layers, lowered.expert)
 
-    weight = weight * np.where(_NEVER_DRAINS[plans.schedule.astype(np.int64)] & (plans.pp > 1), 2.0, 1.0)
     whole = dense + expert
     shards = dense / plans.shard[:, None] + expert / plans.edp[:, None]
 
@@ -62,6 +61,7 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
         gradient = gradient + np.where(plans.data > 1, facts.gradient_buffers, 0.0)
         optimizer = optimizer + np.where(partly, facts.owned_buffers, 0.0)
         between = np.where(partly, facts.step_buffers, 0.0)
+    weight = weight * np.where(_NEVER_DRAINS[plans.schedule.astype(np.int64)] & (plans.pp > 1), 2.0, 1.0)
     return States(
         weights=held(weight, 3),
         gradients=held(gradient, 2),
