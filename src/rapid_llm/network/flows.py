@@ -47,7 +47,7 @@ def _sends(phase: Phase, bounds: Bounds) -> Iterator[_Send]:
     elif phase.pattern == "chain":
         yield from _chain(outer, n, spread=phase.spread)
     elif phase.pattern == "tree":
-        yield from _double_tree(inner, outer // inner, spread=phase.spread)
+        yield from double_tree(inner, outer // inner, spread=phase.spread)
     elif phase.pattern == "direct":
         yield from _direct(phase, inner, outer, n)
     elif phase.pattern == "pair":
@@ -97,7 +97,7 @@ def _chain(unit: int, n: int, *, spread: bool) -> Iterator[_Send]:
                 yield step if spread else unit - 2 - step, channel, *pair, 0.5 / unit
 
 
-def _double_tree(inner: int, units: int, *, spread: bool) -> Iterator[_Send]:
+def double_tree(inner: int, units: int, *, spread: bool) -> Iterator[_Send]:
     """Two binary trees over units, the second the mirror of the first; channel = tree x inner + place in the unit."""
     depth = max((_level(u, units) for u in range(units)), default=0)
     for mirror in (False, True):

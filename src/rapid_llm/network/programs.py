@@ -1,0 +1,283 @@
+"""A collective as a program of the engine: the phases of a template placed on a topology, routed, as tasks.
+
+A task is one rank's send to one peer in all rounds of a phase: rounds of a ring are rounds of n tasks, slices of a
+pipelined tree rounds of its edges, so a program has as many tasks as distinct sends, not as messages.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from rapid_llm.errors import InputError
+from rapid_llm.network.flows import SWITCH, double_tree
+from rapid_llm.network.routing import Routes, route
+from rapid_llm.network.tasks import ALL, Floats, Ints, Tasks, tasks
+from rapid_llm.network.templates import Bounds, Phase, Template
+from rapid_llm.network.topology import NODE_KINDS, Topology
+
+SLICES: Final = 256
+"""Slices of a pipelined phase: their ramp is below 1 % of the time at up to 1,024 ranks."""
+
+
+@dataclass(slots=True, eq=False)
+class Sends:
+    """Columns of the sends of one or more phases, before routing: source and target rank (or SWITCH), bytes a round,
+    rounds, and dependencies (task, other, lag).
+    """
+
+    source: Ints
+    target: Ints
+    amount: Floats
+    rounds: Ints
+    edges: Ints
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def program(
+    template: Template,
+    bounds: Bounds,
+    size_bytes: float,
+    topology: Topology,
+    *,
+    placement: Sequence[int] | Ints | None = None,
+    policy: str = "auto",
+    seed: int = 0,
+    slices: int = SLICES,
+    channels: int | None = None,
+) -> Tasks:
+    """The tasks of one collective of ``size_bytes`` (S of the template) among ``bounds[-1]`` ranks.
+
+    ``placement[r]`` is the node of rank r (default: the accelerators in order). Rings use ``channels`` orders: inside a
+    unit each starts one rank further on, so that all ports carry one; every other one runs backwards on a grid that
+    closes. InputError for a rank that is placed twice or not on an accelerator.
+    """
+    nodes = placed(topology, bounds[-1], placement)
+    both = topology.grid is not None and all(topology.grid.wraps) and len(topology.grid.wraps) == 1
+    parts: list[Sends] = []
+    for phase in template.phases:
+        count = slices if template.pipelined else 1
+        parts.append(_phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both))
+    sends = _joined(parts, 0 if template.pipelined else ALL, template.lanes)
+    target = np.where(sends.target == SWITCH, SWITCH, nodes[sends.target])
+    return _tasks(topology, sends, nodes[sends.source], target, policy=policy, seed=seed)
+
+
+def placed(topology: Topology, ranks: int, placement: Sequence[int] | Ints | None = None) -> Ints:
+    """The node of every rank; InputError where there are too few, one is taken twice or is no accelerator."""
+    nodes = topology.accelerators if placement is None else np.asarray(placement, np.int64)
+    if len(nodes) < ranks:
+        raise InputError(
+            f"{topology.name} has places for {len(nodes)} ranks, but {ranks} take part.", field="placement"
+        )
+    nodes = nodes[:ranks]
+    if len(nodes) and (nodes.min() < 0 or nodes.max() >= topology.nodes or (topology.node_kind[nodes] != 0).any()):
+        raise InputError(f"placement names a node of {topology.name} that is not an accelerator.", field="placement")
+    names, count = np.unique(nodes, return_counts=True)
+    if (count > 1).any():
+        node = int(names[count > 1][0])
+        ranks_there = np.flatnonzero(nodes == node)
+        raise InputError(
+            f"placement puts ranks {ranks_there[0]} and {ranks_there[1]} both on {topology.names[node]}; "
+            "an accelerator holds one rank.",
+            field="placement",
+        )
+    return nodes
+
+
+def _phase(phase: Phase, bounds: Bounds, size: float, *, slices: int, channels: int | None, both: bool) -> Sends:
+    low, high = phase.levels
+    inner, outer, n = bounds[low - 1] if low else 1, bounds[high - 1], bounds[-1]
+    if n % outer or outer % inner:
+        raise InputError(
+            f"{n} ranks do not fill units of {outer if n % outer else inner}; give whole units.", field="accelerators"
+        )
+    rank = np.arange(n)
+    none = np.zeros((0, 3), np.int64)
+    load = phase.load * size
+    if phase.pattern == "ring":
+        return _rings(phase, bounds, load, channels, both)
+    if phase.pattern == "relay":
+        edges = np.stack([rank[1:-1], rank[:-2], np.zeros(n - 2, np.int64)], 1) if n > 2 else none
+        return Sends(rank[:-1], rank[1:], np.full(n - 1, load / slices), np.full(n - 1, slices), edges)
+    if phase.pattern == "direct":
+        members = outer // inner
+        a, other = np.divmod(np.arange(n * (members - 1)), members - 1)
+        mine = a % outer // inner
+        b = a + (other + (other >= mine) - mine) * inner
+        share = np.full(len(a), load / (members - 1) / slices)
+        return Sends(a, b, share, np.full(len(a), slices), none)
+    if phase.pattern in ("pair", "shift"):
+        target = rank ^ phase.distance if phase.pattern == "pair" else (rank + phase.distance) % n
+        return Sends(rank, target, np.full(n, load / phase.steps), np.full(n, phase.steps), none)
+    if phase.pattern == "neighbour":
+        return Sends(rank[:-1], rank[1:], np.full(n - 1, load), np.ones(n - 1, np.int64), none)
+    if phase.pattern == "chain":
+        return _chains(outer, n, load, slices, phase.spread)
+    if phase.pattern == "tree":
+        return _trees(inner, outer // inner, load, slices, phase.spread)
+    return _switched(n, load, slices)
+
+
+def _rings(phase: Phase, bounds: Bounds, load: float, channels: int | None, both: bool) -> Sends:
+    """Rings through units: channel c of a ring over several levels is turned by one inside its innermost unit."""
+    low, high = phase.levels
+    inner, outer, n = bounds[low - 1] if low else 1, bounds[high - 1], bounds[-1]
+    span = bounds[low] // inner if high - low > 1 else 1
+    two_ways = phase.both or (both and outer == n)
+    count = channels or (span if span > 1 else 2 if two_ways and outer // inner > 2 else 1)
+    members = outer // inner
+    place = np.arange(members)
+    found: list[tuple[Ints, Ints, Ints]] = []
+    for channel in range(count):
+        if span > 1:  # rail-aligned: a unit is left at the place where the next is entered
+            unit, spot = np.divmod(place, span)
+            order = unit * span + (spot + channel - unit) % span
+        else:
+            order = place if channel % 2 == 0 else place[::-1]
+        start = np.arange(0, n, outer)[:, None, None] + np.arange(inner)[None, :, None]
+        ranks = (start + (order * inner)[None, None, :]).reshape(-1, members)
+        first = channel * n + np.arange(len(ranks))[:, None] * members
+        index = first + np.arange(members)
+        found.append((ranks.ravel(), np.roll(ranks, -1, axis=1).ravel(), np.roll(index, 1, axis=1).ravel()))
+    source, target, before = (np.concatenate(column) for column in zip(*found, strict=True))
+    index = np.arange(len(source))
+    edges = np.stack([index, before, np.ones_like(index)], 1)
+    share = load / phase.steps / count
+    return Sends(source, target, np.full(len(source), share), np.full(len(source), phase.steps), edges)
+
+
+def _chains(unit: int, n: int, load: float, slices: int, spread: bool) -> Sends:
+    """One chain a rank of every unit, towards it or from it; 1/unit of the message each."""
+    base, channel, step = (
+        a.ravel() for a in np.meshgrid(np.arange(0, n, unit), np.arange(unit), np.arange(unit - 1), indexing="ij")
+    )
+    near, far = base + (channel - step) % unit, base + (channel - step - 1) % unit
+    source, target = (near, far) if spread else (far, near)
+    index = np.arange(len(source))
+    # a reduction starts at the far end: its step s waits for s + 1, a spread step for s - 1
+    waits = step > 0 if spread else step < unit - 2
+    other = index + (-1 if spread else 1)
+    edges = np.stack([index[waits], other[waits], np.zeros(waits.sum(), np.int64)], 1)
+    share = load / (unit - 1) / slices
+    return Sends(source, target, np.full(len(source), share), np.full(len(source), slices), edges)
+
+
+def _trees(inner: int, units: int, load: float, slices: int, spread: bool) -> Sends:
+    """Two mirrored binary trees over units for every place in a unit; an edge waits for those below (above) it."""
+    rows = list(double_tree(inner, units, spread=spread))
+    into: dict[tuple[int, int], list[int]] = {}
+    for index, (_, channel, _, target, _) in enumerate(rows):
+        into.setdefault((channel, target), []).append(index)
+    edges = [
+        (i, other, 0) for i, (_, channel, source, _, _) in enumerate(rows) for other in into.get((channel, source), [])
+    ]
+    total = sum(share for *_, share in rows)
+    scale = load / min(1.0, units / 4)  # the load of a phase is that of its busiest rank
+    ends = np.array([row[2:4] for row in rows], np.int64).reshape(-1, 2)
+    share = np.array([row[4] for row in rows]) * scale * inner if total else np.zeros(0)
+    return Sends(
+        ends[:, 0], ends[:, 1], share / slices, np.full(len(rows), slices), np.array(edges, np.int64).reshape(-1, 3)
+    )
+
+
+def _switched(n: int, load: float, slices: int) -> Sends:
+    """Every rank sends to the switch and receives from it: a slice comes back when all have sent it."""
+    rank = np.arange(n)
+    ends = np.full(n, SWITCH)
+    task, other = (a.ravel() for a in np.meshgrid(n + rank, rank, indexing="ij"))
+    edges = np.stack([task, other, np.zeros_like(task)], 1)
+    amount = np.full(2 * n, load / slices)
+    # the second half is the way back: source and target are told apart by their place (see ``_switch_links``)
+    return Sends(np.concatenate([rank, rank]), np.concatenate([ends, ends]), amount, np.full(2 * n, slices), edges)
+
+
+def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
+    """Phases as one program: a rank's first send of a phase waits for all that it received in the one before (lag ALL),
+    or slice by slice (lag 0). With ``lanes`` phases a stage, the one before is that of the same lane.
+    """
+    offsets = np.cumsum([0, *(len(p) for p in parts)])
+    edges = [part.edges + np.array([offset, offset, 0]) for part, offset in zip(parts, offsets, strict=False)]
+    for k in range(lanes, len(parts)):
+        edges.append(_handover(parts[k - lanes], parts[k], int(offsets[k - lanes]), int(offsets[k]), lag))
+    return Sends(
+        np.concatenate([p.source for p in parts]),
+        np.concatenate([p.target for p in parts]),
+        np.concatenate([p.amount for p in parts]),
+        np.concatenate([p.rounds for p in parts]),
+        np.concatenate(edges),
+    )
+
+
+def _handover(before: Sends, after: Sends, first: int, second: int, lag: int) -> Ints:
+    """Edges from every send into a rank in one phase to the sends out of it in the next."""
+    receiver = np.where(before.target == SWITCH, before.source, before.target)
+    order = np.argsort(receiver, kind="stable")
+    start = np.searchsorted(receiver[order], after.source, "left")
+    count = np.searchsorted(receiver[order], after.source, "right") - start
+    task = np.repeat(np.arange(len(after)), count)
+    place = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + np.repeat(start, count)
+    return np.stack([task + second, order[place] + first, np.full(len(task), lag)], 1)
+
+
+def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, policy: str, seed: int) -> Tasks:
+    """Route the sends and set their latency; dependencies as CSR."""
+    over = target == SWITCH
+    routes = route(
+        topology,
+        source[~over],
+        target[~over],
+        policy=policy,
+        amount=sends.amount[~over] * sends.rounds[~over],
+        seed=seed,
+    )
+    if over.any():
+        routes = _with_switch(topology, routes, source, over)
+    edges = sends.edges[np.argsort(sends.edges[:, 0], kind="stable")]
+    start = np.zeros(len(sends) + 1, np.int64)
+    np.cumsum(np.bincount(edges[:, 0], minlength=len(sends)), out=start[1:])
+    return tasks(
+        sends.amount,
+        routes.start,
+        routes.link,
+        coefficient=routes.share if len(routes.share) else None,
+        dependencies=(start, edges[:, 1]),
+        lag=edges[:, 2],
+        rounds=sends.rounds,
+        latency=latencies(topology, routes),
+    )
+
+
+def latencies(topology: Topology, routes: Routes) -> Floats:
+    """Seconds along each row; of a row over several paths their mean, weighted by what each carries."""
+    along = topology.latency[routes.link]
+    if len(routes.share):
+        along = along * routes.share
+    total = np.concatenate([[0.0], np.cumsum(along)])
+    found: Floats = np.maximum(total[routes.start[1:]] - total[routes.start[:-1]], 0.0)
+    return np.where(found > 1e-15, found, 0.0)
+
+
+def _with_switch(topology: Topology, routes: Routes, source: Ints, over: np.ndarray) -> Routes:
+    """Rows to the switch take the link up in the first half of their phase and the link down in the second."""
+    switches = set(np.flatnonzero(topology.node_kind == NODE_KINDS.index("nvswitch")).tolist())
+    start, order = topology.outgoing
+    seen: set[int] = set()
+    rows: list[Ints] = []
+    at = 0
+    for row, node in enumerate(source.tolist()):
+        if not over[row]:
+            rows.append(routes.row(at))
+            at += 1
+            continue
+        up = next((int(e) for e in order[start[node] : start[node + 1]] if int(topology.target[e]) in switches), None)
+        if up is None:
+            raise InputError(f"{topology.names[node]} is not at a switch that reduces.", field="algorithm")
+        back = topology.links_between(int(topology.target[up]), node)
+        rows.append(np.array([up]) if node not in seen else back[:1])
+        seen.add(node)
+    length = np.array([len(row) for row in rows])
+    return Routes(np.concatenate([[0], np.cumsum(length)]), np.concatenate(rows), np.zeros(0))
