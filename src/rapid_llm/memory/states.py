@@ -42,7 +42,6 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
     zero = plans.zero_stage
     dense = np.einsum("ups,up->ps", lowered.layers, lowered.dense)
     expert = np.einsum("ups,up->ps", lowered.layers, lowered.expert)
-
     whole = dense + expert
     shards = dense / plans.shard[:, None] + expert / plans.edp[:, None]
 

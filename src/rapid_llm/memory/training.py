@@ -111,9 +111,11 @@ def _at_peak(h: Holdings, plans: Plans, facts: Training) -> tuple[Matrix, Matrix
     gradients, activations = h.states.gradients, h.flight * h.micro
     workspace = np.maximum(h.rerun, h.loss) + h.always
     if facts.frees_gradients:
-        left = np.maximum(h.flight - 1.0 / _parts(plans)[:, None], 0.0) * h.micro
+        parts = _parts(plans)[:, None]
+        forwards = plans.micro_batches[:, None] * np.where(plans.two_way[:, None], parts / 2.0, parts)
+        left = np.maximum(h.flight - 1.0 / parts, 0.0) * h.micro
         after = np.where(left > 0.0, workspace, h.rerun + h.always)
-        fresh = plans.micro_batches[:, None] <= h.flight
+        fresh = forwards <= h.flight * parts
         late = fresh & (gradients + left + after > activations + workspace)
         gradients = np.where(fresh & ~late, 0.0, gradients)
         activations = np.where(late, left, activations)
