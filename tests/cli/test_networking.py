@@ -92,3 +92,26 @@ def test_calibrate_fabric_from_a_table(tmp_path):
     assert json.loads(again[1])["library"] == str(out)
     ran = rapid_llm("calibrate", "fabric", "dgx-h100", "--table", str(tmp_path / "none.csv"))
     assert (ran.code, ran.err.count("\n")) == (2, 1)
+
+
+SCENARIO = """\
+model: llama-3.1-8b
+system: dgx-h100
+parallelism: {tp: 4, pp: 2, dp: 4}
+placement: {order: [dp, tp, cp, ep, pp]}
+workload: {kind: training, global_batch_size: 32, micro_batch_size: 1, sequence_length: 4096}
+"""
+
+
+def test_placement_says_what_it_gained(tmp_path):
+    file = tmp_path / "job.yaml"
+    file.write_text(SCENARIO)
+    ran = rapid_llm("network", "placement", str(file), "--json")
+    answer = json.loads(ran.out)
+    assert answer["asked"] == ["dp", "tp", "cp", "ep", "pp"]
+    assert answer["best"].index("tp") < answer["best"].index("dp")
+    assert answer["gain"] > 0.3
+    assert answer["best_step_time_s"] < answer["step_time_s"]
+    words = rapid_llm("network", "placement", str(file)).out
+    assert "of communication a step" in words
+    assert "step time" in words

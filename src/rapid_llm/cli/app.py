@@ -214,6 +214,14 @@ def network_collective(
     )
 
 
+@network.command(name="placement")
+def network_placement(file: File, /, *, common: flags.Common = flags.COMMON) -> int:
+    """The order of parallel axes that a training scenario's own messages like best, and what the step gains."""
+    from rapid_llm.cli.networking import placement
+
+    return placement(file, common)
+
+
 @calibrate.command(name="fabric")
 def calibrate_fabric(
     name: Annotated[str, Parameter(name="NAME", help="Name or file of the system that was measured.")],
