@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rapid_llm.predict.engine import evaluate, evaluate_many, fit, infer, plans_of, predict, train
 from rapid_llm.predict.explain import KernelLine, explain
+from rapid_llm.predict.fitting import largest
 from rapid_llm.predict.report import Confidence, Cost, Fix, MemoryUse, Report, Violation, WhatIf
 from rapid_llm.predict.stepping import Stepper, stepper
 
@@ -30,6 +31,7 @@ __all__ = [
     "explain",
     "fit",
     "infer",
+    "largest",
     "plans_of",
     "predict",
     "stepper",
