@@ -227,6 +227,11 @@ def _drifts(machine: Machine) -> bool:
     return bool(host.per_peer or host.per_peer_across)
 
 
+def further(per_rank: float, ranks: Matrix, stride: Matrix, machine: Machine) -> Matrix:
+    """``per_rank`` seconds for each rank but the first of groups that cross nodes, 0 for those inside one."""
+    return np.where((ranks - 1.0) * stride >= machine.fabric.node_span, per_rank * (ranks - 1.0), 0.0)
+
+
 def _with_drift(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
     """A collective starts when its last rank has launched it.
 
@@ -235,8 +240,7 @@ def _with_drift(message: PricedMessages, lowered: Lowered, machine: Machine) -> 
     """
     rows, host = message.rows, machine.runtime.host
     launched = host_launched(lowered, machine.runtime) / machine.host_speed
-    across = np.where((rows.ranks - 1.0) * rows.stride >= machine.fabric.node_span, host.per_peer_across, 0.0)
-    seconds = message.prices.seconds + across * launched * (rows.ranks - 1.0)
+    seconds = message.prices.seconds + launched * further(host.per_peer_across, rows.ranks, rows.stride, machine)
     seconds = np.where(
         rows.ranks > 1, np.maximum(seconds, np.log2(rows.ranks) * host.per_peer * launched), message.prices.seconds
     )

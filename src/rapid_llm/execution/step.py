@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.passes import Passes, occupied_share, on_side_stream, time_passes
-from rapid_llm.execution.pricing import Machine, Priced, price_group, price_step
+from rapid_llm.execution.pricing import Machine, Priced, further, price_group, price_step
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.execution.timeline import Durations, pipeline_time
 from rapid_llm.lowering import Lowered, Messages
@@ -36,8 +36,8 @@ class TrainingStep:
     """One optimizer step under P plans.
 
     stage: pacing stage [P]; forward, backward: seconds of a micro-batch on each stage [P, S]; send: pipeline messages
-    of one micro-batch [P]; beside: what passes save beside each other [P, S]; pipeline: seconds until the last backward
-    [P]; messages; optimizer [P, S]; host [P]; total [P].
+    of one micro-batch [P]; beside: what passes save beside each other [P, S]; times: of passes with these messages;
+    pipeline: seconds until the last backward [P]; messages; optimizer [P, S]; host [P]; total [P].
     """
 
     priced: Priced
@@ -47,6 +47,7 @@ class TrainingStep:
     backward: Matrix
     send: Column
     beside: Matrix | None
+    times: Durations
     pipeline: Column
     messages: tuple[StepMessages, ...]
     optimizer: Matrix
@@ -83,6 +84,7 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
         backward=backward,
         send=send,
         beside=beside,
+        times=times,
         pipeline=pipeline,
         messages=messages,
         optimizer=optimizer,
@@ -199,5 +201,6 @@ def _whole_stages(tables: list[Messages], priced: Priced) -> list[tuple[Matrix, 
     strides = np.concatenate([np.repeat(rows.stride[0], stages) for rows in tables])
     whole, count = np.stack(sizes), np.stack(counts)
     price = price_group(codes, (whole / count).ravel(), ranks, strides, machine)
-    seconds = np.where(whole > 0, price.seconds.reshape(whole.shape) * count, 0.0)
+    late = further(machine.runtime.host.per_peer_step / machine.host_speed, ranks, strides, machine)
+    seconds = np.where(whole > 0, (price.seconds + late).reshape(whole.shape) * count, 0.0)
     return list(zip(seconds, count, strict=True))

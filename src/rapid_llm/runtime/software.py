@@ -40,17 +40,18 @@ class PerPhase:
 class Host:
     """What the CPU adds, in seconds.
 
-    ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass since
-    the queue runs ahead; ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_dispatch``: the same
-    of a training pass through experts, while the host waits for how many tokens each gets; ``per_step``: scheduler,
-    input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``:
-    arrival to first launch of one request; ``serial``: share of the shorter of launching and running a pass that does not hide
-    behind the longer; ``broadcast``: a step's inputs sent from the scheduling process to one more
-    level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift
-    apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each further rank of a group that crosses
-    nodes adds to it; ``per_peer_piped``: what launching a tensor-parallel collective costs per rank of its group beside
-    a pipeline that crosses nodes. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host
-    of speed 1 (``Node.host_speed``).
+    ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass
+    since the queue runs ahead; ``per_layer``: gap per layer pass that is always exposed, by phase;
+    ``per_dispatch``: the same of a training pass through experts, while the host waits for how many tokens each
+    gets; ``per_step``: scheduler, input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``:
+    batch preparation; ``ingress``: arrival to first launch of one request; ``serial``: share of the shorter of
+    launching and running a pass that does not hide behind the longer; ``broadcast``: a step's inputs sent from the
+    scheduling process to one more level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the
+    launches of a collective drift apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each
+    further rank of a group that crosses nodes adds to it; ``per_peer_step``: the same for messages once a step;
+    ``per_peer_piped``: what launching a tensor-parallel collective costs per rank of its group beside a pipeline
+    that crosses nodes. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host of speed
+    1 (``Node.host_speed``).
     """
 
     per_kernel: Seconds = 0.0
@@ -64,6 +65,7 @@ class Host:
     broadcast: Seconds = 0.0
     per_peer: Seconds = 0.0
     per_peer_across: Seconds = 0.0
+    per_peer_step: Seconds = 0.0
     per_peer_piped: Seconds = 0.0
     captured: tuple[Literal["forward", "backward", "prefill", "decode"], ...] = ()
 
@@ -144,21 +146,21 @@ class Defaults:
 class Training:
     """Facts of a training framework that change operators, bytes and passes.
 
-    ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``softmax_multiple``: score
-    matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and softmax run apart;
-    ``dropout`` adds its masks and passes; ``reduce_dtype`` carries gradients; ``gradient_buffers`` extra bytes per
-    parameter beside the precision's gradient (nanotron keeps bf16 and fp32); ``whole_gradients`` ZeRO-1
+    ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``softmax_multiple``:
+    score matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and softmax run
+    apart; ``dropout`` adds its masks and passes; ``reduce_dtype`` carries gradients; ``gradient_buffers`` extra
+    bytes per parameter beside the precision's gradient (nanotron keeps bf16 and fp32); ``whole_gradients`` ZeRO-1
     all-reduces gradients before it updates its shard; ``loss_copies`` fp32 copies of the logits alive at the loss;
-    ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective
-    recompute runs again; ``selective_keeps`` the tensors that stay under it, by compute dtype, where they are not all that
-    the other operators need; ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps; ``sharded_masters``
-    ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there are none before the first backward
-    pass of a step; ``gather_buffers`` whole inputs that sequence parallelism gathers into buffers kept for ever;
-    ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to the next forward pass;
-    ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under them; ``balance`` deals layers
-    to pipeline stages by number, or by cost with the LM head as one block;
-    ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message
-    per rank and gathers it behind (arXiv 2104.04473, section 4.1).
+    ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that
+    selective recompute runs again; ``selective_keeps`` the tensors that stay under it, by compute dtype, where they
+    are not all that the other operators need; ``checkpoint_inputs`` hidden states that a fully recomputed layer
+    keeps; ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there
+    are none before the first backward pass of a step; ``gather_buffers`` whole inputs that sequence parallelism
+    gathers into buffers kept for ever; ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one
+    optimizer step to the next forward pass; ``owned_buffers`` bytes beside the optimizer's per parameter that a
+    rank updates under them; ``balance`` deals layers to pipeline stages by number, or by cost with the LM head as
+    one block; ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message per
+    rank and gathers it behind (arXiv 2104.04473, section 4.1).
     """
 
     fused_attention: bool = True
