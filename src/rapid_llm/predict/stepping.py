@@ -24,13 +24,15 @@ from rapid_llm.workload import Inference, points_of
 Column = NDArray[np.float64]
 EVERY_TOKEN = 64
 """Up to here every number of tokens has its node: tiles, captured batches and memory-bound products differ most."""
-EVERY_SEQUENCE = 256
+EVERY_SEQUENCE = 160
 """Up to here every number of sequences: how attention splits the cache over the units changes with each."""
 TILE = 64
 """Products and attention step at multiples of their tiles; both sides of every multiple are nodes."""
-EVERY_TILE = 2048
+EVERY_TILE = 4096
 """Up to here every tile has its nodes; beyond, one more tile is a small share."""
-RATIO = 1.15
+BEYOND = 8
+"""Up to so many times the model's positions lengths are interpolated."""
+RATIO = 1.08
 """Between neighbouring nodes of the smooth terms."""
 
 
@@ -76,14 +78,14 @@ class Stepper:
     """Seconds of one step of an engine: one pass through all pipeline stages, and the host.
 
     decode, prefill: the layers without attention, over the tokens of a step without and with prompt tokens; outer:
-    embedding and sends, over tokens; head: over rows; decode_attention: over sequences and their mean cache;
+    embedding and sends, over tokens, of both; head: over rows; decode_attention: over sequences and their mean cache;
     prefill_attention: over new tokens and the cached tokens before them. floors: what launching the layers takes where
     no graph is replayed; gaps: per pass, always exposed.
     """
 
     decode: Line
     prefill: Line
-    outer: Line
+    outer: tuple[Line, Line]
     head: Line
     decode_attention: Plane
     prefill_attention: Plane
@@ -111,7 +113,7 @@ class Stepper:
             busy += self._prompts(prompt, prefill_pairs)
         floor = self.floors[mixed]
         layers = max(busy, floor) + self.serial * min(busy, floor) + self.gaps[mixed]
-        outer = self.outer(tokens) + self.head(sequences + mixed)
+        outer = self.outer[mixed](tokens) + self.head(sequences + mixed)
         blocks = kv_tokens / self.block + sequences
         return layers + outer + self.per_step + self.per_sequence * sequences + self.per_block * blocks
 
@@ -152,7 +154,7 @@ def stepper(scenario: Scenario) -> Stepper:
     return Stepper(
         decode=Line(tokens, decode.layers),
         prefill=Line(tokens, prefill.layers),
-        outer=Line(tokens, prefill.outer),
+        outer=(Line(tokens, decode.outer), Line(tokens, prefill.outer)),
         head=Line([0.0, *tokens], [0.0, *decode.head]),
         decode_attention=_plane(job, sequences, lengths, decode=True),
         prefill_attention=_plane(job, news, pasts, decode=False),
@@ -234,12 +236,13 @@ def _chunk_nodes(limit: float) -> list[float]:
 
 
 def _length_nodes(longest: int) -> list[float]:
-    """Cached tokens of a sequence: both sides of every tile (the new token fills it) while few, then RATIO apart."""
-    tiles = [
-        *range(TILE, EVERY_TILE, TILE),
-        *(int(x) for x in _smooth(EVERY_TILE, max(longest, EVERY_TILE), tile=TILE)),
-    ]
-    return sorted({1.0} | {float(t - d) for t in tiles for d in (0, 1)})
+    """Cached tokens of a sequence: both sides of every tile (the new token fills it) while few, then RATIO apart.
+
+    The last node lies so far beyond the model's positions that lengths between are interpolated.
+    """
+    near = range(TILE, EVERY_TILE, TILE)
+    far = _smooth(EVERY_TILE, BEYOND * max(longest, EVERY_TILE), tile=TILE)
+    return sorted({1.0} | {float(t - d) for t in near for d in (0, 1)} | {t - 1.0 for t in far})
 
 
 def _smooth(start: int, stop: int, *, exact: int = 0, tile: int = 1) -> list[float]:

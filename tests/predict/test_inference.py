@@ -1,0 +1,225 @@
+"""Inference batches: definitions, growth held to a sum over every step, properties, limits of the cache."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rapid_llm.execution import Machine
+from rapid_llm.nouns import replaced
+from rapid_llm.predict import evaluate, plans_of, predict
+from rapid_llm.predict.inference import Job, fed, room
+from rapid_llm.scenario import from_mapping
+from rapid_llm.workload import points_of
+
+BASE = {
+    "model": "llama-3.1-8b",
+    "system": "dgx-h100",
+    "runtime": "vllm",
+    "workload": {"kind": "inference", "batch_size": 8, "prompt_tokens": 300, "output_tokens": 200},
+}
+FEW = settings(max_examples=15, deadline=None)
+
+
+def scenario(tp=1, model=None, runtime=None, *, system=None, precision=None, pp=1, **work):
+    mapping = {**BASE, "accelerators": tp * pp, "parallelism": {"tp": tp, "pp": pp}}
+    given_ = {"model": model, "runtime": runtime, "system": system, "precision": precision}
+    mapping |= {key: value for key, value in given_.items() if value}
+    return from_mapping({**mapping, "workload": {**BASE["workload"], **work}})
+
+
+def job_of(given_):
+    machine = Machine.of(given_.system, given_.runtime)
+    return Job(given_.model, given_.runtime, given_.precision, plans_of(given_), given_.workload, machine)
+
+
+def test_e2e_is_ttft_and_the_gaps_after_it():
+    report = predict(scenario())
+    assert report.e2e_s == pytest.approx(report.ttft_s + report.tpot_s * 199)
+    assert report.output_tokens_per_s == pytest.approx(8 * 200 / report.e2e_s)
+    assert report.total_tokens_per_s == pytest.approx(8 * 500 / report.e2e_s)
+    assert report.running_requests == 8
+
+
+def test_one_output_token_is_its_prefill():
+    report = predict(scenario(output_tokens=1))
+    assert report.tpot_s == 0.0
+    assert report.e2e_s == report.ttft_s
+
+
+def test_ttft_includes_the_way_to_the_engine():
+    given_ = scenario()
+    host = replaced(given_.runtime.host, ingress=0.0)
+    without = replaced(given_, runtime=replaced(given_.runtime, host=host))
+    saved = given_.runtime.host.ingress / Machine.of(given_.system, given_.runtime).host_speed
+    assert predict(given_).ttft_s - predict(without).ttft_s == pytest.approx(saved)
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b", "gpt-oss-20b"])
+@pytest.mark.parametrize(("prompt", "output"), [(1, 40), (63, 130), (1000, 300)])
+def test_growth_over_the_output_is_the_sum_over_every_step(model, prompt, output):
+    given_ = scenario(model=model, prompt_tokens=prompt, output_tokens=output)
+    job = job_of(given_)
+    every = job.time(points_of([(8, 1, past, 1) for past in range(prompt, prompt + output - 1)]))[1]
+    exact = (every.traversal + every.host).sum()
+    assert evaluate(given_).decode_s == pytest.approx(exact, rel=2e-3)
+
+
+@FEW
+@given(batch=st.integers(1, 200), prompt=st.integers(1, 4000))
+def test_decode_grows_with_batch_and_cache(batch, prompt):
+    job = job_of(scenario())
+    steps = job.time(points_of([(batch, 1, prompt, 1), (batch + 7, 1, prompt, 1), (batch, 1, prompt + 600, 1)]))[1]
+    base, more, longer = (steps.traversal + steps.host).tolist()
+    one_split = 1e-3  # more sequences need fewer splits of the cache, whose results need no merging
+    assert more >= base * (1 - one_split)
+    assert longer >= base * (1 - one_split)
+
+
+@FEW
+@given(prompt=st.integers(600, 9000), budget=st.sampled_from([256, 512, 1024]))
+def test_chunks_lose_no_work(prompt, budget):
+    whole = scenario(batch_size=1, prompt_tokens=prompt)
+    engine = whole.runtime.serving
+    one = replaced(whole, runtime=replaced(whole.runtime, serving=replaced(engine, max_batched_tokens=prompt)))
+    cut = replaced(whole, runtime=replaced(whole.runtime, serving=replaced(engine, max_batched_tokens=budget)))
+    assert evaluate(cut).ttft_s >= evaluate(one).ttft_s * (1 - 1e-9)
+
+
+def test_one_accelerator_has_no_communication():
+    report = predict(scenario())
+    assert not any(leaf.bound == "network" and leaf.seconds for leaf in report.breakdown.leaves())
+    assert all(not (m.rows.count * (m.rows.ranks > 1)).any() for m in evaluate(scenario()).steps.priced.messages)
+
+
+def test_experts_that_no_token_chooses_cost_nothing():
+    few, many = (scenario(model={"base": "mixtral-8x7b", "num_local_experts": n}, batch_size=1) for n in (8, 16))
+    assert evaluate(many).tpot_s == pytest.approx(evaluate(few).tpot_s, rel=0.02)
+
+
+def test_a_cached_prefix_saves_its_prefill_and_nothing_else():
+    cold, warm, hot = (evaluate(scenario(prompt_tokens=3000, prefix_tokens=p)) for p in (0, 2000, 2999))
+    assert cold.ttft_s > warm.ttft_s > hot.ttft_s
+    assert warm.tpot_s == pytest.approx(cold.tpot_s)
+
+
+def test_padding_to_a_captured_batch_costs_as_that_batch():
+    nine, sixteen = (evaluate(scenario(batch_size=b, prompt_tokens=16, output_tokens=3)).tpot_s for b in (9, 16))
+    assert nine == pytest.approx(sixteen, rel=0.02)
+    assert nine <= sixteen
+
+
+def test_pipeline_stages_share_the_batch():
+    """With as many micro-batches as stages a token takes one traversal; prefill streams."""
+    table = evaluate(scenario(tp=2, pp=2, batch_size=8))
+    steps, decode = table.steps, table.decode > 0
+    assert table.points.batch[decode].max() == 4
+    step = np.maximum(steps.traversal, 2 * steps.pace) + steps.host
+    assert table.decode_s == pytest.approx(float((step * table.decode)[decode].sum()))
+
+
+LONG = {"batch_size": 400, "prompt_tokens": 4000, "output_tokens": 500}
+
+
+class TestCache:
+    """What the cache holds decides how many requests run."""
+
+    def test_a_batch_beyond_the_cache_does_not_fit_and_would_run_in_rounds(self):
+        given_ = scenario(**LONG)
+        report = predict(given_)
+        assert not report.feasible
+        assert report.e2e_s is None
+        table = evaluate(given_)
+        assert table.rounds > 1
+        assert table.running * table.rounds >= 400
+        half = evaluate(scenario(**{**LONG, "batch_size": table.running}))
+        assert table.e2e_s == pytest.approx(half.e2e_s * 400 / table.running)
+
+    def test_an_automatic_batch_is_the_largest_that_fits(self):
+        table = evaluate(scenario(**{**LONG, "batch_size": "auto", "runtime": "tensorrt-llm"}))
+        assert table.rounds == 1
+        job = job_of(scenario(runtime="tensorrt-llm", **{**LONG, "batch_size": table.running}))
+        assert room(table.account, table.running, job, output=1.0) == table.running
+
+    def test_fewer_reserved_tokens_admit_more(self):
+        given_ = scenario(**LONG)
+        account = evaluate(given_).account
+        job = job_of(given_)
+        assert room(account, 400, job, output=0.0) > room(account, 400, job, output=1.0)
+
+
+class TestContinuous:
+    """The mean field of requests that are replaced as they finish."""
+
+    @pytest.mark.parametrize("runtime", ["vllm", "tensorrt-llm", "sglang", "vllm@2024"])
+    def test_one_request_is_a_static_batch_of_one(self, runtime):
+        static, continuous = (
+            evaluate(scenario(runtime=runtime, batch_size=1, batching=b)) for b in ("static", "continuous")
+        )
+        assert continuous.ttft_s == pytest.approx(static.ttft_s)
+        assert continuous.e2e_s == pytest.approx(static.e2e_s, rel=0.01)
+
+    def test_other_prompts_slow_the_tokens(self):
+        static, continuous = (evaluate(scenario(batch_size=64, batching=b)) for b in ("static", "continuous"))
+        assert continuous.tpot_s > static.tpot_s
+        assert continuous.ttft_s < static.ttft_s
+
+    @FEW
+    @given(users=st.integers(1, 200))
+    def test_twice_the_users_never_get_less(self, users):
+        fewer, more = (evaluate(scenario(batch_size=n, batching="continuous")) for n in (users, 2 * users))
+        assert 2 / more.e2e_s >= 1 / fewer.e2e_s
+
+    def test_littles_law_beyond_what_the_engine_feeds(self):
+        given_ = scenario(batch_size=4000, prompt_tokens=2000, output_tokens=20, batching="continuous")
+        limit = fed(job_of(given_))
+        table, full = (
+            evaluate(given_),
+            evaluate(scenario(batch_size=limit, prompt_tokens=2000, output_tokens=20, batching="continuous")),
+        )
+        assert table.running == limit < 4000
+        assert 4000 / table.e2e_s == pytest.approx(limit / full.e2e_s, rel=1e-6)
+        assert table.tpot_s == pytest.approx(full.tpot_s)
+
+
+@pytest.mark.parametrize("batching", ["static", "continuous"])
+def test_leaves_sum_to_the_request(batching):
+    report = predict(scenario(tp=2, batch_size=32, batching=batching))
+    assert sum(leaf.seconds for leaf in report.breakdown.leaves()) == pytest.approx(report.e2e_s, rel=1e-9)
+    assert all(leaf.seconds >= 0 for leaf in report.breakdown.leaves())
+
+
+@pytest.mark.parametrize(
+    ("software", "tp", "batch", "prompt", "output", "milliseconds"),
+    [  # NVIDIA Deep Learning Institute course, TensorRT-LLM 0.9, static batches; NVIDIA NIM 1.5, one user
+        (("llama-2-70b", "dgx-a100", "tensorrt-llm@2024", "fp16"), 2, 1, 128, 128, (71, 49)),
+        (("llama-2-70b", "dgx-a100", "tensorrt-llm@2024", "fp16"), 4, 64, 128, 128, (1282, 35)),
+        (("llama-2-70b", "dgx-a100", "tensorrt-llm@2024", "fp16"), 8, 16, 128, 128, (243, 25)),
+        (("llama-2-7b", "dgx-h100", "tensorrt-llm@2024", "fp16"), 1, 16, 128, 128, (48, 7.6)),
+        (("llama-2-7b", "dgx-h100", "tensorrt-llm@2024", "fp8"), 1, 64, 128, 128, (109, 5.7)),
+        (("llama-3.3-70b", "dgx-a100", "tensorrt-llm@0.13", "bf16"), 8, 1, 1000, 1000, (131.2, 18.4)),
+    ],
+)
+def test_published_batches_within_twelve_percent(software, tp, batch, prompt, output, milliseconds):  # noqa: PLR0917
+    model, system, runtime, precision = software
+    lengths = {"batch_size": batch, "prompt_tokens": prompt, "output_tokens": output}
+    table = evaluate(scenario(tp, model, runtime, system=system, precision=precision, **lengths))
+    assert (table.ttft_s * 1e3, table.tpot_s * 1e3) == pytest.approx(milliseconds, rel=0.12)
+
+
+def test_published_offline_throughput_within_twelve_percent():
+    """TensorRT-LLM 0.20 performance overview, Llama-3.3-70B fp8 on one H200, 1000 + 1000 tokens: 2,744 tokens/s."""
+    given_ = scenario(
+        model="llama-3.3-70b", system="hgx-h200", runtime="tensorrt-llm", precision="fp8", batch_size="auto",
+        prompt_tokens=1000, output_tokens=1000, batching="continuous",
+    )  # fmt: skip
+    assert predict(given_).output_tokens_per_s == pytest.approx(2744, rel=0.12)
+
+
+def test_rounds_keep_the_account_of_the_batch_as_given():
+    given_ = scenario(**LONG)
+    table = evaluate(given_)
+    assert not bool(table.account.fits[-1])
+    assert replace(table, rounds=1).e2e_s == table.e2e_s
