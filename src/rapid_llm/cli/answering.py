@@ -57,6 +57,10 @@ def _answer(scenario: Scenario, answering: Answering) -> int:
         from rapid_llm.cli.folder import write
 
         write(scenario, report, answering.out)
+    if answering.timeline is not None:
+        from rapid_llm.cli.folder import write_timeline
+
+        write_timeline(scenario, report, answering.timeline)
     return _print(report, as_json=answering.json)
 
 

@@ -42,6 +42,9 @@ class Answering(Common):
     """Flags of the verbs that print an answer."""
 
     out: Annotated[str | None, _in(_OUTPUT, "Folder for the resolved scenario, the report and its tables.")] = None
+    timeline: Annotated[
+        str | None, _in(_OUTPUT, "HTML page to write: the pipeline's schedule of a training step, stage by stage.")
+    ] = None
     allow_infeasible: Annotated[
         bool, Parameter(group=_OUTPUT, negative=(), help="Give times even where memory does not fit.")
     ] = False

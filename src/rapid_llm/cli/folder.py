@@ -32,6 +32,17 @@ def write(scenario: Scenario, report: Report, folder: str) -> None:
         _table(out / "kernels.csv", (plain_value(row) for row in explain(scenario)))
 
 
+def write_timeline(scenario: Scenario, report: Report, file: str) -> None:
+    """Write the schedule of a training step as a page; nothing where the answer gives no times."""
+    from rapid_llm.predict.schedule_page import timeline_html
+
+    if not report.feasible and report.breakdown is None:
+        return
+    if not Path(file).parent.is_dir():
+        raise InputError(f"--timeline {file}: there is no folder {Path(file).parent}. Create it, or name another file.")
+    Path(file).write_text(timeline_html(scenario), encoding="utf-8")
+
+
 def _breakdown(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:
     """Yield one row per node of the tree: path, seconds, hidden seconds, whether it is a leaf, and its bound."""
     here = (*path, cost.name)

@@ -236,7 +236,7 @@ def run(name: str, times: Durations, micro_batches: int, chunks: int = 1) -> Col
     schedule = SCHEDULES[name]
     chunks = schedule.chunks or chunks
     if schedule.end == "stream":
-        return micro_batches * _period(schedule, times)
+        return micro_batches * period(schedule, times)
     table, saved = table_of(schedule, times, chunks)
     layout = (name, times.forward.shape[1], micro_batches)
     if schedule.folded and not times.delay.any():
@@ -248,7 +248,7 @@ def run(name: str, times: Durations, micro_batches: int, chunks: int = 1) -> Col
     return np.asarray(end[plan.last].max(axis=0))
 
 
-def _period(schedule: Schedule, times: Durations) -> Column:
+def period(schedule: Schedule, times: Durations) -> Column:
     """Seconds that a micro-batch more takes: the work of the slowest stage [P]."""
     work = times.forward + times.backward
     if schedule.pairs:
@@ -267,7 +267,7 @@ def repeated(name: str, times: Durations, micro_batches: int, chunks: int = 1) -
     base = run(name, times, short, chunks)
     if short == micro_batches:
         return base
-    more = (micro_batches - short) * _period(schedule, times)
+    more = (micro_batches - short) * period(schedule, times)
     if times.delay.any():  # the wait for a message comes round once for all micro-batches in flight
         cycle = lcm(schedule.repeats(stages), stages)
         grown = run(name, times, short + cycle, chunks) - base

@@ -101,9 +101,10 @@ def chunks(row: Row) -> str:
     """Layers do not divide over the chunks of all stages."""
     layers, pp, vpp = row["num_hidden_layers"], row["pp"], row["vpp"]
     if row["folded"]:
+        tried = f"pp {listed(divisors(layers // 2))}" if layers % 2 == 0 else "schedule: zb-h1"
         return (
             f"schedule {row['schedule']} cuts each of pp {pp} stages in 2 chunks: {layers} layers / {2 * pp} leaves "
-            f"{layers % (2 * pp)}. Try {listed(divisors(layers // 2)) if layers % 2 == 0 else 'schedule: zb-h1'}."
+            f"{layers % (2 * pp)}. Try {tried}."
         )
     left = layers % (pp * vpp)
     fits = divisors(layers // pp) if layers % pp == 0 else [1]
