@@ -161,11 +161,11 @@ def in_rounds(table: InferenceTable, requests: int, admitted: int) -> InferenceT
 def static_batch(job: Job, requests: int) -> InferenceTable:
     """All prompts are prefilled, then decoded together.
 
-    With pipeline stages the requests are dealt into up to pp micro-batches that fill the stages in turn: a token takes
-    the slower of one traversal and of every micro-batch passing the pacing stage. Prefill streams its passes through.
+    With pipeline stages the requests are dealt into up to pp micro-batches that fill the stages in turn, where the
+    engine does so: a token takes the slower of one traversal and of every micro-batch passing the pacing stage. Prefill streams its passes through.
     """
     work = job.work
-    groups = min(job.stages, requests)
+    groups = min(job.stages, requests) if job.engine.deals_batch else 1
     micro = ceil(requests / groups)
     groups = ceil(requests / micro)
     first = prefill_points(requests, work.new_tokens, job.engine.max_batched_tokens, job.past)

@@ -154,7 +154,8 @@ class Training:
     ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that
     selective recompute runs again; ``selective_keeps`` the tensors that stay under it, by compute dtype, where they
     are not all that the other operators need; ``checkpoint_inputs`` hidden states that a fully recomputed layer
-    keeps; ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there
+    keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a pipeline gathers once
+    a step and adds up whole gradients; ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there
     are none before the first backward pass of a step; ``gather_buffers`` whole inputs that sequence parallelism
     gathers into buffers kept for ever; ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one
     optimizer step to the next forward pass; ``owned_buffers`` bytes beside the optimizer's per parameter that a
@@ -179,6 +180,7 @@ class Training:
     selective_keeps: Map[tuple[str, ...]] = FrozenDict()
     checkpoint_inputs: NonNegative = 1.0
     sharded_masters: bool = False
+    pipeline_keeps_whole: bool = False
     frees_gradients: bool = False
     selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
     bucket: Bytes = 0
@@ -191,7 +193,8 @@ class Serving:
 
     ``kv_block_tokens`` per block of the cache; ``max_batched_tokens`` of one step; ``max_sequences`` that run at once;
     ``capture_sizes``: batches that decode graphs were captured for, others are padded up to the next; ``mixed_steps``:
-    prefill and decode share a step, else prefill runs alone; ``reserved_output``: the share of a request's output that
+    prefill and decode share a step, else prefill runs alone; ``deals_batch``: a batch is dealt into micro-batches that
+    fill the pipeline stages, else it crosses them whole; ``reserved_output``: the share of a request's output that
     admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence.
     """
 
@@ -200,6 +203,7 @@ class Serving:
     max_sequences: Count = 256
     capture_sizes: tuple[int, ...] = ()
     mixed_steps: bool = False
+    deals_batch: bool = True
     reserved_output: Share = 1.0
     logit_bytes: NonNegative = 8.0
 
