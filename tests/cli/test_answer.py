@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from rapid_llm.cli import words
 from rapid_llm.cli.answer import answer
 from rapid_llm.cli.page import page
 from rapid_llm.predict.report import Cost
@@ -18,6 +19,30 @@ def test_at_most_30_lines_of_100_columns(make):
     lines = answer(make())
     assert len(lines) <= 30
     assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("make", ALL)
+@pytest.mark.parametrize("width", [60, 80])
+def test_fits_a_narrow_terminal(make, width):
+    lines = answer(make(), width=width)
+    assert max(map(len, lines)) <= width
+    assert len(lines) <= (30 if width == 80 else 40)
+    assert not any(line.endswith((" 62.0", " 79.0", " 11.0")) for line in lines)  # a number stays with its unit
+
+
+def test_leaves_are_named_in_words():
+    assert words.cost(("decode", "memory-bound kernels", "up")) == "decode / MLP up projection"
+    assert words.cost(("prefill", "exposed communication", "tp")) == "prefill / tp communication"
+    assert words.cost(("pipeline bubble",)) == "pipeline bubble"
+    assert words.kernel("mlp n2 gather grad") == "MLP input gather, gradient"
+    assert words.kernel("dropout+residual") == "dropout and residual"
+
+
+def test_warnings_of_checks_are_notes():
+    long = reports.from_mapping({**reports.SCENARIO, **reports.BATCH, "workload": {
+        "kind": "inference", "batch_size": 8, "prompt_tokens": 200_000, "output_tokens": 5}})  # fmt: skip
+    text = " ".join("\n".join(answer(dataclasses.replace(reports.inference(), origin=long))).split())
+    assert "note prompt_tokens + output_tokens = 200005 is beyond max_position_embeddings 131072" in text
 
 
 def test_stays_short_when_everything_is_long():

@@ -65,6 +65,33 @@ SETS = [
     ),
     ("accelerators=0", "accelerators must be at least 1 (got 0)."),
     ("nonsense", "'--set nonsense' must name a field and a value, such as --set parallelism.tp=4."),
+    (
+        "precision=q4-k",
+        "precision.weights q4_k is a format for inference alone, and workload.kind is training. "
+        "Try precision: bf16-mixed.",
+    ),
+    (
+        "precision=fp8 system=dgx-a100",
+        "precision.compute fp8 needs a matrix rate for fp8, and a100-sxm has bf16, fp16, fp64, int4, int8, tf32. "
+        "Try precision: bf16.",
+    ),
+    ("parallelism.ep=2", "parallelism.ep 2 needs a model with experts, and llama-3.1-8b has none. Try ep 1."),
+    ("accelerators=60", "accelerators 60 do not fill nodes of 8: 60 / 8 leaves 4. Try 56 or 64."),
+    (
+        "accelerators=100000",
+        "accelerators 100000 is more than system dgx-h100 has: 2048 nodes x 8 = 16384. Try accelerators 16384, or "
+        "--set system.nodes=12500.",
+    ),
+    (
+        "parallelism.tp=4 parallelism.dp=3 accelerators=8",
+        "{f}: tp 4 x dp 3 = 12 must be accelerators 8. Try dp 2, or accelerators 12.",
+    ),
+    (
+        "workload.micro_batch_size=999999999989 workload.global_batch_size=999999999988",
+        "workload.micro_batch_size 999999999989 is above global_batch_size 999999999988. "
+        "Try 1, 2, 4, 11, 22, 44, 124847, 182041, 249694, 364082, 499388, 728164.",
+    ),
+    ("parallelism.tp=@", "the value of parallelism.tp is not valid YAML (got '@')."),
     ("runtime=megatron-cor", "runtime 'megatron-cor' is not in the catalogue. Did you mean 'megatron-core'? "
      "See: rapid-llm list runtimes"),
 ]  # fmt: skip

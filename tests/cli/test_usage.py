@@ -31,6 +31,9 @@ SENTENCES = [
     (("run",), "'rapid-llm run' needs FILE. Try: rapid-llm run examples/llama-3.1-70b-training.yaml"),
     (("show", "model"), "'rapid-llm show' needs NAME. See: rapid-llm show --help"),
     (("train", "x", "--tp"), "--tp needs a value. See: rapid-llm train --help"),
+    (("train", "x", "--tp="), "--tp needs a value (got an empty text)."),
+    (("diff", "a", "b", "--zzz"), "--zzz is not a flag of 'rapid-llm diff'. See: rapid-llm diff --help"),
+    (("run", "a\nb.yaml"), "a b.yaml: no such file."),
     (("train", "x", "y"), "'rapid-llm train' does not take 'y'. See: rapid-llm train --help"),
     (("train", "x", "--tp", "1", "--tp", "2"), "--tp is given more than once. Keep one of them."),
     (

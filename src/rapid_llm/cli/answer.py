@@ -8,6 +8,7 @@ from typing import Any
 from rapid_llm import charts
 from rapid_llm.cli import text, words
 from rapid_llm.predict.report import Confidence, Cost, MemoryUse, Report, Violation
+from rapid_llm.scenario import check
 from rapid_llm.units import format_bytes, format_percent, format_rate, format_seconds
 
 GIB = 2**30
@@ -18,6 +19,7 @@ SHOWN_COSTS, FEWEST_COSTS = 5, 2
 BAR = 60
 COST_COLUMNS, COST_NOTE = 44, 44
 SHOWN_WHAT_IFS = 3
+SMALLEST_CHANGE = 5e-4
 
 
 def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
@@ -25,6 +27,7 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
     for costs in range(SHOWN_COSTS, FEWEST_COSTS - 1, -1):
         lines = [
             *_title(report.scenario, width),
+            *_notes(report, width),
             *_verdict(report, width),
             *_headline(report, width),
             *_memory(report, width),
@@ -52,6 +55,12 @@ def _title(scenario: Mapping[str, Any], width: int) -> list[str]:
         _name(scenario.get("precision")),
     ]
     return text.flowed("", filter(None, parts), separator=" · ", indent=0, lines=2, width=width)
+
+
+def _notes(report: Report, width: int) -> list[str]:
+    """Warnings of the named checks."""
+    found = [one.message for one in check(report.origin) if one.message] if report.origin else []
+    return [line for message in found for line in text.wrapped("note", message, lines=2, width=width)]
 
 
 def _shown(degrees: Mapping[str, Any], axis: str) -> bool:
@@ -208,7 +217,8 @@ def _named_leaves(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[tuple[str,
 
 
 def _what_ifs(report: Report, width: int) -> list[str]:
-    best = sorted(report.what_if, key=lambda what_if: what_if.time_ratio)[:SHOWN_WHAT_IFS]
+    gains = [one for one in report.what_if if abs(one.time_ratio) >= SMALLEST_CHANGE]
+    best = sorted(gains, key=lambda what_if: what_if.time_ratio)[:SHOWN_WHAT_IFS]
     changes = [f"{one.change}: {100 * one.time_ratio:+.1f} % time" for one in best]
     return text.flowed("what if", changes, separator="   ", width=width) if changes else []
 

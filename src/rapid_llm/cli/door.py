@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -13,22 +14,37 @@ from typing import Any
 import rapid_llm
 from rapid_llm.errors import InputError, InternalError, RapidError
 
-INTERRUPTED = 130
 REPORT_AT = "the project's issue tracker"
 
 
 def run(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
+    _open_streams()
     try:
         code = _answer(argv)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader left (head, less): nothing to say, and nothing may be flushed into the closed pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader left (head, less): nothing to say.
+        _discard_output()
         return 0
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except OSError as error:
+        _discard_output()
+        return _tell(InputError(f"standard output cannot be written: {(error.strerror or 'failed').lower()}."))
     return code
+
+
+def _open_streams() -> None:
+    """A closed stream takes and forgets; a character that a stream cannot encode becomes a question mark."""
+    sys.stdout = sys.stdout or io.StringIO()
+    sys.stderr = sys.stderr or io.StringIO()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _discard_output() -> None:
+    """Point standard output elsewhere, so that nothing is flushed into it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _answer(argv: Sequence[str]) -> int:
@@ -46,14 +62,14 @@ def _answer(argv: Sequence[str]) -> int:
         from rapid_llm.cli.usage import input_error
 
         return _tell(input_error(error), as_json=as_json)
-    except (BrokenPipeError, KeyboardInterrupt):
-        raise
     except Exception as error:
+        if isinstance(error, OSError) and not error.filename:
+            raise
         return _tell(_ours(error, argv), as_json=as_json)
     return result if isinstance(result, int) else 0
 
 
-def _tell(error: RapidError, *, as_json: bool) -> int:
+def _tell(error: RapidError, *, as_json: bool = False) -> int:
     if as_json:
         print(json.dumps({"error": error_object(error)}))
     else:

@@ -121,6 +121,15 @@ def _sequence(c: Columns) -> Any:
 CHECKS: tuple[Check, ...] = (
     Check("runtime runs the workload", "runtime", lambda c: c.training == c.runtime_training, sentences.runtime),
     Check("accelerator computes the precision", "precision.compute", lambda c: c.has_rate > 0, sentences.rate),
+    Check(
+        "weights can be trained",
+        "precision.weights",
+        lambda c: (c.training == 0) | (c.weight_only == 0),
+        lambda r: (
+            f"precision.weights {r['weights']} is a format for inference alone, and workload.kind is training. "
+            "Try precision: bf16-mixed."
+        ),
+    ),
     Check("tp divides heads", "parallelism.tp", lambda c: _divides(c.tp, c.num_attention_heads), sentences.heads),
     Check(
         "tp divides or repeats key-value heads",

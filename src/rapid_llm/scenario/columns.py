@@ -43,9 +43,10 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
 
     Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard; of the schedule, 0 or 1: interleaved, looped (vpp chunks a
-    stage), folded (in a V), two_way, and fewest micro-batches; accelerators, node_size,
-    system_accelerators, training (0 or 1), runtime_training, has_rate, micro_batch_size, global_batch_size (training),
-    sequence_length (prompt and output of an inference request), batch_size (inference), and of the model:
+    stage), folded (in a V), two_way, and fewest micro-batches; accelerators, node_size, system_accelerators, training
+    (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained), micro_batch_size,
+    global_batch_size (training), sequence_length (prompt and output of an inference request), batch_size (inference),
+    and of the model:
     hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads,
     num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
     greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
@@ -89,6 +90,7 @@ def _system(scenario: Scenario) -> dict[str, int]:
         "system_accelerators": scenario.system.accelerators,
         "node_size": node.accelerators,
         "has_rate": has_rate,
+        "weight_only": dtype(scenario.precision.weights).weight_only,
     }
 
 
@@ -139,6 +141,7 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "runtime": scenario.runtime.name,
         "schedule": scenario.parallelism.schedule or "1f1b",
         "compute": scenario.precision.compute,
+        "weights": scenario.precision.weights,
         "rate": dtype(scenario.precision.compute).rate,
         "rates": ", ".join(sorted(chip.peak)),
     }

@@ -244,7 +244,14 @@ def _model(document: Document, value: Mapping[str, Any], path: str) -> Model:
             "model.blocks",
         )
     if "blocks" in value:
-        return build(Model, value, document, path)
+        whole: Model = build(Model, value, document, path)
+        last = len(whole.blocks) - 1
+        if not whole.pattern or not all(0 <= index <= last for index in whole.pattern):
+            raise document.error(
+                f"model.pattern must give each layer the index of its block, 0 to {last} (got {show(whole.pattern)}).",
+                "model.pattern",
+            )
+        return whole
     below, _ = MODELS.inherit(_below(document, value, path))
     name = _changed(value, str(value["base"]))["name"] if "base" in value else str(value.get("name", "model"))
     return replace(read_document(below), name=name)

@@ -1,6 +1,7 @@
 """What a failing check says: one sentence with the arithmetic and the values that would do."""
 
 from collections.abc import Iterable, Mapping
+from math import isqrt
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -17,7 +18,9 @@ def listed(values: Iterable[int]) -> str:
 
 def divisors(number: int, most: int | None = None) -> list[int]:
     """What divides a number, up to ``most``."""
-    return [d for d in range(1, min(number, most or number) + 1) if number % d == 0]
+    small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
+    every = dict.fromkeys([*small, *(number // d for d in reversed(small))])
+    return [d for d in every if d <= (most or number)]
 
 
 def beside(number: int, step: int) -> str:

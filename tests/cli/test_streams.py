@@ -1,0 +1,41 @@
+"""What the shell can do to standard output: close it, fill it, narrow it to ASCII, leave early, interrupt."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = f'"{sys.executable}" -c "from rapid_llm.cli import main; main()" list models'
+
+
+def shell(line: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (f"{COMMAND} | head -1; exit ${{PIPESTATUS[0]}}", 0, ""),
+        (f"{COMMAND} >&-", 0, ""),
+        (f"{COMMAND} 2>&- | wc -l", 0, ""),
+        (f"PYTHONIOENCODING=ascii {COMMAND.replace('list models', 'list nothing-é')}", 2, "Known: models"),
+    ],
+)
+def test_no_traceback(line, code, said):
+    ran = shell(line)
+    assert ran.returncode == code
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk():
+    ran = shell(f"{COMMAND} > /dev/full")
+    assert (ran.returncode, ran.stderr) == (2, "standard output cannot be written: no space left on device.\n")
+
+
+def test_interrupt_is_silent():
+    body = "import os, signal, rapid_llm.cli.door as d; d._answer = lambda argv: os.kill(os.getpid(), signal.SIGINT); "
+    ran = shell(f'"{sys.executable}" -c "{body} import rapid_llm.cli as c; c.main()" list models')
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
