@@ -115,3 +115,16 @@ def test_placement_says_what_it_gained(tmp_path):
     words = rapid_llm("network", "placement", str(file)).out
     assert "of communication a step" in words
     assert "step time" in words
+
+
+def test_link_by_link_with_a_fault(tmp_path):
+    page = tmp_path / "page.html"
+    code, out, _ = run(
+        accelerators="16", network="flow", fault="link: [node0.nic0, leaf0.0], bandwidth: 50 %", html=str(page)
+    )
+    assert code == 0
+    assert "link by link (closed form " in out
+    assert "busiest link node0.nic0 > leaf0.0: " in out
+    assert "box 1" in page.read_text()
+    code, _, err = run(fault="link: [node0.nic0, leaf0.0], down: true")
+    assert (code, err) == (2, "the closed form knows no single link: faults need --network flow.\n")

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rapid_llm import hardware
 from rapid_llm.charts import Part, Series, bar_list, heat_map, page, plot, table
 from rapid_llm.cli import text
 from rapid_llm.cli.flags import Common
 from rapid_llm.cli.style import show
+from rapid_llm.documents import parse_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.network import Candidate, Fabric, bus_bandwidth, candidates, read_recipe
 from rapid_llm.network.placement import BestOrder
 from rapid_llm.network.technologies import library_for
 from rapid_llm.provenance import is_path
-from rapid_llm.units import format_bandwidth, format_bytes, format_seconds, parse
+from rapid_llm.units import format_bandwidth, format_bytes, format_percent, format_seconds, parse
+
+if TYPE_CHECKING:
+    from rapid_llm.network.contention import Contended
 
 _SIZES = [2**k for k in range(10, 35, 2)]
 """Message sizes of the page's curves, B."""
 _SHOWN = 12
 """Candidates that the terminal lists."""
+_LINKS, _BOXES = 5, 64
+"""Busiest links that are listed, and boxes that the heat map shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,8 @@ def collective(
     library: str | None,
     small: str | None,
     algorithm: str | None,
+    network: str,
+    faults: Sequence[str],
     as_json: bool,
     html: str | None,
     out: str | None,
@@ -87,13 +95,40 @@ def collective(
     found = asked.candidates()
     if not found:
         raise InputError("one accelerator has nobody to talk to. Use --accelerators 2 or more.", field="accelerators")
-    answer = _answer(asked, found)
-    _write(asked, found, answer, html, out)
+    flow = _flow(asked, found[0], network, faults)
+    answer = _answer(asked, found, flow)
+    _write(_page(asked, found, flow) if html or out else "", answer, html, out)
     if as_json:
         print(json.dumps(answer, indent=2))
     else:
-        show(_lines(asked, found))
+        show(_lines(asked, found, flow))
     return 0
+
+
+def _flow(asked: Question, best: Candidate, network: str, faults: Sequence[str]) -> Contended | None:
+    """The fastest way on the explicit topology, with its faults; None for the closed form alone."""
+    if network not in ("closed-form", "flow"):
+        raise InputError(f"--network is closed-form or flow (got {network}).", field="network")
+    if network == "closed-form":
+        if faults:
+            raise InputError("the closed form knows no single link: faults need --network flow.", field="faults")
+        return None
+    from rapid_llm.network.contention import broken, contend, topology_for
+
+    topology = topology_for(hardware.system(asked.system), asked.ranks, asked.stride)
+    return contend(best, asked.size, broken(topology, map(_fault, faults)))
+
+
+def _fault(given: str) -> Mapping[str, Any]:
+    """A fault as a scenario writes it, such as {link: [node0.nic0, leaf0.0], bandwidth: 50 %}."""
+    fault = dict(parse_yaml(given if given.lstrip().startswith("{") else f"{{{given}}}", "--fault").data)
+    share = fault.get("bandwidth")
+    if isinstance(share, str):
+        try:
+            fault["bandwidth"] = parse(share, "fraction")
+        except ValueError as error:
+            raise InputError(f"bandwidth of a fault {error}", field="faults") from None
+    return fault
 
 
 def _size(given: str) -> float:
@@ -106,10 +141,12 @@ def _size(given: str) -> float:
     return size
 
 
-def _answer(asked: Question, found: Sequence[Candidate]) -> dict[str, Any]:
+def _answer(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> dict[str, Any]:
     """The JSON object, SI units."""
     best = found[0]
-    algorithm_bandwidth, bus = asked.bandwidths(best.seconds)
+    seconds = best.seconds if flow is None else flow.seconds
+    algorithm_bandwidth, bus = asked.bandwidths(seconds)
+    links = [] if flow is None else flow.busiest(_LINKS)
     return {
         "op": asked.op,
         "system": asked.system,
@@ -117,7 +154,8 @@ def _answer(asked: Question, found: Sequence[Candidate]) -> dict[str, Any]:
         "stride": asked.stride,
         "size_bytes": asked.size,
         "library": asked.library,
-        "seconds": best.seconds,
+        "seconds": seconds,
+        "closed_form_seconds": best.seconds,
         "algbw_bytes_per_s": algorithm_bandwidth,
         "busbw_bytes_per_s": bus,
         "algorithm": best.algorithm,
@@ -128,17 +166,19 @@ def _answer(asked: Question, found: Sequence[Candidate]) -> dict[str, Any]:
             {"algorithm": c.algorithm, "protocol": c.protocol, "seconds": c.seconds, "sent_bytes": c.sent}
             for c in found
         ],
+        "busiest_links": [{"link": name, "bytes": moved, "use": use} for name, moved, use in links],
     }
 
 
-def _lines(asked: Question, found: Sequence[Candidate]) -> list[str]:
+def _lines(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> list[str]:
     best = found[0]
-    algorithm_bandwidth, bus = asked.bandwidths(best.seconds)
+    seconds = best.seconds if flow is None else flow.seconds
+    algorithm_bandwidth, bus = asked.bandwidths(seconds)
     apart = f", {asked.stride} apart" if asked.stride > 1 else ""
     where = f"{asked.ranks} accelerators of {asked.system}{apart}, {_nodes(best.way.group.nodes)}"
     lines = [
         f"{asked.op:<13}{format_bytes(asked.size)} on {where}",
-        f"{'time':<13}{format_seconds(best.seconds)}",
+        f"{'time':<13}{format_seconds(seconds)}{_beside(best, flow)}",
         f"{'algbw':<13}{format_bandwidth(algorithm_bandwidth)}",
         f"{'busbw':<13}{format_bandwidth(bus)}",
         f"{'algorithm':<13}{best.algorithm}, protocol {best.protocol} of {asked.library}",
@@ -146,6 +186,9 @@ def _lines(asked: Question, found: Sequence[Candidate]) -> list[str]:
     for index, tier in enumerate(best.traffic):
         label = "each rank" if index == 0 else ""
         lines.append(f"{label:<13}sends {format_bytes(tier.bytes)} over {tier.tier} ({tier.link})")
+    for index, (name, moved, use) in enumerate([] if flow is None else flow.busiest(_LINKS)):
+        label = "busiest link" if index == 0 else ""
+        lines.append(f"{label:<13}{name}: {format_bytes(moved)}, {format_percent(use)} of what it can move meanwhile")
     rows = [
         [c.algorithm, c.protocol, format_seconds(c.seconds), f"{c.seconds / best.seconds:.2f}", format_bytes(c.sent)]
         for c in found[:_SHOWN]
@@ -156,25 +199,27 @@ def _lines(asked: Question, found: Sequence[Candidate]) -> list[str]:
     return lines
 
 
+def _beside(best: Candidate, flow: Contended | None) -> str:
+    return "" if flow is None else f", link by link (closed form {format_seconds(best.seconds)})"
+
+
 def _nodes(count: int) -> str:
     return "one node" if count == 1 else f"{count} nodes"
 
 
-def _write(
-    asked: Question, found: Sequence[Candidate], answer: dict[str, Any], html: str | None, out: str | None
-) -> None:
+def _write(drawn: str, answer: dict[str, Any], html: str | None, out: str | None) -> None:
     if html is not None:
-        Path(html).write_text(_page(asked, found), "utf-8")
+        Path(html).write_text(drawn, "utf-8")
     if out is not None:
         folder = Path(out)
         if folder.exists() and not folder.is_dir():
             raise InputError(f"--out {out} is a file. Name a folder.")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "collective.json").write_text(json.dumps(answer, indent=2) + "\n", "utf-8")
-        (folder / "collective.html").write_text(_page(asked, found), "utf-8")
+        (folder / "collective.html").write_text(drawn, "utf-8")
 
 
-def _page(asked: Question, found: Sequence[Candidate]) -> str:
+def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> str:
     """Candidates as bars, bus bandwidth over size, and which algorithm costs what at which size."""
     title = f"{asked.op} on {asked.ranks} x {asked.system}"
     bars = [Part(f"{c.algorithm} {c.protocol}", c.seconds) for c in found]
@@ -187,9 +232,15 @@ def _page(asked: Question, found: Sequence[Candidate]) -> str:
     ]
     series = Series("busbw", [p[0] for p in points], [p[1] for p in points])
     tiers = [[t.tier, t.link, format_bytes(t.bytes)] for t in found[0].traffic]
+    used = []
+    if flow is not None:
+        boxes, kinds, values = flow.by_box()
+        drawing = heat_map(boxes[:_BOXES], kinds, values[:_BOXES], form=format_percent, cell=(130, 24))
+        used = [("Use of the busiest link of each kind", drawing)]
     return page(
         title,
         [
+            *used,
             (f"Candidates at {format_bytes(asked.size)}", bar_list(bars, form=format_seconds)),
             ("Bytes of one rank by tier", table(("tier", "link", "bytes"), tiers)),
             ("Bus bandwidth", plot([series], x_label="bytes", y_label="B/s", log_x=True, form=format_bytes)),

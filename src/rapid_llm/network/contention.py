@@ -1,0 +1,132 @@
+"""One collective on the explicit topology: what shared and broken links do to the time of its closed form."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.errors import InputError
+from rapid_llm.hardware import System
+from rapid_llm.network.candidates import Candidate
+from rapid_llm.network.lines import ways
+from rapid_llm.network.technologies import Library, LinkCost, Protocol
+from rapid_llm.network.templates import BUILDERS
+from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
+
+Vector = NDArray[np.float64]
+RUNS: Final = ("ring", "tree", "hierarchical", "nvls", "nvls-tree", "one-shot", "two-shot", "direct", "p2p")
+"""Algorithms whose phases the flow engine lays out."""
+_FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contended:
+    """seconds: of the collective with what its library adds; flow: of its bytes on the links alone; bare: the same
+    where nothing contends; link_bytes and use (share of what it can move meanwhile) of every link of ``topology``.
+    """
+
+    seconds: float
+    flow: float
+    bare: float
+    topology: Topology
+    link_bytes: Vector
+    use: Vector
+
+    def by_box(self) -> tuple[list[str], list[str], list[list[float | None]]]:
+        """Highest use of the links of each kind at each box: boxes, kinds of link, and values (None: no such link)."""
+        top = self.topology
+        box = np.maximum(top.box[top.source], top.box[top.target])
+        ends = zip(top.node_kind[top.source].tolist(), top.node_kind[top.target].tolist(), strict=True)
+        kind = [f"{NODE_KINDS[a]} > {NODE_KINDS[b]}" for a, b in ends]
+        boxes, kinds = sorted(set(box.tolist())), list(dict.fromkeys(kind))
+        value: dict[tuple[int, str], float] = {}
+        for key, use in zip(zip(box.tolist(), kind, strict=True), self.use.tolist(), strict=True):
+            value[key] = max(value.get(key, 0.0), use)
+        names = ["network" if b == NONE else f"box {b}" for b in boxes]
+        return names, kinds, [[value.get((b, k)) for k in kinds] for b in boxes]
+
+    def busiest(self, count: int) -> list[tuple[str, float, float]]:
+        """Links by use, the busiest first: name, bytes, use."""
+        order = np.argsort(-self.use, kind="stable")[:count]
+        return [(self.topology.link_name(int(k)), float(self.link_bytes[k]), float(self.use[k])) for k in order]
+
+
+def contend(
+    candidate: Candidate, size_bytes: float, topology: Topology, *, policy: str = "auto", seed: int = 0
+) -> Contended:
+    """Run every group of a collective at once over the links of a topology.
+
+    The library's launch, steps and protocol are added as in the closed form, so that both agree where nothing contends.
+    InputError for an algorithm that the engine does not lay out.
+    """
+    from rapid_llm.network.engine import simulate
+    from rapid_llm.network.programs import program
+    from rapid_llm.network.tasks import concatenate
+
+    way, group = candidate.way, candidate.way.group
+    if way.algorithm not in RUNS:
+        raise InputError(f"the flow engine does not run '{way.algorithm}'; it runs {', '.join(RUNS)}.", field="network")
+    ranks, stride, places = group.bounds[-1], group.stride, topology.accelerators
+    parts = [
+        program(
+            way.template, group.bounds, size_bytes, topology,
+            placement=places[first : first + ranks * stride : stride], policy=policy, seed=seed,
+        )
+        for first in range(stride)
+    ]  # fmt: skip
+    result = simulate(concatenate(parts) if stride > 1 else parts[0], topology)
+    bare, fixed = _bare(candidate, size_bytes)
+    seconds = _with_library(candidate, result.seconds, bare, fixed)
+    moved = np.asarray(result.link_bytes, dtype=np.float64)
+    use = np.where(moved > 0, moved / np.maximum(topology.capacity * result.seconds, 1e-300), 0.0)
+    return Contended(seconds, result.seconds, bare, topology, moved, use)
+
+
+def _with_library(candidate: Candidate, flow: float, bare: float, fixed: float) -> float:
+    """What the library adds to a message stays; what it makes of the links' rate multiplies what they take."""
+    own = min(line.fixed for line in candidate.way.lines)
+    return own + (candidate.seconds - own) / (bare - fixed) * max(flow - fixed, 0.0)
+
+
+def _bare(candidate: Candidate, size: float) -> tuple[float, float]:
+    """Seconds of the closed form with links and nothing else, and what of it does not grow with the message."""
+    way, name = candidate.way, candidate.way.algorithm
+    toy = Library(
+        name="links", protocols={"only": Protocol(algorithms=(name,))}, links={"intra": _FREE, "inter": _FREE}
+    )
+    op = next(
+        op for op in BUILDERS[name][1] if BUILDERS[name][0](op, way.group.bounds, way.group.inside) == way.template
+    )
+    (line,) = next(iter(ways(op, way.group, toy))).lines
+    return line.fixed + line.per_byte * size, line.fixed
+
+
+def broken(topology: Topology, faults: Iterable[Mapping[str, Any]]) -> Topology:
+    """A topology with links derated or down, both ways: ``{link: [a, b], bandwidth: 0.5}`` or ``{link: [a, b], down:
+    true}``. InputError for nodes and links that do not exist.
+    """
+    health = topology.health.copy()
+    for fault in faults:
+        ends = fault.get("link")
+        if not isinstance(ends, list) or len(ends) != 2 or not {"down", "bandwidth"} & fault.keys():
+            raise InputError(
+                "a fault is {link: [node, node], bandwidth: 0.5} or {link: [node, node], down: true} "
+                f"(got {dict(fault)}).",
+                field="faults",
+            )
+        a, b = (topology.node(str(name)) for name in ends)
+        links = np.concatenate([topology.links_between(a, b), topology.links_between(b, a)])
+        if not len(links):
+            raise InputError(f"{topology.name} has no link between {ends[0]} and {ends[1]}.", field="faults")
+        share = 0.0 if fault.get("down") else fault["bandwidth"]
+        if not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise InputError(f"bandwidth of a fault must be from 0 % to 100 % (got {share}).", field="faults")
+        health[links] = np.minimum(health[links], float(share))
+    return topology.with_health(health)
+
+
+def topology_for(system: System, ranks: int, stride: int) -> Topology:
+    """The part of a system that a group and those beside it stand on."""
+    return Topology.of(system, ranks * stride)
