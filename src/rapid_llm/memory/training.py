@@ -160,7 +160,8 @@ def _kept(lowered: Lowered, facts: Training) -> Matrix:
 def _unsharded(lowered: Lowered, facts: Training) -> Matrix:
     """Unsharded weights and gradients of the layers in use, and the outer weights, under ZeRO-3 [P, S].
 
-    The root group (embedding, final norm, head) is not sharded again between its forward and its backward pass.
+    The root group (embedding, final norm, head) is not sharded again between its forward and its backward pass. Beside
+    a pipeline a framework may keep every layer whole for all micro-batches, and add up whole gradients.
     """
     s = lowered.shapes
     present = lowered.layers > 0
@@ -169,6 +170,9 @@ def _unsharded(lowered: Lowered, facts: Training) -> Matrix:
     sizes = present * (lowered.dense + lowered.expert)[:, :, None]
     largest, root = sizes[:-OUTER].max(axis=0), sizes[-OUTER:].sum(axis=0)
     whole = largest * (facts.sharded_gather_layers * s.act + s.reduce) + root * s.act
+    if facts.pipeline_keeps_whole:
+        stage = np.einsum("ups,up->ps", lowered.layers, lowered.dense + lowered.expert)
+        whole = np.where((s.plans.pp > 1)[:, None], stage * (s.act + s.reduce), whole)
     return np.where((s.plans.zero_stage >= 3)[:, None], whole, 0.0)
 
 
