@@ -155,8 +155,9 @@ class Training:
     selective recompute runs again; ``selective_keeps`` the tensors that stay under it, by compute dtype, where they
     are not all that the other operators need; ``checkpoint_inputs`` hidden states that a fully recomputed layer
     keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a pipeline gathers once a step and adds up whole gradients;
-    ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there are none before the first backward pass of a step; ``gather_buffers`` whole inputs that sequence parallelism
-    gathers into buffers kept for ever; ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one
+    ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there are none
+    before the first backward pass of a step; ``gather_buffers`` whole inputs that sequence parallelism gathers into
+    buffers kept for ever; ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one
     optimizer step to the next forward pass; ``owned_buffers`` bytes beside the optimizer's per parameter that a
     rank updates under them; ``balance`` deals layers to pipeline stages by number, or by cost with the LM head as
     one block; ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message per
