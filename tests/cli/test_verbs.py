@@ -106,7 +106,7 @@ def test_fit_gives_memory_and_no_time():
 def test_explain_names_kernels_with_their_numbers():
     out = rapid_llm("explain", INFERENCE).out
     assert "bound by memory." in out
-    assert "GFLOP and" in out
+    assert "GFLOP take" in out
     assert "all_reduce of" in out
     kernels = json.loads(rapid_llm("explain", INFERENCE, "--json").out)["kernels"]
     assert {"unit", "phase", "name", "implementation", "seconds", "count", "bound", "words"} <= kernels[0].keys()

@@ -175,4 +175,4 @@ def bound_by(tree: Cost) -> str:
         HOST: "host (kernel launches)",
     }
     share = top.seconds / tree.seconds if tree.seconds else 0.0
-    return f"{words[top.name]}: {share:.0%} of the time"
+    return f"{words[top.name]}: {100 * share:.0f} % of the time"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from rapid_llm.execution import Priced
 from rapid_llm.lowering.table import PHASES
 from rapid_llm.network import ALGORITHMS
-from rapid_llm.operators import BOUNDS
+from rapid_llm.operators import BOUNDS, Prices
 from rapid_llm.predict.engine import evaluate
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.training import TrainingTable
@@ -21,8 +22,11 @@ SHAPES = {
     "attention": "{batch:.0f} sequences x {heads:.0f} heads ({kv_heads:.0f} kv) x {new:.0f} queries after {past:.0f}",
     "moe": "{rows:.0f} token-expert rows over {hit:.0f} experts, {hidden:.0f} x {inter:.0f}",
     "scan": "{batch:.0f} sequences x {heads:.0f} heads x {new:.0f} tokens",
-    "pointwise": "{read_bytes:.3g} B in, {write_bytes:.3g} B out",
+    "pointwise": "{read} in, {written} out",
 }
+
+SHORTEST_SHOWN = 50e-9
+"""Less than this (s) beyond compute and memory is not said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +77,9 @@ def _kernels(priced: Priced, weight: np.ndarray, table: TrainingTable | Inferenc
                     continue
                 total = float((prices.seconds[r] * counts[r])[chosen].sum())
                 at = int(np.flatnonzero(chosen)[np.argmax(counts[r, chosen])])
-                shape = SHAPES[rows.family].format(**{c: float(v[r, at]) for c, v in rows.columns.items()})
+                shape = _shape(rows.family, {c: float(v[r, at]) for c, v in rows.columns.items()})
                 bound = BOUNDS[int(prices.bound[r, at])]
-                words = (
-                    f"{shape}: {format_flops(float(prices.flops[r, at]))[:-2]} and "
-                    f"{format_bytes(round(float(prices.hbm_bytes[r, at])))} take "
-                    f"{format_seconds(float(prices.compute_s[r, at]))} of compute, "
-                    f"{format_seconds(float(prices.memory_s[r, at]))} of memory"
-                )
+                words = f"{shape}: {_terms(prices, r, at)}"
                 lines.append(
                     KernelLine(
                         priced.lowered.units[rows.unit[r]], label or PHASES[rows.phase[r]], name, priced_table.kernel,
@@ -88,6 +87,30 @@ def _kernels(priced: Priced, weight: np.ndarray, table: TrainingTable | Inferenc
                     )
                 )  # fmt: skip
     return lines
+
+
+def _shape(family: str, columns: Mapping[str, float]) -> str:
+    """What a kernel works on; bytes with their unit."""
+    sizes = {
+        name: format_bytes(columns[column])
+        for name, column in (("read", "read_bytes"), ("written", "write_bytes"))
+        if column in columns
+    }
+    return SHAPES[family].format(**columns, **sizes)
+
+
+def _terms(prices: Prices, row: int, at: int) -> str:
+    """The terms of a kernel's time: the larger of compute and memory, then what it takes to start and to finish."""
+    compute, memory = float(prices.compute_s[row, at]), float(prices.memory_s[row, at])
+    flops, moved = (
+        format_flops(float(prices.flops[row, at]))[:-2],
+        format_bytes(round(float(prices.hbm_bytes[row, at]))),
+    )
+    rest = float(prices.seconds[row, at]) - max(compute, memory)
+    said = f"{moved} take {format_seconds(memory)} of memory"
+    if compute > 0.0:
+        said = f"{flops} take {format_seconds(compute)} of compute, {said}"
+    return f"{said}, then {format_seconds(rest)} to start and finish" if rest > SHORTEST_SHOWN else said
 
 
 def _messages(priced: Priced, weight: np.ndarray, table: TrainingTable | InferenceTable) -> list[KernelLine]:
