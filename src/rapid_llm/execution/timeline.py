@@ -268,16 +268,20 @@ def _extended(name: str, times: Durations, shape: tuple[int, int], more: Column)
     return base + more * each
 
 
-@lru_cache(maxsize=256)
 def pairs(name: str, stages: int, micro_batches: int, stage: int) -> int:
     """Forward passes of a stage that run beside a backward pass, each through one chunk."""
     schedule = SCHEDULES[name]
     if not schedule.pairs:
         return 0
     short, chunks = filling(schedule, stages, micro_batches), schedule.chunks or 1
-    nodes = program(name, stages, short, chunks).nodes
-    first = sum(s == stage and beside is not None for s, _, beside in nodes)
-    return first + (micro_batches - short) * chunks // schedule.copies
+    return _pairs(name, stages, short)[stage] + (micro_batches - short) * chunks // schedule.copies
+
+
+@lru_cache(maxsize=256)
+def _pairs(name: str, stages: int, micro_batches: int) -> tuple[int, ...]:
+    """As ``pairs`` of each stage, counted."""
+    nodes = program(name, stages, micro_batches, SCHEDULES[name].chunks or 1).nodes
+    return tuple(np.bincount([s for s, _, beside in nodes if beside], minlength=stages).tolist())
 
 
 def pipeline_time(times: Durations, stages: Column, micro_batches: Column, chunks: Column, schedule: Column) -> Column:
