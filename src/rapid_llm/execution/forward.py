@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.execution.messages import send_time, sends
 from rapid_llm.execution.passes import Passes, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, price_step
-from rapid_llm.execution.step import send_time
 from rapid_llm.lowering import Lowered
 
 Column = NDArray[np.float64]
@@ -49,11 +49,11 @@ class ForwardSteps:
 
 def forward_steps(lowered: Lowered, machine: Machine) -> ForwardSteps:
     """Time the forward passes of a lowered inference table."""
-    priced = price_step(lowered, machine)
+    priced = price_step(lowered, machine, sends(lowered, machine.runtime))
     passes = time_passes(priced)
     plans = lowered.shapes.plans
     stages = np.einsum("ups,up->ps", lowered.layers, passes.forward)
-    send = send_time(priced)
+    send = send_time(priced.others, lowered)
     last = np.arange(stages.shape[1])[None, :] >= plans.pp[:, None] - 1
     stages = stages + np.where(last, 0.0, send[:, None])
     return ForwardSteps(priced, passes, stages, send, _engine_time(lowered, machine))

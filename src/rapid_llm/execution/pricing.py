@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -97,12 +97,13 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     """Price one table of kernels on a machine."""
     name = implementation(machine.runtime, rows.family, rows.dtype, machine.accelerator.architecture)
     shape = rows.count.shape
-    cells = np.stack([column.ravel() for column in rows.columns.values()])
+    kinds = np.repeat(rows.kind, shape[1])
+    cells = np.stack([kinds.astype(np.float64), *(column.ravel() for column in rows.columns.values())])
     unique, inverse = (cells, None) if cells.shape[1] < DEDUPLICATE_ABOVE else _distinct(cells)
     prices = price_kernels(
         rows.family,
-        dict(zip(rows.columns, unique, strict=True)),
-        kind=rows.kind,
+        dict(zip(rows.columns, unique[1:], strict=True)),
+        kind=kinds if inverse is None else unique[0].astype(np.int64),
         dtype=rows.dtype,
         kernel=name,
         accelerator=machine.accelerator,
@@ -125,55 +126,55 @@ def _distinct(cells: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
     return cells[:, first], inverse
 
 
-def price_all_messages(tables: tuple[Messages, ...], machine: Machine) -> tuple[PricedMessages, ...]:
-    """Price every table of messages in one call."""
-    if not tables:
-        return ()
-    codes = np.concatenate([np.full(t.size.size, OPS.index(t.op)) for t in tables])
-    size = np.concatenate([t.size.ravel() for t in tables])
-    ranks = np.concatenate([t.ranks.ravel() for t in tables])
-    stride = np.concatenate([t.stride.ravel() for t in tables])
-    prices = price_group(codes, size, ranks, stride, machine)
-    out, start = [], 0
-    for table in tables:
-        stop = start + table.size.size
-        part = {
-            name: getattr(prices, name)[start:stop].reshape(table.size.shape) for name in CollectivePrices.__slots__
-        }
-        out.append(PricedMessages(table, CollectivePrices(**part)))
-        start = stop
-    return tuple(out)
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Messages of one operation to be priced: bytes, ranks of their groups, stride between them, of one shape."""
+
+    op: str
+    size: Matrix
+    ranks: Matrix
+    stride: Matrix
 
 
-def price_group(
-    codes: NDArray[np.int64], size: Matrix, ranks: Matrix, stride: Matrix, machine: Machine
-) -> CollectivePrices:
-    """Price messages by op code with the libraries of the machine's runtime."""
+def price_requests(requests: Sequence[Request], machine: Machine) -> list[CollectivePrices]:
+    """Price messages with the libraries of the machine's runtime, all in one call; each in the shape of its request."""
+    if not requests:
+        return []
     communication = machine.runtime.communication
-    return price_messages(
-        codes,
-        size,
-        ranks.astype(np.int64),
-        stride.astype(np.int64),
+    prices = price_messages(
+        np.repeat([OPS.index(r.op) for r in requests], [r.size.size for r in requests]),
+        np.concatenate([r.size.ravel() for r in requests]),
+        np.concatenate([r.ranks.ravel() for r in requests]).astype(np.int64),
+        np.concatenate([r.stride.ravel() for r in requests]).astype(np.int64),
         fabric=machine.fabric,
         library=communication.library,
         small=communication.small_all_reduce,
     )
+    columns = {name: getattr(prices, name) for name in CollectivePrices.__slots__}
+    out, start = [], 0
+    for request in requests:
+        part, shape = slice(start, start + request.size.size), request.size.shape
+        out.append(CollectivePrices(**{name: column[part].reshape(shape) for name, column in columns.items()}))
+        start = part.stop
+    return out
 
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A lowered step with a price on every row."""
+    """A lowered step with a price on every row; ``others``: prices of the further requests, in their order."""
 
     lowered: Lowered
     machine: Machine
     kernels: tuple[PricedKernels, ...]
     messages: tuple[PricedMessages, ...]
+    others: tuple[CollectivePrices, ...]
 
 
-def price_step(lowered: Lowered, machine: Machine) -> Priced:
-    """Price all rows of a lowered step."""
-    messages = price_all_messages(lowered.messages, machine)
+def price_step(lowered: Lowered, machine: Machine, others: Sequence[Request] = ()) -> Priced:
+    """Price all rows of a lowered step, and ``others``: messages that no pass of a unit sends."""
+    rows = [Request(table.op, table.size, table.ranks, table.stride) for table in lowered.messages]
+    found = price_requests([*rows, *others], machine)
+    messages = tuple(PricedMessages(*pair) for pair in zip(lowered.messages, found, strict=False))
     if machine.runtime.communication.expert:
         messages = tuple(_by_experts(message, lowered, machine) for message in messages)
     return Priced(
@@ -181,6 +182,7 @@ def price_step(lowered: Lowered, machine: Machine) -> Priced:
         machine,
         tuple(price_table(rows, machine) for rows in lowered.kernels),
         tuple(_with_drift(message, lowered, machine) for message in messages) if _drifts(machine) else messages,
+        tuple(found[len(messages) :]),
     )
 
 

@@ -7,28 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.execution.messages import StepMessages, bulks, send_time, sends, step_messages
 from rapid_llm.execution.passes import Passes, occupied_share, on_side_stream, time_passes
-from rapid_llm.execution.pricing import Machine, Priced, further, price_group, price_step
+from rapid_llm.execution.pricing import Machine, Priced, price_step
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.execution.timeline import Durations, pipeline_time
-from rapid_llm.lowering import Lowered, Messages
+from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.table import OPTIMIZER, PHASES, WEIGHT_GRADIENT
-from rapid_llm.network import OPS
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 SPLIT, PAIRED = np.array([one.splits for one in CODES]), np.array([one.pairs for one in CODES])
 EXPERT_AXES = ("ep", "etp")
-
-
-@dataclass(frozen=True, slots=True)
-class StepMessages:
-    """Messages once a step on the data-parallel groups, by axis and use [P, S] (s): all, and what is not hidden."""
-
-    axis: str
-    gather: bool
-    seconds: Matrix
-    exposed: Matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +52,21 @@ class TrainingStep:
 
 def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
     """Time one optimizer step of every plan of a lowered training step."""
-    priced = price_step(lowered, machine)
+    plans, runtime = lowered.shapes.plans, machine.runtime
+    sent, once = sends(lowered, runtime), bulks(lowered, runtime)
+    priced = price_step(lowered, machine, [*sent, *(bulk.request for bulk in once)])
     passes = time_passes(priced)
-    plans = lowered.shapes.plans
     forward = np.einsum("ups,up->ps", lowered.layers, passes.forward)
     backward = np.einsum("ups,up->ps", lowered.layers, passes.backward)
-    send, passing = _paced(send_time(priced), priced)
+    send, passing = _paced(send_time(priced.others[: len(sent)], lowered), priced)
     share = np.where(plans.pp > 1, send, 0.0)[:, None] * (np.arange(forward.shape[1]) < plans.pp[:, None])
     beside = _beside(priced, passes)
     times = Durations.of(forward + share, backward + share, _weight_gradients(priced), beside)
     pipeline = pipeline_time(times, plans.pp, plans.micro_batches, plans.vpp, plans.schedule) + passing
-    messages = _step_messages(priced, forward, backward)
+    messages = step_messages(once, priced.others[len(sent) :], priced, forward, backward)
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
     tail = optimizer + sum((m.exposed for m in messages), np.zeros_like(optimizer))
-    total = pipeline + tail.max(axis=1) + machine.runtime.host.per_step / machine.host_speed
+    total = pipeline + tail.max(axis=1) + runtime.host.per_step / machine.host_speed
     return TrainingStep(
         priced=priced,
         passes=passes,
@@ -128,28 +119,6 @@ def _beside(priced: Priced, passes: Passes) -> Matrix | None:
     return np.asarray(np.minimum((1.0 - occupied_share(machine)) * sent, whole - sent))
 
 
-def send_time(priced: Priced) -> Column:
-    """Seconds that one micro-batch adds to one direction of one stage: its activations to the neighbour, per chunk.
-
-    Every rank of a tp group holds the whole tensor unless sequence parallelism shards it; a runtime that scatters and
-    gathers sends 1/tp of it and all-gathers on the other side.
-    """
-    lowered, machine = priced.lowered, priced.machine
-    s, facts = lowered.shapes, machine.runtime.training
-    plans = s.plans
-    width = len(plans)
-    if not (plans.pp > 1).any():
-        return np.zeros(width)
-    whole = s.shard * lowered.hidden_size * s.act
-    scatters = np.full(width, bool(facts and facts.scatter_gather)) & (plans.sp == 0) & (plans.tp > 1)
-    size = np.where(scatters, whole / plans.tp, whole)
-    codes = np.repeat([OPS.index("send_recv"), OPS.index("all_gather")], width)
-    ranks = np.concatenate([np.where(plans.pp > 1, 2, 1), np.where(scatters, plans.tp, 1)])
-    strides = np.concatenate([plans.stride("pp"), plans.stride("tp")])
-    price = price_group(codes, np.concatenate([size, whole]), ranks, strides, machine)
-    return np.asarray(price.seconds.reshape(2, width).sum(axis=0) * plans.chunks)
-
-
 def _paced(send: Column, priced: Priced) -> tuple[Column, Column]:
     """Of ``send``, the seconds that every micro-batch waits in one direction, and those of filling and draining [P].
 
@@ -161,46 +130,3 @@ def _paced(send: Column, priced: Priced) -> tuple[Column, Column]:
     hidden = (plans.chunks > 1) & machine.runtime.overlap.pipeline
     paced = np.where(hidden, occupied_share(machine) * send, send)
     return paced, 2.0 * (plans.pp - 1.0) * (send - paced) / plans.chunks
-
-
-def _step_messages(priced: Priced, forward: Matrix, backward: Matrix) -> tuple[StepMessages, ...]:
-    """Gradient and weight messages of whole stages, hidden behind the last backward or the first forward pass.
-
-    A runtime without buckets sends one message a layer. All but the last message can hide (the last gradient is ready
-    when the backward pass ends); a hidden message slows the kernels beside it by the compute units that it occupies.
-    """
-    machine, overlap = priced.machine, priced.machine.runtime.overlap
-    tables = [rows for rows in priced.lowered.messages if OPTIMIZER in rows.phase]
-    found = []
-    for rows, (seconds, count) in zip(tables, _whole_stages(tables, priced), strict=True):
-        gather = rows.op == "all_gather"
-        exposed = seconds
-        if overlap.parameter_gather if gather else overlap.gradient_reduce:
-            late = np.minimum(seconds, np.maximum(seconds / count, seconds - (forward if gather else backward)))
-            exposed = late + occupied_share(machine) * (seconds - late)
-        found.append(StepMessages(rows.axis, gather, seconds, exposed))
-    return tuple(found)
-
-
-def _whole_stages(tables: list[Messages], priced: Priced) -> list[tuple[Matrix, Matrix]]:
-    """Seconds of all messages of each table on each stage, and how many they are (both [P, S]), priced in one call."""
-    if not tables:
-        return []
-    lowered, machine = priced.lowered, priced.machine
-    facts = machine.runtime.training
-    stages = lowered.layers.shape[2]
-    sizes, counts = [], []
-    for rows in tables:
-        chosen = rows.phase == OPTIMIZER
-        size = np.einsum("rps,rp->ps", lowered.layers[rows.unit[chosen]], rows.size[chosen] * rows.count[chosen])
-        count = np.ceil(size / facts.bucket) if facts and facts.bucket else lowered.layers.sum(axis=0)
-        counts.append(np.maximum(1.0, count))
-        sizes.append(size)
-    codes = np.repeat([OPS.index(rows.op) for rows in tables], sizes[0].size)
-    ranks = np.concatenate([np.repeat(rows.ranks[0], stages) for rows in tables])
-    strides = np.concatenate([np.repeat(rows.stride[0], stages) for rows in tables])
-    whole, count = np.stack(sizes), np.stack(counts)
-    price = price_group(codes, (whole / count).ravel(), ranks, strides, machine)
-    late = further(machine.runtime.host.per_peer_step / machine.host_speed, ranks, strides, machine)
-    seconds = np.where(whole > 0, (price.seconds + late).reshape(whole.shape) * count, 0.0)
-    return list(zip(seconds, count, strict=True))

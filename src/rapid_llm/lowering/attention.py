@@ -63,7 +63,7 @@ def _context_parallel(tensor: str, width: Column, s: Shapes) -> list[Canonical]:
     Gathered or passed round the ring, each rank receives (cp - 1) times its own share; the backward pass repeats that
     and reduces the gradients back (Liu et al. 2023, ring attention; Llama 3, section 3.3.2).
     """
-    if not (s.plans.cp > 1).any():
+    if not s.context_parallel:
         return []
     size = s.tokens * s.plans.cp * width * s.act
     return [Collective(f"attention {tensor} exchange", "all_gather", "reduce_scatter", "cp", size, again=True)]

@@ -13,7 +13,7 @@ from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.lowering.fusion import fuse
 from rapid_llm.lowering.layout import layers_per_part, on_stages
 from rapid_llm.lowering.operators import Canonical, Column, Operator, total
-from rapid_llm.lowering.passes import backward_rows, forward_rows, kept_bytes, recompute_rows
+from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_bytes
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.sharding import shard_rows
 from rapid_llm.lowering.table import Builder, Kernels, Messages, gathered_bytes, saved_bytes
@@ -86,6 +86,7 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
     saved, working, gathered = (np.zeros((kinds + 2, width)) for _ in range(3))
     selective = facts.selective if facts else ()
     keeps = facts.selective_keeps.get(s.compute) if facts else None
+    rerun = Rerun.of(plans, selective) if s.training else None
     for unit, sequence in enumerate(sequences):
         if not s.training:
             working[unit] = _widest(sequence)
@@ -96,10 +97,8 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
         gathered[unit] = gathered_bytes(sequence)
         if bytes_only:
             continue
-        forward_rows(builder, unit, sequence)
+        forward_rows(builder, unit, sequence, rerun if unit < kinds else None)
         if s.training:
-            if unit < kinds:
-                recompute_rows(builder, unit, sequence, plans, selective)
             backward_rows(builder, unit, sequence, s)
     dense, expert = _parameters(model, s, facts.vocab_multiple if facts else 1)
     if s.training and not bytes_only:

@@ -28,7 +28,7 @@ def embedding(model: Model, s: Shapes, *, dropout: bool) -> list[Canonical]:
     size = s.tokens * model.hidden_size * s.act
     shard = s.shard * model.hidden_size * s.act
     out: list[Canonical] = [pointwise("embedding", "gather", {"rows": size}, {"e": size})]
-    if (s.plans.tp > 1).any():
+    if s.tensor_parallel:
         out += [
             Collective("embedding scatter", "reduce_scatter", "all_gather", "tp", size, when=s.plans.sp),
             Collective("embedding reduce", "all_reduce", "", "tp", size, when=1.0 - s.plans.sp),
@@ -49,7 +49,7 @@ def head(model: Model, s: Shapes, vocab: Column) -> list[Canonical]:
     size = norm_rows * hidden * s.act
     logits = {"logits": rows * vocab * s.act}
     out: list[Canonical] = [pointwise("norm", "reduce", {"xf": size}, {"nf": size}, saves=("xf",))]
-    if s.training and (s.plans.tp > 1).any():
+    if s.training and s.tensor_parallel:
         out += gather("head", "nf", hidden, s)
     out.append(matmul("lm_head", s, m=rows, n=vocab, k=hidden, reads="nf", writes=logits, plain=True))
     if s.training:
@@ -58,9 +58,9 @@ def head(model: Model, s: Shapes, vocab: Column) -> list[Canonical]:
             pointwise("logits_cast", "stream", logits, fp32),
             pointwise("loss", "reduce", {"logits32": fp32["logits32"]}, {"probs": fp32["logits32"]}, saves=("probs",)),
         ]
-        if (s.plans.tp > 1).any():
+        if s.tensor_parallel:
             out.append(Collective("loss", "all_reduce", "", "tp", rows * FP32_BYTES * LOSS_SCALARS))
-    elif (s.plans.tp > 1).any():
+    elif s.tensor_parallel:
         out.append(Collective("logits gather", "all_gather", "", "tp", rows * vocab * s.plans.tp * s.act))
     return out
 
@@ -85,7 +85,7 @@ def optimizer_rows(builder: Builder, unit: int, dense: Column, expert: Column, s
         ("gradient_norm", "reduce", s.gradient, 0.0),
         ("optimizer", "optimizer", s.gradient + states, states + s.act),
     ):
-        op = Operator(name, "pointwise", {}, {}, kind=kind, dtype=s.activation_dtype)
+        op = Operator(name, "pointwise", {}, {}, kind=kind)
         columns: dict[str, Column | float] = {"read_bytes": owned * read, "write_bytes": owned * write, "flops": 0.0}
         builder.kernel(op, (unit, OPTIMIZER), columns, count=1.0)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,31 +24,42 @@ from rapid_llm.parallelism import RECOMPUTE_MODES, Plans
 NONE, SELECTIVE, FULL = range(len(RECOMPUTE_MODES))
 
 
-def forward_rows(
-    builder: Builder, unit: int, sequence: Sequence[Canonical], *, phase: int = FORWARD, again: Column | float = 1.0
-) -> None:
-    """Rows of the forward pass; ``again`` scales how often they run (recomputation)."""
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """Share of the layers whose operators the backward pass runs again [P]: the ``selective`` ones, and the others."""
+
+    selective: Sequence[str]
+    chosen: Column
+    others: Column
+
+    @classmethod
+    def of(cls, plans: Plans, selective: Sequence[str]) -> Rerun | None:
+        """Under full recomputation every operator, under selective the named ones; None where no plan recomputes."""
+        if not plans.recompute.any():
+            return None
+        share = 1.0 / plans.recompute_every
+        chosen, others = (np.where(plans.recompute > mode, share, 0.0) for mode in (NONE, SELECTIVE))
+        return cls(selective, chosen, others)
+
+    def share(self, op: Canonical) -> Column:
+        """Share of the layers in which ``op`` runs again [P]."""
+        return self.chosen if isinstance(op, Operator) and _in(op, self.selective) else self.others
+
+
+def forward_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], rerun: Rerun | None = None) -> None:
+    """Rows of the forward pass, and of what the backward pass runs again."""
+    passes: list[tuple[int, Column | float]] = [(FORWARD, 1.0)]
     for op in sequence:
+        if rerun is not None:
+            share = rerun.share(op)
+            passes = [(FORWARD, 1.0), (RECOMPUTE, share)] if share.any() else passes[:1]
         if isinstance(op, Operator):
-            builder.kernel(op, (unit, phase), forward_columns(op), count=op.when * again)
+            columns = forward_columns(op)
+            for phase, again in passes:
+                builder.kernel(op, (unit, phase), columns, count=op.when * again)
         elif op.op:
-            builder.message(op.name, op.op, op.axis, (unit, phase), size=op.size, count=op.when * again)
-
-
-def recompute_rows(
-    builder: Builder, unit: int, sequence: Sequence[Canonical], plans: Plans, selective: Sequence[str]
-) -> None:
-    """What the backward pass runs again: every row under full recomputation, the named ones under selective."""
-    share = 1.0 / plans.recompute_every
-    full = np.where(plans.recompute == FULL, share, 0.0)
-    some = np.where(plans.recompute > NONE, share, 0.0)
-    if not some.any():
-        return
-    for op in sequence:
-        chosen = isinstance(op, Operator) and _in(op, selective)
-        again = some if chosen else full
-        if again.any():
-            forward_rows(builder, unit, [op], phase=RECOMPUTE, again=again)
+            for phase, again in passes:
+                builder.message(op.name, op.op, op.axis, (unit, phase), size=op.size, count=op.when * again)
 
 
 def backward_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], s: Shapes) -> None:
@@ -118,4 +131,10 @@ def _named_bytes(sequence: Sequence[Canonical], keeps: Sequence[str]) -> Column 
 
 
 def _in(op: Operator, names: Sequence[str]) -> bool:
-    return any(part in names for part in op.name.split("+"))
+    return not _parts(op.name).isdisjoint(names)
+
+
+@lru_cache(maxsize=1024)
+def _parts(name: str) -> frozenset[str]:
+    """The canonical operators that a fused one is made of."""
+    return frozenset(name.split("+"))

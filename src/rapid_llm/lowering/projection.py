@@ -56,7 +56,7 @@ def gather(part: str, tensor: str, hidden: int, s: Shapes, *, when: Column | flo
 
     ``when``: share of plans that need it [P].
     """
-    if not (s.plans.tp > 1).any():
+    if not s.tensor_parallel:
         return []
     size = s.tokens * hidden * s.act
     sp = s.plans.sp
@@ -78,7 +78,7 @@ def gather(part: str, tensor: str, hidden: int, s: Shapes, *, when: Column | flo
 
 def reduce(part: str, tensor: str, hidden: int, s: Shapes, *, when: Column | float = 1.0) -> list[Canonical]:
     """Out of a row-parallel GEMM: reduce-scatter to sequence shards, or all-reduce forward and nothing backward."""
-    if not (s.plans.tp > 1).any():
+    if not s.tensor_parallel:
         return []
     size = s.tokens * hidden * s.act
     sp = s.plans.sp

@@ -20,7 +20,8 @@ class Shapes:
 
     batch: sequences of a micro-batch; new: query tokens of each; past: cached tokens of each; training: keeps tensors
     for a backward pass. tokens: query tokens on this rank (context parallelism divides them); shard: of those, what
-    norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head.
+    norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head. tensor_parallel,
+    context_parallel: whether any plan is.
     """
 
     plans: Plans
@@ -42,6 +43,8 @@ class Shapes:
     compute: str
     activation_dtype: str
     attention_dtype: str
+    tensor_parallel: bool
+    context_parallel: bool
 
     @classmethod
     def of(
@@ -79,6 +82,8 @@ class Shapes:
             compute=precision.weights if dtype(precision.weights).weight_only else precision.compute,
             activation_dtype=precision.activations,
             attention_dtype=_attention_dtype(precision),
+            tensor_parallel=bool((plans.tp > 1).any()),
+            context_parallel=bool((plans.cp > 1).any()),
         )
 
 

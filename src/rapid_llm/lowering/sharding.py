@@ -30,7 +30,7 @@ def gradient_copy(builder: Builder, unit: int, parameters: Column, s: Shapes) ->
     and divide them by the number of ranks (torch FSDP 1 and 2, DeepSpeed ZeRO-2 and 3): two reads and two writes."""
     every = (s.plans.zero_stage >= 2).astype(float)
     if every.any():
-        op = Operator("gradient_copy", "pointwise", {}, {}, kind="stream", dtype=s.activation_dtype)
+        op = Operator("gradient_copy", "pointwise", {}, {}, kind="stream")
         columns: dict[str, Column | float] = {
             "read_bytes": parameters * (s.act + s.reduce),
             "write_bytes": parameters * 2.0 * s.reduce,

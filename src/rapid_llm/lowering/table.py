@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
-from rapid_llm.operators.families import COLUMNS
+from rapid_llm.operators.families import COLUMNS, POINTWISE_KINDS
 from rapid_llm.parallelism import Plans
 
 Matrix = NDArray[np.float64]
@@ -24,15 +24,16 @@ Cell = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Kernels of one (family, kind, dtype): static per row [R]: name, unit, phase; per plan [R, P]: columns and count.
+    """Kernels of one (family, dtype): static per row [R]: name, kind, unit, phase; per plan [R, P]: columns and count.
 
-    ``count`` is how often the row runs in one pass of its unit (0 where a plan does not run it).
+    ``kind`` is an index into POINTWISE_KINDS (0 for other families); ``count`` is how often the row runs in one pass of
+    its unit (0 where a plan does not run it).
     """
 
     family: str
-    kind: str
     dtype: str
     names: tuple[str, ...]
+    kind: NDArray[np.int64]
     unit: NDArray[np.int64]
     phase: NDArray[np.int64]
     columns: dict[str, Matrix]
@@ -54,14 +55,16 @@ class Messages:
     count: Matrix
 
 
+_Row = tuple[str, int, int, int, tuple["Column | float", ...]]
+"""Name, kind, unit and phase of a kernel; its columns and count."""
+
+
 @dataclass(slots=True)
 class Builder:
     """Collects rows, one list per table, and freezes them."""
 
     plans: Plans
-    kernels: dict[tuple[str, str, str], list[tuple[str, int, int, tuple[Column | float, ...], Column | float]]] = field(
-        default_factory=dict
-    )
+    kernels: dict[tuple[str, str], list[_Row]] = field(default_factory=dict)
     messages: dict[tuple[str, str], list[tuple[str, int, int, Column | float, Column | float]]] = field(
         default_factory=dict
     )
@@ -70,8 +73,9 @@ class Builder:
         self, op: Operator, cell: Cell, columns: Mapping[str, Column | float], *, count: Column | float, name: str = ""
     ) -> None:
         """Add one kernel row."""
-        values = tuple(columns[c] for c in COLUMNS[op.family])
-        self.kernels.setdefault((op.family, op.kind, op.dtype), []).append((name or op.name, *cell, values, count))
+        values = (*(columns[c] for c in COLUMNS[op.family]), count)
+        kind = POINTWISE_KINDS.index(op.kind) if op.family == "pointwise" else 0
+        self.kernels.setdefault((op.family, op.dtype), []).append((name or op.name, kind, *cell, values))
 
     def message(
         self, name: str, op: str, axis: str, cell: Cell, *, size: Column | float, count: Column | float
@@ -89,46 +93,41 @@ class Builder:
             tuple(self._messages(key, rows, width) for key, rows in self.messages.items()),
         )
 
-    def _kernels(self, key: tuple[str, str, str], rows: list, width: int) -> Kernels:  # type: ignore[type-arg]
-        family, kind, dtype = key
-        names = COLUMNS[family]
-        values = np.empty((len(names) + 1, len(rows), width))
-        for r, (_, _, _, cells, count) in enumerate(rows):
-            for c, cell in enumerate(cells):
-                values[c, r] = cell
-            values[-1, r] = count
-        values.flags.writeable = False
+    def _kernels(self, key: tuple[str, str], rows: list[_Row], width: int) -> Kernels:
+        names, kinds, units, phases, cells = zip(*rows, strict=True)
+        columns = COLUMNS[key[0]]
+        values = _filled(cells, width)
         return Kernels(
-            family,
-            kind,
-            dtype,
-            tuple(row[0] for row in rows),
-            np.array([row[1] for row in rows]),
-            np.array([row[2] for row in rows]),
-            {name: values[c] for c, name in enumerate(names)},
+            *key,
+            names,
+            np.array(kinds),
+            np.array(units),
+            np.array(phases),
+            {name: values[c] for c, name in enumerate(columns)},
             values[-1],
         )
 
     def _messages(self, key: tuple[str, str], rows: list, width: int) -> Messages:  # type: ignore[type-arg]
-        op, axis = key
-        values = np.empty((4, len(rows), width))
-        values[2] = getattr(self.plans, axis)
-        values[3] = self.plans.stride(axis)
-        for r, (_, _, _, size, count) in enumerate(rows):
-            values[0, r] = size
-            values[1, r] = count
-        values.flags.writeable = False
+        names, units, phases, sizes, counts = zip(*rows, strict=True)
+        group = getattr(self.plans, key[1]), self.plans.stride(key[1])
+        size, count, ranks, stride = _filled([(*row, *group) for row in zip(sizes, counts, strict=True)], width)
         return Messages(
-            op,
-            axis,
-            tuple(row[0] for row in rows),
-            np.array([row[1] for row in rows]),
-            np.array([row[2] for row in rows]),
-            size=values[0],
-            count=values[1],
-            ranks=values[2],
-            stride=values[3],
+            *key, names, np.array(units), np.array(phases), size=size, count=count, ranks=ranks, stride=stride
         )
+
+
+def _filled(rows: Sequence[Sequence[Column | float]], width: int) -> NDArray[np.float64]:
+    """Rows of cells, each a number or one per plan, as read-only columns [C, R, P]."""
+    if width == 1:
+        flat = [[cell.item() if isinstance(cell, np.ndarray) else cell for cell in row] for row in rows]
+        values = np.array(flat, dtype=np.float64).T.copy()[:, :, None]
+    else:
+        values = np.empty((len(rows[0]), len(rows), width))
+        for r, row in enumerate(rows):
+            for c, cell in enumerate(row):
+                values[c, r] = cell
+    values.flags.writeable = False
+    return values
 
 
 def forward_columns(op: Operator) -> dict[str, Column | float]:

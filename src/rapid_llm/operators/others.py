@@ -3,8 +3,9 @@
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rapid_llm.operators.families import Column, Prices
+from rapid_llm.operators.families import POINTWISE_KINDS, Column, Prices
 from rapid_llm.operators.kernels import (
     MoeConstants,
     MoeKernel,
@@ -18,6 +19,10 @@ from rapid_llm.operators.work import moe_work, pointwise_work, scan_work
 
 _LEAST_TILE: Final = 16.0  # rows of the smallest matrix instruction
 _ROW_BYTES: Final = 2.0  # rows are permuted and combined in 16 bit
+
+
+def _shares(c: PointwiseConstants) -> Column:
+    return np.array([getattr(c, kind) for kind in POINTWISE_KINDS])
 
 
 def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r: Rates) -> Prices:
@@ -61,9 +66,12 @@ def price_scan(columns: tuple[Column, ...], kernel: ScanKernel, c: ScanConstants
     return summarise(fixed, np.maximum(compute, memory), work=(flops, moved), sides=(compute, memory))
 
 
-def price_pointwise(columns: tuple[Column, ...], kind: str, c: PointwiseConstants, r: Rates) -> Prices:
-    """Time of a memory-bound kernel of access pattern ``kind``, columns as ``COLUMNS['pointwise']``."""
+def price_pointwise(
+    columns: tuple[Column, ...], kind: str | NDArray[np.int64], c: PointwiseConstants, r: Rates
+) -> Prices:
+    """Time of a memory-bound kernel of access pattern ``kind`` (or one of POINTWISE_KINDS a row), columns as
+    ``COLUMNS['pointwise']``."""
     flops, moved = pointwise_work(columns)
-    share: float = getattr(c, kind)
+    share: float | Column = getattr(c, kind) if isinstance(kind, str) else _shares(c)[kind]
     compute, memory = flops / r.vector, r.stream(moved, share)
     return summarise(r.launch + c.setup, np.maximum(compute, memory), work=(flops, moved), sides=(compute, memory))

@@ -31,7 +31,7 @@ def price(
     family: str,
     columns: Mapping[str, ArrayLike],
     *,
-    kind: str = "stream",
+    kind: str | NDArray[np.int64] = "stream",
     dtype: str,
     kernel: str | Kernel,
     accelerator: Accelerator,
@@ -40,10 +40,11 @@ def price(
 ) -> Prices:
     """Seconds of each row on one accelerator.
 
-    ``columns`` as ``families.COLUMNS[family]``; ``kind`` names the access pattern of pointwise rows and is ignored
-    elsewhere; ``dtype`` is the compute dtype; ``kernel`` an implementation or its name. The constants of kernels hold
-    at the boost clock; a phase that keeps the matrix units busy for long (training, large prefill) passes
-    ``clock=accelerator.sustained.clock``, which slows the compute side and leaves memory alone.
+    ``columns`` as ``families.COLUMNS[family]``; ``kind`` names the access pattern of pointwise rows, or holds an
+    index into POINTWISE_KINDS for each, and is ignored elsewhere; ``dtype`` is the compute dtype; ``kernel`` an
+    implementation or its name. The constants of kernels hold at the boost clock; a phase that keeps the matrix
+    units busy for long (training, large prefill) passes ``clock=accelerator.sustained.clock``, which slows the
+    compute side and leaves memory alone.
     ``replayed`` prices a benchmark that repeats one kernel on buffers that L2 may hold; a model never does.
 
     InputError where the accelerator has no rate for the dtype, or the kernel serves another family.
@@ -63,7 +64,9 @@ def price(
 _kernel = kernel
 
 
-def _price(chosen: Kernel, columns: tuple[Column, ...], kind: str, r: Rates, architecture: str) -> Prices:
+def _price(
+    chosen: Kernel, columns: tuple[Column, ...], kind: str | NDArray[np.int64], r: Rates, architecture: str
+) -> Prices:
     chosen, constants = chosen.shaped(architecture), chosen.on(architecture)
     match chosen:
         case GemmKernel():
@@ -77,7 +80,7 @@ def _price(chosen: Kernel, columns: tuple[Column, ...], kind: str, r: Rates, arc
         case ScanKernel():
             return price_scan(columns, chosen, constants, r)
         case _:
-            if kind not in POINTWISE_KINDS:
+            if isinstance(kind, str) and kind not in POINTWISE_KINDS:
                 raise InputError(f"kind must be one of {', '.join(POINTWISE_KINDS)} (got {kind}).")
             return price_pointwise(columns, kind, constants, r)
 
