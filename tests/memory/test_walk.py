@@ -39,7 +39,7 @@ def test_walk_agrees_with_the_closed_form(
     plan = {**plan, "zero_stage": zero}
     scenario = training(
         runtime=runtime, plan=plan, accelerators=2 * tp * pp,
-        work={"global_batch_size": 2 * pp * rounds, "recompute": recompute},
+        work={"global_batch_size": 4 * pp * rounds, "recompute": recompute},
     )  # fmt: skip
     account = footprint(scenario).account
     for stage, one in enumerate(memory_walks(scenario)):
