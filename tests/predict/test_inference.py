@@ -184,6 +184,45 @@ class TestContinuous:
         assert table.tpot_s == pytest.approx(full.tpot_s)
 
 
+class TestSpeculation:
+    """Drafts verified together: what they cost, and what accepted ones buy."""
+
+    @pytest.mark.parametrize("draft", ["mtp", "ngram"])
+    @pytest.mark.parametrize("batching", ["static", "continuous"])
+    def test_drafts_that_are_never_accepted_cost_more_than_none(self, draft, batching):
+        plain = evaluate(scenario(batching=batching))
+        vain = evaluate(scenario(batching=batching, speculation={"draft": draft, "acceptance": [0.0, 0.0]}))
+        assert vain.tpot_s > plain.tpot_s
+        assert vain.ttft_s >= plain.ttft_s * 0.999
+
+    def test_free_drafts_that_are_all_accepted_divide_the_steps_of_one_request(self):
+        plain = evaluate(scenario(batch_size=1))
+        sure = evaluate(scenario(batch_size=1, speculation={"draft": "ngram", "acceptance": [1.0, 1.0, 1.0]}))
+        assert sure.decode.sum() == pytest.approx(plain.decode.sum() / 4)
+        assert plain.tpot_s / 4 < sure.tpot_s < plain.tpot_s / 3
+
+    def test_a_drafting_layer_costs_its_time(self):
+        free, drafted = (
+            evaluate(scenario(speculation={"draft": d, "acceptance": [0.8]})).tpot_s for d in ("ngram", "mtp")
+        )
+        assert free < drafted < 1.3 * free
+
+    def test_gains_vanish_with_the_batch(self):
+        gains = []
+        for batch in (1, 256):
+            plain, ahead = (
+                evaluate(scenario(batch_size=batch, prompt_tokens=100, speculation=spec)).tpot_s
+                for spec in (None, {"draft": "ngram", "acceptance": [0.7, 0.6, 0.5]})
+            )
+            gains.append(plain / ahead)
+        assert gains[0] > gains[1]
+
+    def test_leaves_sum_to_the_request(self):
+        report = predict(scenario(speculation={"acceptance": [0.8, 0.6]}))
+        assert sum(leaf.seconds for leaf in report.breakdown.leaves()) == pytest.approx(report.e2e_s, rel=1e-9)
+        assert any(leaf.name == "drafting tokens" for leaf in report.breakdown.leaves())
+
+
 @pytest.mark.parametrize("batching", ["static", "continuous"])
 def test_leaves_sum_to_the_request(batching):
     report = predict(scenario(tp=2, batch_size=32, batching=batching))
@@ -216,6 +255,19 @@ def test_published_offline_throughput_within_twelve_percent():
         prompt_tokens=1000, output_tokens=1000, batching="continuous",
     )  # fmt: skip
     assert predict(given_).output_tokens_per_s == pytest.approx(2744, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("users", "ttft_s", "itl_ms", "tokens_per_s"), [(25, None, 38.75, 623.4), (250, 88.6, 93.2, 920.1)]
+)
+def test_published_closed_loops_within_six_percent(users, ttft_s, itl_ms, tokens_per_s):
+    """NVIDIA NIM 1.8 benchmark pages, Llama-3.3-70B fp8 on two H100, 5000 + 500 tokens; the cache holds 86."""
+    lengths = {"batch_size": users, "prompt_tokens": 5000, "output_tokens": 500, "batching": "continuous"}
+    table = evaluate(scenario(2, "llama-3.3-70b", "tensorrt-llm@0.13", precision="fp8", **lengths))
+    assert table.tpot_s * 1e3 == pytest.approx(itl_ms, rel=0.06)
+    assert users * 500 / table.e2e_s == pytest.approx(tokens_per_s, rel=0.06)
+    if ttft_s:
+        assert table.ttft_s == pytest.approx(ttft_s, rel=0.06)
 
 
 def test_rounds_keep_the_account_of_the_batch_as_given():

@@ -4,7 +4,7 @@ import pytest
 
 from rapid_llm.documents import build
 from rapid_llm.errors import InputError
-from rapid_llm.workload import Inference
+from rapid_llm.workload import Inference, Speculation
 
 
 def test_defaults():
@@ -25,3 +25,21 @@ def test_an_automatic_batch_is_one_request_until_the_engine_has_chosen():
 def test_other_words_for_a_batch_are_refused():
     with pytest.raises(InputError, match=r"batch_size"):
         build(Inference, {"batch_size": "many", "prompt_tokens": 100, "output_tokens": 10})
+
+
+@pytest.mark.parametrize(
+    ("acceptance", "tokens"),
+    [((0.0, 0.0), 1.0), ((1.0, 1.0), 3.0), ((0.8,), 1.8), ((0.9, 0.5, 0.2), 1 + 0.9 + 0.45 + 0.09)],
+)
+def test_tokens_of_a_step_count_drafts_whose_predecessors_were_accepted(acceptance, tokens):
+    """With one rate a for n drafts this is (1 - a^(n+1)) / (1 - a) (Leviathan et al. 2023, equation 1)."""
+    assert Speculation(acceptance=acceptance).tokens_per_step == pytest.approx(tokens)
+
+
+def test_one_rate_is_the_closed_form():
+    assert Speculation(acceptance=(0.7,) * 5).tokens_per_step == pytest.approx((1 - 0.7**6) / 0.3)
+
+
+def test_acceptance_is_a_share():
+    with pytest.raises(InputError, match=r"acceptance"):
+        build(Speculation, {"acceptance": [1.2]})

@@ -20,7 +20,7 @@ from rapid_llm.predict.report import Cost
 Weights = NDArray[np.float64]
 COMPUTE, MEMORY = "compute", "memory-bound kernels"
 COMMUNICATION, BUBBLE, OPTIMIZER_STEP, HOST = "exposed communication", "pipeline bubble", "optimizer", "host"
-WAITING = "waiting for other requests"
+WAITING, DRAFTING = "waiting for other requests", "drafting tokens"
 _AXIS_NAMES = {"shard": "dp", "data": "dp", "edp": "dp (experts)", "replicas": "dp"}
 _SUFFIXES = (" dgrad", " wgrad", " grad", " again")
 
@@ -59,7 +59,7 @@ class Tally:
         return Cost(name, sum(c.seconds for c in children), sum(c.hidden_seconds for c in children), tuple(children))
 
 
-ORDER = (COMPUTE, MEMORY, COMMUNICATION, BUBBLE, WAITING, OPTIMIZER_STEP, HOST)
+ORDER = (COMPUTE, MEMORY, COMMUNICATION, BUBBLE, WAITING, DRAFTING, OPTIMIZER_STEP, HOST)
 
 
 def training_breakdown(step: TrainingStep) -> Cost:
@@ -171,6 +171,7 @@ def bound_by(tree: Cost) -> str:
         COMMUNICATION: f"network ({max(top.children, key=lambda c: c.seconds).name})" if top.children else "network",
         BUBBLE: BUBBLE,
         WAITING: WAITING,
+        DRAFTING: DRAFTING,
         OPTIMIZER_STEP: "optimizer",
         HOST: "host (kernel launches)",
     }

@@ -89,8 +89,29 @@ class Job:
         """Pipeline stages."""
         return int(self.plans.pp[0])
 
-    def lower(self, points: Points) -> Lowered:
-        """Lower forward passes; a replayed graph runs its captured batch, padding included."""
+    @property
+    def drafts(self) -> int:
+        """Tokens that a decode step verifies beside the newest one."""
+        return self.work.speculation.drafts if self.work.speculation else 0
+
+    @property
+    def decode_steps(self) -> float:
+        """Steps in which one request gets the tokens after its first."""
+        each = self.work.speculation.tokens_per_step if self.work.speculation else 1.0
+        return (self.work.output_tokens - 1) / each
+
+    def drafting(self, steps: ForwardSteps, at: int) -> float:
+        """Seconds of drafting before one verifying step, from the decode pass ``at``: a layer and the head each."""
+        spec = self.work.speculation
+        if spec is None or spec.draft == "ngram":
+            return 0.0
+        return spec.drafts * float(steps.passes.forward[-3, at] + steps.passes.forward[-1, at])
+
+    def lower(self, points: Points, verified: NDArray[np.bool_] | None = None) -> Lowered:
+        """Lower forward passes; a replayed graph runs its captured batch, padding included.
+
+        ``verified`` [N] marks decode steps of several tokens a sequence: each has its row of logits.
+        """
         plans = replace(self.plans.repeat(len(points.batch)), micro_batch=points.batch)
         shapes = Shapes.of(
             plans, new=points.new, past=points.past, training=False, precision=self.precision, runtime=self.runtime
@@ -98,11 +119,15 @@ class Job:
         if "decode" in self.runtime.host.captured:
             pad = points.padded(self.engine.capture_sizes) / points.batch
             shapes = replace(shapes, tokens=shapes.tokens * pad, shard=shapes.shard * pad)
+        if verified is not None and verified.any():
+            decode = np.where(verified, 1.0, shapes.decode)
+            rows = np.where(verified, points.batch * points.new, shapes.rows)
+            shapes = replace(shapes, decode=decode, prefill=1.0 - decode, rows=rows)
         return lower(self.model, shapes, self.runtime)
 
-    def time(self, points: Points) -> tuple[Lowered, ForwardSteps]:
+    def time(self, points: Points, verified: NDArray[np.bool_] | None = None) -> tuple[Lowered, ForwardSteps]:
         """Lower and time forward passes."""
-        lowered = self.lower(points)
+        lowered = self.lower(points, verified)
         return lowered, forward_steps(lowered, self.machine)
 
     def account(self, lowered: Lowered) -> Account:
@@ -110,7 +135,7 @@ class Job:
         return inference_account(lowered, self.runtime, self.precision, self.machine.accelerator)
 
 
-def evaluate_inference(
+def evaluate_inference(  # noqa: PLR0917
     model: Model, system: System, runtime: Runtime, precision: Precision, plans: Plans, workload: Inference
 ) -> InferenceTable:
     """Evaluate a batch under one plan. ``plans.micro_batch`` is the requests of one replica.
@@ -162,7 +187,8 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     """All prompts are prefilled, then decoded together.
 
     With pipeline stages the requests are dealt into up to pp micro-batches that fill the stages in turn, where the
-    engine does so: a token takes the slower of one traversal and of every micro-batch passing the pacing stage. Prefill streams its passes through.
+    engine does so: a token takes the slower of one traversal and of every micro-batch passing the pacing stage. Prefill
+    streams its passes through.
     """
     work = job.work
     groups = min(job.stages, requests) if job.engine.deals_batch else 1
@@ -170,17 +196,18 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     groups = ceil(requests / micro)
     first = prefill_points(requests, work.new_tokens, job.engine.max_batched_tokens, job.past)
     rest = decode_points(micro, work.prompt_tokens, work.output_tokens)
-    points = join([first, rest, _last(requests, work)])
-    lowered, steps = job.time(points)
-    n = len(first.batch)
+    points = join([first, rest.verifying(job.drafts), _last(requests, work)])
+    n, end = len(first.batch), len(points.batch) - 1
+    lowered, steps = job.time(points, _verified(points, job, slice(n, end)))
     streamed, decode = points.count.copy(), points.count.copy()
     streamed[n:], decode[:n] = 0.0, 0.0
+    decode *= job.decode_steps / max(1, work.output_tokens - 1)
     traversal, pace = steps.traversal, steps.pace
     prefill = np.zeros_like(streamed)
     prefill[np.argmax(traversal[:n])] = 1.0
     streamed -= prefill
     prefill_s = float(prefill @ (traversal + steps.host) + streamed @ (pace + steps.host))
-    decode_s = float(decode @ (np.maximum(traversal, groups * pace) + steps.host))
+    decode_s = float(decode @ (np.maximum(traversal, groups * pace) + steps.host + job.drafting(steps, end)))
     return InferenceTable(
         points=points,
         steps=steps,
@@ -193,6 +220,15 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
         decode_s=decode_s,
         gaps=work.output_tokens - 1,
     )
+
+
+def _verified(points: Points, job: Job, decode: slice) -> NDArray[np.bool_] | None:
+    """Which passes verify drafts [N]: those of the decode phase, where there is speculation."""
+    if not job.drafts:
+        return None
+    mask = np.zeros(len(points.batch), dtype=bool)
+    mask[decode] = True
+    return mask
 
 
 def _last(requests: int, work: Inference) -> Points:
@@ -209,20 +245,20 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     """
     work, engine = job.work, job.engine
     groups = min(job.stages, requests)
-    others = (requests - 1.0) / groups
+    others = (requests - 1.0) / groups * (1.0 + job.drafts)
     budget = max(1.0, engine.max_batched_tokens - (others if engine.mixed_steps else 0.0))
-    together = min(max(1.0, requests / (groups * work.output_tokens)), budget / work.new_tokens)
+    together = min(max(1.0, requests / (groups * (1.0 + job.decode_steps))), budget / work.new_tokens)
     passes = requests / together
     batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
     beside = others / batch if engine.mixed_steps else 0.0
     points = points_of(
         [
             (batch, new + beside, job.past + (work.new_tokens - new) / 2.0, passes),
-            (requests / groups, 1, work.prompt_tokens + (work.output_tokens - 1) / 2.0, work.output_tokens - 1),
+            (requests / groups, 1 + job.drafts, work.prompt_tokens + (work.output_tokens - 1) / 2.0, job.decode_steps),
             (requests, 1, work.prompt_tokens + work.output_tokens - 1, 0),
         ]
     )
-    lowered, steps = job.time(points)
+    lowered, steps = job.time(points, _verified(points, job, slice(1, 2)))
     return _cycle(job, points, steps, job.account(lowered), groups)
 
 
@@ -231,22 +267,24 @@ def fed(job: Job) -> int:
     work, engine = job.work, job.engine
     if not engine.mixed_steps:
         return engine.max_sequences
-    share = work.output_tokens / (work.new_tokens + work.output_tokens)
+    tokens = work.new_tokens + 1.0 + job.decode_steps * (1.0 + job.drafts)
+    share = (1.0 + job.decode_steps) / tokens
     return max(1, min(engine.max_sequences, int(job.stages * engine.max_batched_tokens * share)))
 
 
 def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, groups: int) -> InferenceTable:
     """Times of the mean field: prompts, decode and memory are the three points."""
-    engine, output = job.engine, job.work.output_tokens
-    requests = int(points.batch[2])
+    engine, requests = job.engine, int(points.batch[2])
     passes, share = float(points.count[0]), (requests - 1.0) / requests
     beside = float(steps.family("attention")[1]) * share / job.stages if engine.mixed_steps else 0.0
     prompt = float(steps.pace[0] + steps.host[0]) + beside
-    token = float(max(steps.traversal[1], groups * steps.pace[1]) + steps.host[1])
-    alone = max(0.0, output * groups - passes) / groups if engine.mixed_steps else output - 1.0
-    cycle = passes * prompt + alone * token
+    step = float(max(steps.traversal[1], groups * steps.pace[1]) + steps.host[1]) + job.drafting(steps, 2)
+    alone = job.decode_steps
+    if engine.mixed_steps:
+        alone = max(0.0, (alone + 1.0) * groups - passes) / groups
+    cycle = passes * prompt + alone * step
     own = passes / requests * prompt + float(steps.traversal[0] - steps.pace[0])
-    wait = token / 2.0 if requests > 1 else 0.0
+    wait = step / 2.0 if requests > 1 else 0.0
     mine = passes / requests
     return InferenceTable(
         points=points,
@@ -258,5 +296,5 @@ def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, grou
         running=requests,
         ttft_s=own + wait + job.ingress,
         decode_s=cycle - own,
-        gaps=output - 1,
+        gaps=job.work.output_tokens - 1,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rapid_llm.predict.breakdown import BUBBLE, WAITING, bound_by, forward_breakdown
+from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, WAITING, bound_by, forward_breakdown
 from rapid_llm.predict.feasibility import memory_use
 from rapid_llm.predict.fitting import Footprint, cache_of
 from rapid_llm.predict.inference import InferenceTable
@@ -46,11 +46,12 @@ def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
     machine = table.steps.priced.machine
     alone = table.rounds == 1 and work.batching == "static"
     rest = BUBBLE if alone else WAITING
+    after = DRAFTING if alone and work.speculation else rest
     ingress = machine.runtime.host.ingress / machine.host_speed
     prefill = forward_breakdown(
         "prefill", table.steps, table.prefill, table.ttft_s, streamed=table.streamed, ingress=ingress, rest=rest
     )
-    decode = forward_breakdown("decode", table.steps, table.decode, table.decode_s, rest=rest)
+    decode = forward_breakdown("decode", table.steps, table.decode, table.decode_s, rest=after)
     return prefill, decode
 
 

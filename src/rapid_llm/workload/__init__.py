@@ -1,6 +1,6 @@
 """What is asked of the cluster: a training job or an inference batch."""
 
-from rapid_llm.workload.jobs import Inference, Recompute, Training, Workload
+from rapid_llm.workload.jobs import Inference, Recompute, Speculation, Training, Workload
 from rapid_llm.workload.points import KV_TILE_TOKENS, Points, decode_points, join, points_of, prefill_points
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "Inference",
     "Points",
     "Recompute",
+    "Speculation",
     "Training",
     "Workload",
     "decode_points",

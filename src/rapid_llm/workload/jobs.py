@@ -1,5 +1,7 @@
 """The nouns of a workload."""
 
+from itertools import accumulate
+from operator import mul
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -9,6 +11,7 @@ from rapid_llm.nouns import STRICT
 from rapid_llm.units import Count
 
 Whole = Annotated[int, Field(ge=0, strict=True)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -35,6 +38,29 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class Speculation:
+    """Tokens drafted ahead and verified together (Leviathan et al. 2023, arXiv 2211.17192).
+
+    ``acceptance``: the chance that draft i is accepted when all before it were, one number a draft, as measured;
+    it falls with the position. ``draft`` mtp runs one layer and the LM head a draft (DeepSeek-V3, section 2.2), ngram
+    looks drafts up in the text and costs nothing.
+    """
+
+    acceptance: tuple[Share, ...] = Field(min_length=1)
+    draft: Literal["mtp", "ngram"] = "mtp"
+
+    @property
+    def drafts(self) -> int:
+        """Tokens drafted a step."""
+        return len(self.acceptance)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Mean tokens of one step: the verified one and every draft whose predecessors were accepted as well."""
+        return 1.0 + float(sum(accumulate(self.acceptance, mul)))
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Inference:
     """``batch_size`` requests in flight in the whole job, each ``prompt_tokens`` in and ``output_tokens`` out.
 
@@ -49,6 +75,7 @@ class Inference:
     output_tokens: Count
     prefix_tokens: Whole = 0
     batching: Literal["static", "continuous"] = "static"
+    speculation: Speculation | None = None
 
     @property
     def new_tokens(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,10 @@ class Points:
     def decode(self) -> NDArray[np.bool_]:
         """Which passes generate one token per sequence."""
         return (self.new <= 1) & (self.past > 0)
+
+    def verifying(self, drafts: int) -> Points:
+        """Decode steps that verify ``drafts`` tokens beside the newest one; the others stay."""
+        return replace(self, new=np.where(self.decode, self.new + drafts, self.new))
 
     def padded(self, sizes: tuple[int, ...]) -> Column:
         """Sequences that each decode pass runs as [N]: the next of the captured sizes; beyond the last, as they are."""
