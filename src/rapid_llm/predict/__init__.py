@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rapid_llm.predict.engine import evaluate, evaluate_many, fit, infer, plans_of, predict, train
 from rapid_llm.predict.explain import KernelLine, explain
 from rapid_llm.predict.fitting import largest
+from rapid_llm.predict.objective import Capacity, fewest_accelerators, largest_batch
 from rapid_llm.predict.report import Confidence, Cost, Fix, MemoryUse, Report, Violation, WhatIf
 from rapid_llm.predict.stepping import Stepper, stepper
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rapid_llm.scenario import Scenario
 
 __all__ = [
+    "Capacity",
     "Confidence",
     "Cost",
     "Fix",
@@ -29,9 +31,11 @@ __all__ = [
     "evaluate",
     "evaluate_many",
     "explain",
+    "fewest_accelerators",
     "fit",
     "infer",
     "largest",
+    "largest_batch",
     "plans_of",
     "predict",
     "stepper",
