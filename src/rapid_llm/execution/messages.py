@@ -57,18 +57,12 @@ def send_time(prices: Sequence[CollectivePrices], lowered: Lowered) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """Messages of one table that a stage sends once a step: all its bytes, and in how many of equal size [P, S]."""
+    """Messages of one table that a stage sends once a step [P, S]: all its bytes, how many of equal size, one of them."""
 
     rows: Messages
     size: Matrix
     count: Matrix
-
-    @property
-    def request(self) -> Request:
-        """One of the messages on each stage."""
-        rows, shape = self.rows, self.size.shape
-        ranks, stride = (np.broadcast_to(column[0][:, None], shape) for column in (rows.ranks, rows.stride))
-        return Request(rows.op, self.size / self.count, ranks, stride)
+    request: Request
 
 
 def bulks(lowered: Lowered, runtime: Runtime) -> list[Bulk]:
@@ -81,7 +75,11 @@ def bulks(lowered: Lowered, runtime: Runtime) -> list[Bulk]:
             continue
         size = np.einsum("rps,rp->ps", lowered.layers[rows.unit[chosen]], rows.size[chosen] * rows.count[chosen])
         count = np.ceil(size / facts.bucket) if facts and facts.bucket else lowered.layers.sum(axis=0)
-        found.append(Bulk(rows, size, np.maximum(1.0, count)))
+        count = np.maximum(1.0, count)
+        ranks, stride = (
+            np.repeat(column[0], size.shape[1]).reshape(size.shape) for column in (rows.ranks, rows.stride)
+        )
+        found.append(Bulk(rows, size, count, Request(rows.op, size / count, ranks, stride)))
     return found
 
 

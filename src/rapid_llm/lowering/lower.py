@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from rapid_llm.model.architecture import Attention, Model, MoE
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]
+REMEMBERED_PLANS = 8
+"""Plans up to which a lowered table is kept: about 0.1 MB each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,14 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
     """Lower every unit of ``model`` for the passes that ``s`` describes, under each plan of ``s.plans``.
 
     ``bytes_only`` leaves out the rows of kernels and messages: what a memory account needs and no more.
+    Small tables are remembered: the same plan on other hardware lowers to the same rows.
     """
+    if len(s.plans) > REMEMBERED_PLANS:
+        return _lower(model, s, runtime, bytes_only=bytes_only)
+    return _remembered(model, s, runtime, bytes_only=bytes_only)
+
+
+def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lowered:
     plans = s.plans
     facts = runtime.training
     builder = Builder(plans)
@@ -127,6 +137,11 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
         ),
         experts=max(float(b.ffn.num_experts) if isinstance(b.ffn, MoE) else 1.0 for b in model.blocks),
     )
+
+
+@lru_cache(maxsize=128)
+def _remembered(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lowered:
+    return _lower(model, s, runtime, bytes_only=bytes_only)
 
 
 def _outer_saved(sequence: list[Canonical]) -> Column | float:

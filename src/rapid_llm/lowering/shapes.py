@@ -14,9 +14,9 @@ from rapid_llm.runtime import Runtime
 Column = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Shapes:
-    """One rank's share of a pass, arrays [P] over plans (or points of one plan).
+    """One rank's share of a pass, arrays [P] over plans (or points of one plan); hashable by what it was made ``of``.
 
     batch: sequences of a micro-batch; new: query tokens of each; past: cached tokens of each; training: keeps tensors
     for a backward pass. tokens: query tokens on this rank (context parallelism divides them); shard: of those, what
@@ -45,6 +45,13 @@ class Shapes:
     attention_dtype: str
     tensor_parallel: bool
     context_parallel: bool
+    key: tuple[object, ...]
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Shapes) and self.key == other.key
 
     @classmethod
     def of(
@@ -84,6 +91,7 @@ class Shapes:
             attention_dtype=_attention_dtype(precision),
             tensor_parallel=bool((plans.tp > 1).any()),
             context_parallel=bool((plans.cp > 1).any()),
+            key=(plans.key, new.tobytes(), past.tobytes(), training, precision, runtime),
         )
 
 

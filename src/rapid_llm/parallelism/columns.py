@@ -85,6 +85,11 @@ class Plans:
         columns: dict[str, Any] = {name: np.repeat(getattr(self, name), times) for name in _NAMES}
         return replace(self, **columns)
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells these plans from others, hashable."""
+        return (self.order, *(getattr(self, name).tobytes() for name in _NAMES))
+
     def __len__(self) -> int:
         return len(self.tp)
 
