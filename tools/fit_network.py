@@ -17,7 +17,7 @@ from scipy.optimize import least_squares
 from rapid_llm.network import OPS, Library, LinkCost, Protocol, library, price
 from rapid_llm.units import Si
 from rapid_llm.validation import split_of
-from rapid_llm.validation.suites.collectives import Measured, read_rows
+from rapid_llm.validation.suites.collectives import Measured, Question, read_rows
 from rapid_llm.validation.tables import find
 
 US, GB = 1e-6, 1e9
@@ -203,12 +203,18 @@ def rows_of(data: Path) -> list[Measured]:
 
 
 def fit_nccl(rows: list[Measured]) -> None:
-    """NCCL inside a node."""
-    chosen = Rows([r for r in rows if "/nccl/" in r.group])
+    """NCCL inside a node, and what engines that may not use their own all-reduce there (no peer-to-peer) fall back to."""
+    chosen = Rows([r for r in rows if "/nccl/" in r.group or _staged(r)])
     x = solve(chosen, NCCL, lambda v: chosen.predict(nccl(v)))
     print("nccl")
     show(NCCL, x)
     chosen.report(chosen.predict(nccl(x)))
+
+
+def _staged(row: Measured) -> bool:
+    """Whether a group of a box without peer-to-peer crosses its host bridge."""
+    asked = row.question
+    return isinstance(asked, Question) and asked.fabric.tiers[0].span < asked.ranks <= asked.fabric.node_span
 
 
 def fit_engine(rows: list[Measured], engine: str) -> None:
