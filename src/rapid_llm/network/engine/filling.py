@@ -5,10 +5,8 @@ Compiled. ``flows[:count]`` and ``marks[:links]`` list the tasks and the binding
 
 from numba import njit
 
-from rapid_llm.network.engine.state import ACKS, DISCIPLINE, MARKED, State
+from rapid_llm.network.engine.state import ACKS, CLOSE, DISCIPLINE, MARKED, State
 
-CLOSE = 1.0 + 1e-9
-"""Shares that differ by less saturate together."""
 NOTHING = 1e-12
 """Weight of a resource on which no task is left."""
 SWEEPS = 300
@@ -32,7 +30,8 @@ def share(s: State, count: int) -> None:
 def _room(s: State, count: int, again: bool) -> None:
     """What each binding resource has for data: acknowledgements of the other way go first."""
     for k in range(s.tally[MARKED]):
-        s.links[s.marks[k]].room = s.links[s.marks[k]].capacity
+        link = s.links[s.marks[k]]
+        link.room = link.capacity
     if s.options[ACKS] == 0.0:
         return
     for k in range(count):
@@ -52,11 +51,14 @@ def max_min(s: State, count: int) -> None:
     """
     tasks, links, incidences, flows, marks, marked = s.tasks, s.links, s.incidences, s.flows, s.marks, s.tally[MARKED]
     for k in range(marked):
-        links[marks[k]].weight = 0.0
+        link = links[marks[k]]
+        link.weight = 0.0
     for k in range(count):
         task = tasks[flows[k]]
         for e in range(task.resources, task.resources_end):
-            links[incidences[e].resource].weight += incidences[e].coefficient
+            on = incidences[e]
+            link = links[on.resource]
+            link.weight += on.coefficient
     unfrozen = count
     while unfrozen > 0:
         level = 1e300
@@ -65,7 +67,8 @@ def max_min(s: State, count: int) -> None:
             if link.weight > NOTHING:
                 level = min(level, max(link.room, 0.0) / link.weight)
         for k in range(unfrozen):
-            level = min(level, tasks[flows[k]].solo)
+            task = tasks[flows[k]]
+            level = min(level, task.solo)
         for k in range(marked):
             link = links[marks[k]]
             link.full = link.weight > NOTHING and link.room <= level * CLOSE * link.weight
@@ -103,7 +106,9 @@ def _freeze(s: State, unfrozen: int, level: float) -> int:
         for e in range(task.resources, task.resources_end):
             if full:
                 break
-            full = links[incidences[e].resource].full
+            on = incidences[e]
+            link = links[on.resource]
+            full = link.full
         if not full:
             flows[k] = flows[kept]
             flows[kept] = number
@@ -111,9 +116,10 @@ def _freeze(s: State, unfrozen: int, level: float) -> int:
             continue
         task.fresh = level
         for e in range(task.resources, task.resources_end):
-            link = links[incidences[e].resource]
-            link.room -= level * incidences[e].coefficient
-            link.weight -= incidences[e].coefficient
+            on = incidences[e]
+            link = links[on.resource]
+            link.room -= level * on.coefficient
+            link.weight -= on.coefficient
     return kept
 
 

@@ -8,8 +8,19 @@ from heapq import heappop, heappush
 
 from numba import njit
 
-from rapid_llm.network.engine.filling import CLOSE, share
-from rapid_llm.network.engine.state import ACKS, CHANGED, DISCIPLINE, EVENTS, MARKED, PACKET, SOLVES, Records, State
+from rapid_llm.network.engine.filling import share
+from rapid_llm.network.engine.state import (
+    ACKS,
+    CHANGED,
+    DISCIPLINE,
+    EVENTS,
+    MARKED,
+    PACKET,
+    SLACK,
+    SOLVES,
+    Records,
+    State,
+)
 
 DRAINED = 0
 ARRIVED = 1
@@ -29,9 +40,11 @@ def run(s: State) -> None:
     events = [(0.0, 0, 0)]
     events.pop()
     for number in range(len(tasks)):
-        tasks[number].missing = _missing(tasks, s.before, number)
+        task = tasks[number]
+        task.missing = _missing(tasks, s.before, number)
     for number in range(len(tasks)):
-        if tasks[number].missing == 0:
+        task = tasks[number]
+        if task.missing == 0:
             _post(s, events, number, 0.0)
     _resolve(s, events, 0.0)
     while len(events) > 0:
@@ -41,15 +54,16 @@ def run(s: State) -> None:
             _, code, version = heappop(events)
             tally[EVENTS] += 1
             number, what = code >> 2, code & 3
+            task = tasks[number]
             if what == POSTED:
-                tasks[number].posted = True
+                task.posted = True
                 _try_begin(s, events, number, now)
             elif what == ARRIVED:
                 _arrive(s, events, number, now)
-            elif version == tasks[number].version and what == SERVED:
-                tasks[number].since = now
+            elif version == task.version and what == SERVED:
+                task.since = now
                 _attach(s, number, now)
-            elif version == tasks[number].version:
+            elif version == task.version:
                 _drain(s, events, number, now)
         if tally[CHANGED] > 0 or tally[MARKED] > 0:
             _resolve(s, events, now)
@@ -61,8 +75,9 @@ def _missing(tasks: Records, before: Records, number: int) -> int:
     count = 0
     task = tasks[number]
     for e in range(task.dependencies, task.dependencies_end):
-        other = tasks[before[e].task]
-        if other.arrived < min(other.rounds, task.begun + 1 - before[e].lag):
+        edge = before[e]
+        other = tasks[edge.task]
+        if other.arrived < min(other.rounds, task.begun + 1 - edge.lag):
             count += 1
     return count
 
@@ -70,10 +85,11 @@ def _missing(tasks: Records, before: Records, number: int) -> int:
 @njit(cache=True)
 def _post(s: State, events: Events, number: int, now: float) -> None:
     """All dependencies of the next round are met."""
-    if s.tasks[number].delay > 0.0:
-        heappush(events, (now + s.tasks[number].delay, number * 4 + POSTED, 0))
+    task = s.tasks[number]
+    if task.delay > 0.0:
+        heappush(events, (now + task.delay, number * 4 + POSTED, 0))
     else:
-        s.tasks[number].posted = True
+        task.posted = True
         _try_begin(s, events, number, now)
 
 
@@ -91,7 +107,8 @@ def _try_begin(s: State, events: Events, number: int, now: float) -> None:
             if queue.first < 0:
                 queue.first = number
             else:
-                s.tasks[queue.last].queue_next = number
+                last = s.tasks[queue.last]
+                last.queue_next = number
             queue.last = number
             return
         queue.busy = True
@@ -158,8 +175,9 @@ def _release(s: State, events: Events, queue_number: int, now: float) -> None:
     if number < 0:
         queue.busy = False
         return
-    queue.first = s.tasks[number].queue_next
-    s.tasks[number].waiting = False
+    task = s.tasks[number]
+    queue.first = task.queue_next
+    task.waiting = False
     _begin(s, events, number, now)
 
 
@@ -167,8 +185,7 @@ def _release(s: State, events: Events, queue_number: int, now: float) -> None:
 def _mark(s: State, number: int) -> None:
     """List a resource on which the tasks ask for more than it has: they need new rates."""
     link = s.links[number]
-    binds = link.demand > link.capacity * (CLOSE - s.options[ACKS]) or s.options[DISCIPLINE] == 2.0
-    if not link.marked and binds:
+    if not link.marked and link.demand > link.capacity * s.options[SLACK]:
         link.marked = True
         s.marks[s.tally[MARKED]] = number
         s.tally[MARKED] += 1
@@ -176,21 +193,23 @@ def _mark(s: State, number: int) -> None:
 
 @njit(cache=True)
 def _attach(s: State, number: int, now: float) -> None:
-    tasks, links, incidences = s.tasks, s.links, s.incidences
+    tasks, links, incidences, slack = s.tasks, s.links, s.incidences, s.options[SLACK]
     task = tasks[number]
     for e in range(task.resources, task.resources_end):
-        link = links[incidences[e].resource]
-        first = link.head
-        incidences[e].following = first
-        incidences[e].previous = -1
-        if first >= 0:
-            incidences[first].previous = e
+        on = incidences[e]
+        link = links[on.resource]
+        on.following = link.head
+        on.previous = -1
+        if link.head >= 0:
+            head = incidences[link.head]
+            head.previous = e
         link.head = e
         if link.count == 0:
             link.since = now
         link.count += 1
-        link.demand += incidences[e].coefficient * task.solo
-        _mark(s, incidences[e].resource)
+        link.demand += on.coefficient * task.solo
+        if link.demand > link.capacity * slack:
+            _mark(s, on.resource)
     if not task.seen:
         task.seen = True
         s.flows[s.tally[CHANGED]] = number
@@ -199,26 +218,29 @@ def _attach(s: State, number: int, now: float) -> None:
 
 @njit(cache=True)
 def _detach(s: State, number: int, now: float) -> None:
-    links, incidences = s.links, s.incidences
+    links, incidences, slack = s.links, s.incidences, s.options[SLACK]
     task = s.tasks[number]
     for e in range(task.resources, task.resources_end):
-        link = links[incidences[e].resource]
-        _mark(s, incidences[e].resource)
-        previous, following = incidences[e].previous, incidences[e].following
-        if previous >= 0:
-            incidences[previous].following = following
+        on = incidences[e]
+        link = links[on.resource]
+        if link.demand > link.capacity * slack:
+            _mark(s, on.resource)
+        if on.previous >= 0:
+            before = incidences[on.previous]
+            before.following = on.following
         else:
-            link.head = following
-        if following >= 0:
-            incidences[following].previous = previous
+            link.head = on.following
+        if on.following >= 0:
+            after = incidences[on.following]
+            after.previous = on.previous
         link.count -= 1
         if link.count == 0:
             link.busy += now - link.since
             link.demand = 0.0
             link.load = 0.0
         else:
-            link.demand -= incidences[e].coefficient * task.solo
-            link.load -= incidences[e].coefficient * task.rate
+            link.demand -= on.coefficient * task.solo
+            link.load -= on.coefficient * task.rate
 
 
 @njit(cache=True)
@@ -275,11 +297,12 @@ def _arrive(s: State, events: Events, number: int, now: float) -> None:
     if task.arrived == task.rounds:
         task.finish = now
     for e in range(task.successors, task.successors_end):
-        other = tasks[after[e].task]
-        if other.begun < other.rounds and task.arrived == min(task.rounds, other.begun + 1 - after[e].lag):
+        edge = after[e]
+        other = tasks[edge.task]
+        if other.begun < other.rounds and task.arrived == min(task.rounds, other.begun + 1 - edge.lag):
             other.missing -= 1
             if other.missing == 0:
-                _post(s, events, after[e].task, now)
+                _post(s, events, edge.task, now)
 
 
 @njit(cache=True)
@@ -289,28 +312,34 @@ def _reach(s: State) -> int:
     next_flow, next_link = 0, 0
     while next_flow < tally[CHANGED] or next_link < tally[MARKED]:
         if next_link < tally[MARKED]:
-            e = links[marks[next_link]].head
+            link = links[marks[next_link]]
+            e = link.head
             next_link += 1
             while e >= 0:
-                number = incidences[e].owner
-                if not tasks[number].seen:
-                    tasks[number].seen = True
-                    flows[tally[CHANGED]] = number
+                on = incidences[e]
+                task = tasks[on.owner]
+                if not task.seen:
+                    task.seen = True
+                    flows[tally[CHANGED]] = on.owner
                     tally[CHANGED] += 1
-                e = incidences[e].following
+                e = on.following
         else:
             task = tasks[flows[next_flow]]
             next_flow += 1
             if task.running:
                 for e in range(task.resources, task.resources_end):
-                    _mark(s, incidences[e].resource)
-                    if s.options[ACKS] > 0.0 and links[incidences[e].resource].reverse >= 0:
-                        _mark(s, links[incidences[e].resource].reverse)
+                    on = incidences[e]
+                    _mark(s, on.resource)
+                    if s.options[ACKS] > 0.0:
+                        link = links[on.resource]
+                        if link.reverse >= 0:
+                            _mark(s, link.reverse)
     kept = 0
     for k in range(tally[CHANGED]):
         number = flows[k]
-        tasks[number].seen = False
-        if tasks[number].running:
+        task = tasks[number]
+        task.seen = False
+        if task.running:
             flows[kept] = number
             kept += 1
     return kept
@@ -320,10 +349,15 @@ def _reach(s: State) -> int:
 def _resolve(s: State, events: Events, now: float) -> None:
     """New rates where something changed; a new drain event for each task whose rate did."""
     tasks, links, incidences, flows, marks, tally = s.tasks, s.links, s.incidences, s.flows, s.marks, s.tally
-    count = _reach(s)
-    share(s, count)
+    alone = tally[MARKED] == 0
+    count = tally[CHANGED] if alone else _reach(s)
+    if not alone:
+        share(s, count)
     for k in range(count):
         task = tasks[flows[k]]
+        if alone:
+            task.seen = False
+            task.fresh = task.solo
         change = task.fresh - task.rate
         if abs(change) > 1e-12 * task.fresh:
             task.left = max(0.0, task.left - task.rate * (now - task.since))
@@ -331,16 +365,20 @@ def _resolve(s: State, events: Events, now: float) -> None:
             task.rate = task.fresh
             task.version += 1
             for e in range(task.resources, task.resources_end):
-                links[incidences[e].resource].load += incidences[e].coefficient * change
+                on = incidences[e]
+                link = links[on.resource]
+                link.load += on.coefficient * change
             heappush(events, (now + task.left / task.rate, flows[k] * 4 + DRAINED, task.version))
     for k in range(count):
         task = tasks[flows[k]]
         for e in range(task.resources, task.resources_end):
-            link = links[incidences[e].resource]
+            on = incidences[e]
+            link = links[on.resource]
             link.peak = max(link.peak, link.load)
     for k in range(tally[MARKED]):
-        links[marks[k]].marked = False
-        links[marks[k]].full = False
+        link = links[marks[k]]
+        link.marked = False
+        link.full = False
     tally[CHANGED] = 0
     tally[MARKED] = 0
     tally[SOLVES] += 1

@@ -45,6 +45,22 @@ def run(
 
     ``fold`` simulates equal tasks once (see ``folding``). InputError where dependencies form a cycle.
     """
+    if fold and transport == FLUID:
+        from rapid_llm.network.engine.folding import fold as folded
+
+        small = folded(tasks, capacity)
+        if small is not None:
+            result = run(small.tasks, small.capacity, fold=False)
+            mine, link = small.task_class, small.resource_class
+            return Result(
+                start=result.start[mine],
+                finish=result.finish[mine],
+                moved=result.moved[link],
+                busy=result.busy[link],
+                peak=result.peak[link],
+                events=result.events,
+                classes=result.classes,
+            )
     from rapid_llm.network.engine.loop import run as loop
     from rapid_llm.network.engine.state import EVENTS, state_of
 

@@ -52,8 +52,11 @@ SOLVES: Final = 3
 PACKET: Final = 0
 ACKS: Final = 1
 DISCIPLINE: Final = 2
-"""Places in ``State.options``: bytes of a packet, share of the rate that flows back as acknowledgements, and how
-links are shared (index into DISCIPLINES)."""
+SLACK: Final = 3
+"""Places in ``State.options``: bytes of a packet, share of the rate that flows back as acknowledgements, how links are
+shared (index into DISCIPLINES), and the share of a capacity above which demand may bind."""
+CLOSE: Final = 1.0 + 1e-9
+"""Shares that differ by less saturate together."""
 
 
 class State(NamedTuple):
@@ -99,7 +102,8 @@ def state_of(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport
     after.task, after.lag = owner[order], tasks.lag[order]
     links = _links(capacity, reverse)
     lists = (np.zeros(n, np.int64), np.zeros(len(links), np.int64), np.zeros(4, np.int64))
-    options = np.array([transport.packet_bytes, transport.ack_share, DISCIPLINES.index(transport.discipline)])
+    slack = 0.0 if transport.discipline == "pfc" else CLOSE - transport.ack_share
+    options = np.array([transport.packet_bytes, transport.ack_share, DISCIPLINES.index(transport.discipline), slack])
     return State(t, links, _incidences(tasks), before, after, queues, *lists, options.astype(np.float64))
 
 
