@@ -57,7 +57,7 @@ def send_time(prices: Sequence[CollectivePrices], lowered: Lowered) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """Messages of one table that a stage sends once a step [P, S]: all its bytes, how many of equal size, one of them."""
+    """Messages of one table that a stage sends once a step [P, S]: all its bytes, in how many, and one of them."""
 
     rows: Messages
     size: Matrix
