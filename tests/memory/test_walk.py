@@ -65,7 +65,7 @@ def test_categories_sum_to_the_peak(runtime: str, pp: int, length: int) -> None:
 def test_page_of_every_stage() -> None:
     scenario = training(plan={"tp": 8, "pp": 2}, accelerators=16, work={"global_batch_size": 64})
     page = memory_timeline(scenario)
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
     assert "peak: backward 1" in page
     assert len(page) < 200_000
 

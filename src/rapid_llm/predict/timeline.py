@@ -15,8 +15,8 @@ from rapid_llm.workload import Training
 
 KEEPS_ALL = ("gpipe", "breadth-first")
 """Schedules that hold every micro-batch at once: of the others, periods that repeat are left out."""
-MOST_MOMENTS = 240
-"""Moments that a chart draws."""
+MOST_MOMENTS, FEWEST_MOMENTS, ALL_MOMENTS = 240, 32, 3000
+"""Moments that a chart draws, and all charts of a page together."""
 
 
 def memory_walks(scenario: Scenario) -> tuple[Walk, ...]:
@@ -52,13 +52,24 @@ def memory_walks(scenario: Scenario) -> tuple[Walk, ...]:
 
 def memory_timeline(scenario: Scenario) -> str:
     """A self-contained HTML page: bytes of every stage's tensors at each moment of a step, and what makes the peak."""
-    sections = [(f"stage {stage + 1}", _stage(one)) for stage, one in enumerate(memory_walks(scenario))]
+    walks = memory_walks(scenario)
+    moments = min(MOST_MOMENTS, max(FEWEST_MOMENTS, ALL_MOMENTS // len(walks)))
+    sections = [("peaks", _peaks(walks))]
+    sections += [(f"stage {stage + 1}", _stage(one, moments)) for stage, one in enumerate(walks)]
     return charts.page(f"Memory of a step: {scenario.model.name} on {scenario.system.name}", sections)
 
 
-def _stage(one: Walk) -> str:
+def _peaks(walks: tuple[Walk, ...]) -> str:
+    parts = [
+        charts.Part(f"stage {stage + 1}", float(one.total[one.peak]), one.labels[one.peak])
+        for stage, one in enumerate(walks)
+    ]
+    return charts.bar_list(parts, form=format_bytes)
+
+
+def _stage(one: Walk, moments: int) -> str:
     at, total = one.peak, one.total
-    shown = np.unique(np.append(np.linspace(0, len(total) - 1, min(len(total), MOST_MOMENTS)).astype(int), at))
+    shown = np.unique(np.append(np.linspace(0, len(total) - 1, min(len(total), moments)).astype(int), at))
     labels = [one.labels[k] for k in shown]
     series = [charts.Series("all tensors", shown.tolist(), total[shown].tolist(), labels=labels)]
     series += [
