@@ -72,6 +72,23 @@ def test_zero_bubble_idles_as_published(f: float, b: float, share: float, stages
         assert chosen("zb-h2", times, m) == pytest.approx(work + (stages - 1) * (f + b - 2 * w))
 
 
+@settings(deadline=None)
+@given(
+    st.sampled_from(["zb-h1", "zb-h2", "zb-v", "dualpipe", "dualpipe-v"]),
+    st.tuples(stage_time, stage_time, st.floats(0.0, 1.5), st.floats(0.0, 0.5)),
+    st.integers(1, 4),
+    st.integers(0, 9),
+)
+def test_a_closed_form_says_what_the_recurrence_says(
+    name: str, passes: tuple[float, ...], half: int, more: int
+) -> None:
+    f, b, w = passes[0], passes[1], passes[1] * min(passes[2], 1.0)
+    stages = 2 * half
+    times = equal(stages, f, b, w, passes[3] * min(f, b))
+    m = 2 * stages + 2 * more
+    assert chosen(name, times, m) == pytest.approx(run(name, times, m)[0])
+
+
 @pytest.mark.parametrize("stages", [2, 3, 4, 8])
 def test_zero_bubble_leaves_none_where_all_passes_are_alike(stages: int) -> None:
     # Qi et al. 2023, section 2.3 (ZB-H2), and 2024, section 4 (V-ZB): f = b = w.
@@ -90,6 +107,8 @@ def test_dualpipe_idles_as_published(times: tuple[float, float, float], share: f
     time = run("dualpipe", equal(stages, 2 * f, 2 * (b + w), 2 * w, 2 * hidden), m)[0]  # a stage has two chunks
     work = pairs * pair + (m - pairs) * (f + b + w)
     assert time == pytest.approx(work + (half - 1) * (pair + b + w - 3 * w))
+    form = chosen("dualpipe", equal(stages, 2 * f, 2 * (b + w), 2 * w, 2 * hidden), m)
+    assert form == pytest.approx(time)
 
 
 @given(st.lists(st.tuples(stage_time, stage_time), min_size=2, max_size=6), st.integers(6, 24))

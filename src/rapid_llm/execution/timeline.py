@@ -27,7 +27,13 @@ from rapid_llm.execution.schedules import (
     Task,
     filling,
 )
-from rapid_llm.execution.schedules.closed import all_forward_first_time, one_f_one_b_time, stream_time
+from rapid_llm.execution.schedules.closed import (
+    all_forward_first_time,
+    dualpipe_time,
+    one_f_one_b_time,
+    stream_time,
+    zero_bubble_time,
+)
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -35,6 +41,8 @@ Index = NDArray[np.int64]
 ALL_FORWARD_FIRST = ("gpipe", "breadth-first")
 _KIND = {direction: code for code, direction in enumerate(DIRECTIONS)}
 _FORWARD, _BACKWARD, _WEIGHT = _KIND[FORWARD], _KIND[BACKWARD], _KIND[WEIGHT]
+_FILLED = {"zb-h1": 1.0, "zb-h2": 2.0}
+"""Weight gradients that fill the bubble of each stage but one."""
 LINE, LOOP = (float(CODES.index(SCHEDULES[name])) for name in ("1f1b", "interleaved"))
 
 
@@ -289,18 +297,29 @@ def pipeline_time(times: Durations, stages: Column, micro_batches: Column, chunk
 
     ``stages``, ``micro_batches``, ``chunks`` and the codes of ``schedule`` are those of each plan.
     """
-    given = (times.forward, times.backward, micro_batches, chunks)
-    found = one_f_one_b_time(*given)
+    found = one_f_one_b_time(times.forward, times.backward, micro_batches, chunks)
     for code in set(schedule.tolist()) - {LINE, LOOP}:
         rows = np.flatnonzero((schedule == code) & (stages > 1))
         one = CODES[int(code)]
-        if one.name in ALL_FORWARD_FIRST:
-            found[rows] = all_forward_first_time(*(column[rows] for column in given))
-        elif one.end == "stream":
-            found[rows] = stream_time(*(column[rows] for column in given[:3]))
-        else:
-            _recur(found, rows, one, (times, stages, micro_batches, chunks))
+        own = (stages[rows], micro_batches[rows], chunks[rows])
+        found[rows] = _closed(one, times.take(rows, times.forward.shape[1]), *own)
+        _recur(found, rows[np.isnan(found[rows])], one, (times, stages, micro_batches, chunks))
     return found
+
+
+def _closed(schedule: Schedule, times: Durations, stages: Column, micro_batches: Column, chunks: Column) -> Column:
+    """The closed form of a schedule, NaN where it has none or where it does not hold [P]."""
+    plain = (times.forward, times.backward)
+    split = (*plain, times.weight, times.hidden)
+    if schedule.name in ALL_FORWARD_FIRST:
+        return all_forward_first_time(*plain, micro_batches, chunks)
+    if schedule.end == "stream":
+        return stream_time(*plain, micro_batches)
+    if times.delay.any():
+        return np.full(len(stages), np.nan)
+    if schedule.name in _FILLED:
+        return zero_bubble_time(split, stages, micro_batches, filled=_FILLED[schedule.name])
+    return dualpipe_time(split, stages, micro_batches) if schedule.placement == "both" else np.full(len(stages), np.nan)
 
 
 def _recur(found: Column, rows: Index, schedule: Schedule, plans: tuple[Durations, Column, Column, Column]) -> None:
