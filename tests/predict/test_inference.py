@@ -238,7 +238,7 @@ def test_leaves_sum_to_the_request(batching):
         (("llama-2-70b", "dgx-a100", "tensorrt-llm@2024", "fp16"), 8, 16, 128, 128, (243, 25)),
         (("llama-2-7b", "dgx-h100", "tensorrt-llm@2024", "fp16"), 1, 16, 128, 128, (48, 7.6)),
         (("llama-2-7b", "dgx-h100", "tensorrt-llm@2024", "fp8"), 1, 64, 128, 128, (109, 5.7)),
-        (("llama-3.3-70b", "dgx-a100", "tensorrt-llm@0.13", "bf16"), 8, 1, 1000, 1000, (131.2, 18.4)),
+        (("llama-3.3-70b", "dgx-a100", "tensorrt-llm@0.16", "bf16"), 8, 1, 1000, 1000, (131.2, 18.4)),
     ],
 )
 def test_published_batches_within_twelve_percent(software, tp, batch, prompt, output, milliseconds):  # noqa: PLR0917
@@ -263,7 +263,7 @@ def test_published_offline_throughput_within_twelve_percent():
 def test_published_closed_loops_within_six_percent(users, ttft_s, itl_ms, tokens_per_s):
     """NVIDIA NIM 1.8 benchmark pages, Llama-3.3-70B fp8 on two H100, 5000 + 500 tokens; the cache holds 86."""
     lengths = {"batch_size": users, "prompt_tokens": 5000, "output_tokens": 500, "batching": "continuous"}
-    table = evaluate(scenario(2, "llama-3.3-70b", "tensorrt-llm@0.13", precision="fp8", **lengths))
+    table = evaluate(scenario(2, "llama-3.3-70b", "tensorrt-llm@0.16", precision="fp8", **lengths))
     assert table.tpot_s * 1e3 == pytest.approx(itl_ms, rel=0.06)
     assert users * 500 / table.e2e_s == pytest.approx(tokens_per_s, rel=0.06)
     if ttft_s:
