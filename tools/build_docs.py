@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,7 @@ nav { background: #f4f6f8; padding: 1.5rem; min-width: 11rem } nav a { display: 
 main { padding: 1.5rem 2.5rem; max-width: 60rem; min-width: 0 } a { color: #22569c; text-decoration: none }
 nav a.here { font-weight: 600; color: inherit }
 pre { background: #f4f6f8; padding: 1rem; overflow-x: auto; border-radius: 6px; line-height: 1.35; font-size: .85rem }
+pre:has(.language-console) { white-space: pre-wrap }
 code { background: #f4f6f8; font-size: .9em }
 table { border-collapse: collapse; font-size: .9rem; display: block; overflow-x: auto }
 td, th { border-bottom: 1px solid #dde3e9; padding: .25rem .7rem .25rem 0; text-align: left; vertical-align: top }
@@ -86,11 +88,15 @@ def _functions(path: Path, name: str) -> Iterator[str]:
         yield f"\n### {name}\n\n{_prose(ast.get_docstring(tree) or '')}\n"
     for node, text in documented:
         if text:
-            yield f"\n**`{node.name}({ast.unparse(node.args)})`**\n\n```text\n{inspect.cleandoc(text)}\n```\n"
+            yield f"\n**`{node.name}({ast.unparse(node.args)})`**\n\n{_prose(inspect.cleandoc(text))}\n"
 
 
 def _prose(text: str) -> str:
-    return text.replace("``", "`").replace("<", "&lt;")
+    """A docstring as Markdown: double backticks are code, and nothing else is marked up."""
+    parts = text.split("``")
+    plain = [re.sub(r"([_<\[\]`])", r"\\\1", part) for part in parts[::2]]
+    code = [f"`{part}`" for part in parts[1::2]]
+    return "".join(part for pair in itertools.zip_longest(plain, code, fillvalue="") for part in pair)
 
 
 def catalogue_tables() -> str:

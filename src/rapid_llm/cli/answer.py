@@ -9,11 +9,10 @@ from rapid_llm import charts
 from rapid_llm.cli import text, words
 from rapid_llm.predict.report import Confidence, Cost, MemoryUse, Report, Violation
 from rapid_llm.scenario import check
-from rapid_llm.units import format_bytes, format_percent, format_rate, format_seconds
+from rapid_llm.units import format_bytes, format_percent, format_rate
 
 GIB = 2**30
 SMALLEST_SHOWN = 0.05 * GIB
-MINUTE, HOUR = 60.0, 3600.0
 MOST_LINES = 30
 SHOWN_COSTS, FEWEST_COSTS = 5, 2
 BAR = 60
@@ -119,7 +118,7 @@ def _headline(report: Report, width: int) -> list[str]:
 
 
 def _training(report: Report, step_time_s: float, width: int) -> list[str]:
-    parts = [_time(step_time_s), *filter(None, [_interval(report)])]
+    parts = [text.seconds(step_time_s), *filter(None, [_interval(report)])]
     lines = text.flowed("step time", parts, separator="   ", width=width)
     if report.tokens_per_s is not None and report.tokens_per_s_per_accelerator is not None:
         each = format_rate(report.tokens_per_s_per_accelerator)
@@ -147,7 +146,7 @@ def _inference(report: Report, width: int) -> list[str]:
         if value is not None:
             interval = _interval(report) if name == "E2E" else ""
             lines += text.flowed(
-                name, [f"{_time(value):<10} {meaning}", *filter(None, [interval])], separator="   ", width=width
+                name, [f"{text.seconds(value):<10} {meaning}", *filter(None, [interval])], separator="   ", width=width
             )
     if report.output_tokens_per_s is not None and report.total_tokens_per_s is not None:
         output = format_rate(report.output_tokens_per_s, "output tokens/s")
@@ -162,7 +161,7 @@ def _interval(report: Report) -> str:
     if report.interval is None:
         return ""
     low, high = report.interval
-    return f"(90 % of validated cases: {_time(low)} to {_time(high)})"
+    return f"(90 % of validated cases: {text.seconds(low)} to {text.seconds(high)})"
 
 
 def _memory(report: Report, width: int) -> list[str]:
@@ -192,10 +191,10 @@ def _costs(report: Report, width: int, count: int) -> list[str]:
     shown = [(name, cost) for name, cost in leaves[:count] if cost.seconds > 0]
     rest = total - sum(cost.seconds for _, cost in shown)
     network = sum(cost.seconds for _, cost in leaves if cost.bound == "network") / total
-    whole = f"{_time(total)} on the critical rank, {format_percent(network)} of it network"
+    whole = f"{text.seconds(total)} on the critical rank, {format_percent(network)} of it network"
     lines = text.wrapped("costs", f"{whole}; the largest of {len(leaves)} parts:", width=width)
     for name, cost in shown:
-        hidden = f", {_time(cost.hidden_seconds)} more hidden" if cost.hidden_seconds > 0 else ""
+        hidden = f", {text.seconds(cost.hidden_seconds)} more hidden" if cost.hidden_seconds > 0 else ""
         bound = f"   bound by {cost.bound}" if cost.bound else ""
         lines.append(_cost_line(name, cost.seconds, total, bound + hidden, width))
     if rest > total * 5e-4:
@@ -205,7 +204,7 @@ def _costs(report: Report, width: int, count: int) -> list[str]:
 
 def _cost_line(name: str, value: float, total: float, note: str, width: int) -> str:
     share, room = format_percent(value / total), min(COST_COLUMNS, width - COST_NOTE)
-    return f"  {name[:room]:<{room}} {_time(value):>9} {share:>7}{note}"[:width].rstrip()
+    return f"  {name[:room]:<{room}} {text.seconds(value):>9} {share:>7}{note}"[:width].rstrip()
 
 
 def _named_leaves(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Cost]]:
@@ -251,8 +250,3 @@ def _confidence(confidence: Confidence | None) -> str:
     errors = f"error median {format_percent(confidence.median)}, 90 % of rows within {format_percent(confidence.p90)}"
     nearest = f"nearest measurements: {confidence.suite}, {confidence.group} ({confidence.rows} rows), {errors}"
     return "; ".join((nearest, *confidence.reasons))
-
-
-def _time(seconds: float) -> str:
-    """Print a time; up to an hour in seconds, since that is how steps are compared."""
-    return f"{seconds:,.1f} s" if MINUTE <= seconds < HOUR else format_seconds(seconds)

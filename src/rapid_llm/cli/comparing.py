@@ -21,7 +21,6 @@ from rapid_llm.units import (
     format_percent,
     format_power,
     format_rate,
-    format_seconds,
 )
 
 _SHOWN = 12
@@ -33,17 +32,17 @@ _QUANTITIES: Mapping[str, Callable[[float], str]] = {
     "FLOP/s": format_flops,
     "Hz": format_frequency,
     "W": format_power,
-    "s": format_seconds,
+    "s": text.seconds,
 }
 _UNITS: Mapping[str, Callable[[Any], str]] = {
     "tokens_per_s": format_rate,
     "tokens_per_s_per_accelerator": format_rate,
     "mfu": format_percent,
     "_bytes": format_bytes,
-    "time_s": format_seconds,
-    "ttft_s": format_seconds,
-    "tpot_s": format_seconds,
-    "e2e_s": format_seconds,
+    "time_s": text.seconds,
+    "ttft_s": text.seconds,
+    "tpot_s": text.seconds,
+    "e2e_s": text.seconds,
 }
 _RESULTS = (
     "feasible",
@@ -144,7 +143,7 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     name = str(row["field"])
     printed = next((printed for suffix, printed in _UNITS.items() if name.endswith(suffix)), _cell)
     if name.startswith(_COST):
-        name, printed = f"  {words.cost(tuple(name.removeprefix(_COST).split('/')))}", format_seconds
+        name, printed = f"  {words.cost(tuple(name.removeprefix(_COST).split('/')))}", text.seconds
     ratio = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
     return [name, *("-" if row[side] is None else printed(row[side]) for side in ("a", "b")), ratio]
 
@@ -158,5 +157,5 @@ def _cell(value: Any) -> str:
     if isinstance(value, (int, float)):
         return f"{value:,.5g}" if isinstance(value, float) else f"{value:,}"
     number, _, unit = str(value).partition(" ")
-    text = _QUANTITIES[unit](float(number)) if unit in _QUANTITIES else str(value)
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 2]} …"
+    shown = _QUANTITIES[unit](float(number)) if unit in _QUANTITIES else str(value)
+    return shown if len(shown) <= _WIDEST else f"{shown[: _WIDEST - 2]} …"

@@ -14,7 +14,7 @@ from rapid_llm.predict import predict
 from rapid_llm.predict.explain import KernelLine, explain
 from rapid_llm.predict.report import Cost, plain_value
 from rapid_llm.scenario import load
-from rapid_llm.units import format_count, format_percent, format_seconds
+from rapid_llm.units import format_count, format_percent
 
 
 def explain_file(file: str, common: Common) -> int:
@@ -31,26 +31,18 @@ def explain_file(file: str, common: Common) -> int:
 
 
 def _tree(cost: Cost | None) -> list[str]:
-    return charts.text_tree(_branch(cost), form=format_seconds) if cost is not None else []
-
-
-def _branch(cost: Cost) -> charts.Branch:
-    """A cost as a branch to draw: children sum to their parent, hidden time is a remark."""
-    hidden = f"{format_seconds(cost.hidden_seconds)} more hidden" if cost.hidden_seconds else ""
-    bound = f"bound by {cost.bound}" if cost.bound else ""
-    remark = ", ".join(filter(None, (bound, hidden)))
-    return charts.Branch(words.kernel(cost.name), cost.seconds, tuple(map(_branch, cost.children)), remark)
+    return charts.text_tree(words.branch(cost), form=text.seconds) if cost is not None else []
 
 
 def _lines(kernels: list[KernelLine], width: int) -> list[str]:
     """Two lines a kernel, the costliest first: what it costs, and why in the numbers of its formula."""
     total = sum(kernel.total_seconds for kernel in kernels)
-    lines = [f"kernels      {len(kernels)} of the critical rank, {format_seconds(total)} with what overlaps"]
+    lines = [f"kernels      {len(kernels)} of the critical rank, {text.seconds(total)} with what overlaps"]
     for kernel in kernels:
-        share, each = format_percent(kernel.total_seconds / total), format_seconds(kernel.seconds)
+        share, each = format_percent(kernel.total_seconds / total), text.seconds(kernel.seconds)
         times = f"{format_count(kernel.count)} x {each}"
         name = f"{words.kernel(kernel.name)} ({kernel.unit}, {kernel.phase})"
-        lines.append(f"{share:>7}  {format_seconds(kernel.total_seconds):>8} = {times:<17} {name}"[:width])
+        lines.append(f"{share:>7}  {text.seconds(kernel.total_seconds):>8} = {times:<17} {name}"[:width])
         why = f"{kernel.implementation}, bound by {kernel.bound}. {kernel.words}"
         lines += text.wrapped("", why, indent=9, width=width)
     return lines

@@ -5,12 +5,20 @@ from __future__ import annotations
 from html import escape
 
 from rapid_llm import charts
+from rapid_llm.cli import text, words
 from rapid_llm.cli.answer import answer
-from rapid_llm.predict.pictures import report_html
+from rapid_llm.predict.pictures import memory_svg
 from rapid_llm.predict.report import Report
 
 
 def page(report: Report) -> str:
     """The terminal answer, the memory bar and the breakdown as HTML without any outside resource."""
     title, *lines = answer(report)
-    return charts.page(title, [("Answer", f"<pre>{escape(chr(10).join(lines))}</pre>"), ("Drawn", report_html(report))])
+    sections = [
+        ("Answer", f"<pre>{escape(chr(10).join(lines))}</pre>"),
+        ("Memory of the fullest rank", memory_svg(report)),
+    ]
+    if report.breakdown is not None:
+        drawn = charts.icicle(words.branch(report.breakdown), form=text.seconds, title="Where the time goes")
+        sections.append(("Where the time goes", drawn))
+    return charts.page(title, sections)

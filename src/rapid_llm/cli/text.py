@@ -8,9 +8,12 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from rapid_llm.units import format_seconds
+
 WIDTH = 100
 NARROWEST = 60
 INDENT = 13
+MINUTE, HOUR = 60.0, 3600.0
 _UNIT = re.compile(r"(?<=\d) (?=[A-Za-zµ%])")
 _GLUE = "\u00a0"
 
@@ -24,6 +27,11 @@ def terminal_width() -> int:
     except OSError:
         return WIDTH
     return max(NARROWEST, min(columns or WIDTH, WIDTH))
+
+
+def seconds(value: float) -> str:
+    """A time with its unit; up to an hour in seconds, since that is how steps are compared."""
+    return f"{value:,.1f} s" if MINUTE <= value < HOUR else format_seconds(value)
 
 
 def wrapped(label: str, text: str, *, indent: int = INDENT, lines: int = 3, width: int = WIDTH) -> list[str]:

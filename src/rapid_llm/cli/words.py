@@ -5,6 +5,10 @@ Results keep the short names (``up``, ``mlp n2 gather``): they are stable keys.
 
 from __future__ import annotations
 
+from rapid_llm import charts
+from rapid_llm.cli import text
+from rapid_llm.predict.report import Cost
+
 _KERNELS = {
     "up": "MLP up projection",
     "down": "MLP down projection",
@@ -95,3 +99,11 @@ def cost(path: tuple[str, ...]) -> str:
         return " / ".join([*filter(None, above), f"host {leaf}"])
     shown = [*above] if group in ("compute", "memory-bound kernels") else [*above, group]
     return " / ".join([*filter(None, shown), kernel(leaf)])
+
+
+def branch(tree: Cost) -> charts.Branch:
+    """A breakdown to draw: children sum to their parent, bounds and what is hidden are remarks."""
+    hidden = f"{text.seconds(tree.hidden_seconds)} more hidden" if tree.hidden_seconds else ""
+    bound = f"bound by {tree.bound}" if tree.bound else ""
+    remark = ", ".join(filter(None, (bound, hidden)))
+    return charts.Branch(kernel(tree.name), max(tree.seconds, 0.0), tuple(map(branch, tree.children)), remark)
