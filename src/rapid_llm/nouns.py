@@ -9,8 +9,8 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import AfterValidator, ConfigDict
 
-STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
-"""Unknown fields and non-finite numbers are errors."""
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
+"""Unknown fields and non-finite numbers are errors; a validator is built when it is first needed."""
 
 _Value = TypeVar("_Value")
 
