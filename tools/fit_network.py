@@ -203,7 +203,7 @@ def rows_of(data: Path) -> list[Measured]:
 
 
 def fit_nccl(rows: list[Measured]) -> None:
-    """NCCL inside a node, and what engines that may not use their own all-reduce there (no peer-to-peer) fall back to."""
+    """NCCL inside a node, and engines that fall back to it where there is no peer-to-peer."""
     chosen = Rows([r for r in rows if "/nccl/" in r.group or _staged(r)])
     x = solve(chosen, NCCL, lambda v: chosen.predict(nccl(v)))
     print("nccl")

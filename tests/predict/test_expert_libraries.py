@@ -28,6 +28,6 @@ def test_prefill_sends_each_token_once_to_a_node():
 
 def test_an_unknown_library_is_a_sentence():
     with pytest.raises(
-        Exception, match=r"library of expert exchanges 'deepap' is not in the catalogue\. Did you mean 'deepep'\?"
+        InputError, match=r"library of expert exchanges 'deepap' is not in the catalogue\. Did you mean 'deepep'\?"
     ):
         report("deepap")
