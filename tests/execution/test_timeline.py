@@ -129,6 +129,27 @@ def test_closed_forms_of_unequal_stages_stay_near_the_recurrence(times: list[tup
     assert 0.8 * exact < form < exact * (1 + 1e-9)  # a path through one stage is never longer than the longest path
 
 
+@given(st.integers(2, 8), st.integers(2, 4), st.integers(2, 4), st.floats(0.5, 1.0), st.floats(1.0, 1.5))
+def test_closed_forms_of_lighter_or_heavier_ends_stay_near(
+    stages: int, rounds: int, v: int, light: float, heavy: float
+) -> None:
+    # The stages of a real model: embedding and head beside equal layers, or in place of some.
+    for first, last in ((1.0, heavy), (heavy, 1.0), (light, light)):
+        f = [first, *[1.0] * (stages - 2), last]
+        times = unequal(f, [2.0 * x for x in f])
+        for name, chunks in (("1f1b", 1), ("interleaved", v)):
+            exact, form = run(name, times, rounds * stages, chunks)[0], chosen(name, times, rounds * stages, chunks)
+            assert (0.95 if name == "interleaved" else 1 - 1e-9) * exact < form < exact * (1 + 1e-9)
+
+
+@given(st.lists(st.tuples(near, near), min_size=2, max_size=6), st.integers(2, 4), st.integers(2, 4))
+def test_the_closed_form_of_chunks_is_a_lower_bound(times: list[tuple[float, float]], rounds: int, v: int) -> None:
+    given_times = unequal([f for f, _ in times], [b for _, b in times])
+    m = rounds * len(times)
+    exact, form = run("interleaved", given_times, m, v)[0], chosen("interleaved", given_times, m, v)
+    assert 0.85 * exact < form < exact * (1 + 1e-9)
+
+
 @settings(deadline=None, max_examples=60)
 @given(
     st.sampled_from(ANY),
