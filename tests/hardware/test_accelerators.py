@@ -84,7 +84,7 @@ def test_every_number_has_a_source(name: str) -> None:
 def test_a_fitted_number_is_called_fitted_and_a_default_architecture() -> None:
     fitted, default = hardware.sources("accelerator", "h100-sxm"), hardware.sources("accelerator", "mi300x")
     assert fitted["sustained.clock"].kind == "fitted"
-    assert fitted["sustained.l2"].kind == "architecture"
+    assert fitted["sustained.l2"].kind == "fitted"
     assert default["sustained.clock"].kind == "architecture"
     assert fitted["memory.hbm.bandwidth"].kind == "datasheet"
     assert fitted["memory.reported_capacity"].kind == "measured"

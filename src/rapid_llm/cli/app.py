@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 import rapid_llm
 from rapid_llm.cli import flags
+from rapid_llm.errors import InputError
 
 app = App(
     name="rapid-llm",
@@ -227,6 +228,50 @@ def network_placement(file: File, /, *, common: flags.Common = flags.COMMON) -> 
     from rapid_llm.cli.networking import placement
 
     return placement(file, common)
+
+
+@calibrate.default
+def calibrate_none(
+    *,
+    emit_benchmark: Annotated[bool, Parameter(negative=(), help="A PyTorch script that times kernels.")] = False,
+    out: Annotated[str | None, Parameter(help="File for the script; default: print it.")] = None,
+) -> int:
+    """Write the benchmark that makes tables for calibrate accelerator and calibrate kernel."""
+    if not emit_benchmark:
+        raise InputError("calibrate needs a subject: accelerator, kernel or fabric; or --emit-benchmark.")
+    from rapid_llm.cli.fitting import emit_benchmark as emit
+
+    return emit(out)
+
+
+@calibrate.command(name="accelerator")
+def calibrate_accelerator(
+    name: Annotated[str, Parameter(name="NAME", help="Accelerator that was measured.")],
+    /,
+    *,
+    table: Annotated[list[str], Parameter(help="Table of bf16 GEMM timings (CSV), one or more.")],
+    out: Annotated[str | None, Parameter(help="Folder for the device file; default: here.")] = None,
+    json: Json = False,
+) -> int:
+    """Fit an accelerator's sustained numbers; print errors on unseen rows before and after; write its file."""
+    from rapid_llm.cli.fitting import calibrate_accelerator
+
+    return calibrate_accelerator(name, table, out, as_json=json)
+
+
+@calibrate.command(name="kernel")
+def calibrate_kernel(
+    name: Annotated[str, Parameter(name="NAME", help="Kernel implementation, cublas say.")],
+    /,
+    *,
+    table: Annotated[list[str], Parameter(help="Table of kernel timings (CSV), one or more.")],
+    out: Annotated[str | None, Parameter(help="Folder for the kernel file; default: here.")] = None,
+    json: Json = False,
+) -> int:
+    """Fit a kernel's constants; print errors on unseen rows before and after; write its file."""
+    from rapid_llm.cli.fitting import calibrate_kernel
+
+    return calibrate_kernel(name, table, out, as_json=json)
 
 
 @calibrate.command(name="fabric")

@@ -246,7 +246,7 @@ def _variant(chosen: Kernel, architecture: str) -> Kernel:
 
 @lru_cache(maxsize=256)
 def kernel(name: str) -> Kernel:
-    """The kernel implementation of that name; InputError with the nearest names if there is none."""
+    """The kernel implementation of that name or YAML file; InputError with the nearest names if there is none."""
     document = KERNELS.document(name)
     family = document.data.get("family")
     if family not in _NOUNS:

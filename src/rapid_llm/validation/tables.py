@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,21 +32,38 @@ SCHEMAS: Mapping[str, frozenset[str]] = {
     ),
     "collectives": _columns("lib op dtype ngpus bytes latency_us framework version kernel"),
     "expert_exchanges": _columns("op phase node_num num_token hidden_size num_topk num_experts sms latency_us"),
+    "kernel_gemm": _columns("m n k dtype latency_us"),
+    "kernel_context": _columns("batch isl prefix heads kv_heads head_dim window attn_dtype kv_dtype latency_us"),
+    "kernel_generation": _columns("batch kv_len heads kv_heads head_dim window attn_dtype kv_dtype latency_us"),
+    "kernel_moe": _columns("tokens hidden inter topk experts tp ep dtype dist latency_us"),
+    "kernel_mla": _columns("op heads batch isl prefix tp mla_dtype kv_dtype gemm_dtype latency_us"),
+    "kernel_ssm": _columns(
+        "op kernel_source phase batch_size seq_len num_v_heads head_k_dim head_v_dim latency_us"
+    ),
     "collective_logs": _columns("system gpu nodes ranks collective bytes time_us algbw_GBps"),
 }
 """The columns that make a table one of a schema; further columns are welcome."""
 
 
+SUFFIXES = (".csv", ".csv.gz", ".json", ".json.gz")
+PATTERN_KEYS = frozenset({"topology", "flows", "transport", "results"})
+"""What a case of a file of packet-level patterns has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One file: its schema, and its rows as text by column name (blank: the source does not say)."""
+    """One file: its schema, and its rows as text by column name (blank: the source does not say).
+
+    Tables of kernels (``kernel_...``) hold many rows: these are read by columns, by who needs them (``kernels``).
+    """
 
     schema: str
     path: Path
     rows: tuple[Row, ...]
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The text of a file, unpacked where it is gzipped."""
     data = path.read_bytes()
     return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
 
@@ -66,15 +84,30 @@ def read(path: Path) -> Table | None:
 
     Raises InputError for a file that is not readable text.
     """
+    if path.name.endswith((".json", ".json.gz")):
+        return _read_json(path)
     try:
-        reader = csv.DictReader(io.StringIO(_text(path)))
+        reader = csv.DictReader(io.StringIO(text_of(path)))
         schema = schema_of(frozenset(reader.fieldnames or ()))
         if schema is None:
             return None
+        if schema.startswith("kernel_"):
+            return Table(schema, path, ())
         rows = tuple({k: _cell(v) for k, v in row.items() if k is not None} for row in reader)
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as a CSV table: {error}. Give a .csv or .csv.gz file.") from error
     return Table(schema, path, rows)
+
+
+def _read_json(path: Path) -> Table | None:
+    """A file of packet-level patterns, known by the keys of its first case; it is read by its suite."""
+    try:
+        data = json.loads(text_of(path))
+    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} cannot be read as JSON: {error}.") from error
+    cases = data.get("cases") if isinstance(data, dict) else None
+    known = isinstance(cases, list) and cases and set(cases[0]) >= PATTERN_KEYS
+    return Table("packet_patterns", path, ()) if known else None
 
 
 def find(folder: Path) -> tuple[Table, ...]:
@@ -84,7 +117,7 @@ def find(folder: Path) -> tuple[Table, ...]:
     """
     if not folder.is_dir():
         raise InputError(f"--data must be a folder of measured tables: {folder} is not one.", field="data")
-    paths = sorted(p for p in folder.rglob("*") if p.name.endswith((".csv", ".csv.gz")) and p.is_file())
+    paths = sorted(p for p in folder.rglob("*") if p.name.endswith(SUFFIXES) and p.is_file())
     return tuple(table for table in map(read, paths) if table is not None)
 
 

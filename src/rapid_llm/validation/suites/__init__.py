@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from rapid_llm.validation.cases import Case
-from rapid_llm.validation.suites import collectives, inference, memory, training
+from rapid_llm.validation.suites import collectives, inference, kernels, memory, network, training
 from rapid_llm.validation.tables import Table
 
 SUITES: Mapping[str, Callable[[Table], Iterator[Case]]] = {
@@ -11,6 +11,8 @@ SUITES: Mapping[str, Callable[[Table], Iterator[Case]]] = {
     "memory": memory.cases,
     "inference": inference.cases,
     "collectives": collectives.cases,
+    "network": network.cases,
+    **{name: kernels.suite(name) for name in kernels.SCHEMAS},
 }
 """Name of a suite to the function that reads its cases from a table; a table of another schema gives none."""
 

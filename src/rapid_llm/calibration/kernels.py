@@ -1,0 +1,208 @@
+"""Fit the constants of a kernel implementation, one architecture at a time, and score them on rows it never saw."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm import hardware, operators
+from rapid_llm.calibration.fitting import Bound, Vector, fit
+from rapid_llm.calibration.writing import replace_block, write_whole
+from rapid_llm.errors import InputError
+from rapid_llm.operators import Kernel
+from rapid_llm.operators.kernels import GemmKernel
+from rapid_llm.units import Si
+from rapid_llm.validation import tables
+from rapid_llm.validation.kernels import Sample, samples, slice_of
+
+BOUNDS: Final[Mapping[str, Bound]] = {
+    "setup": Bound(0.0, 2e-6, 1e-4),
+    "rate": Bound(0.05, 0.7, 1.0),
+    "bandwidth": Bound(0.05, 0.9, 1.0),
+    "step": Bound(0.0, 1e-7, 2e-6),
+    "epilogue": Bound(0.0, 0.5, 2.0),
+    "row": Bound(0.0, 5e-10, 2e-8),
+    "occupancy": Bound(0.0, 0.6, 1.2),
+    "overlap": Bound(1.0, 2.2, 6.0),
+    "split": Bound(0.0, 2e-6, 1.5e-5),
+    "softmax": Bound(0.0, 32.0, 256.0),
+    "item": Bound(0.0, 1.5e-6, 1e-5),
+    "lone_item": Bound(0.0, 7e-7, 1e-5),
+    "combine": Bound(0.0, 2e-6, 2e-5),
+    "expert": Bound(0.0, 2e-7, 4e-6),
+    "row_passes": Bound(0.0, 6.0, 40.0),
+    "token_passes": Bound(0.0, 4.0, 60.0),
+    "chunk": Bound(0.0, 2.6e-6, 2e-5),
+    "decode_setup": Bound(0.0, 2e-6, 1e-4),
+    "decode_bandwidth": Bound(0.6, 0.9, 1.0),
+}
+"""Constant to its bounds, SI; shares of a physical limit end at 1."""
+FREE: Final[Mapping[str, tuple[str, ...]]] = {
+    "gemm": ("setup", "rate", "bandwidth", "step", "epilogue", "overlap", "split"),
+    "cast": ("setup", "rate", "bandwidth", "step", "epilogue", "overlap", "row"),
+    "attention": ("setup", "rate", "bandwidth", "softmax", "item", "overlap"),
+    "decode": ("setup", "rate", "bandwidth", "item", "combine", "occupancy", "overlap"),
+    "lone": ("setup", "rate", "bandwidth", "item", "lone_item", "combine", "occupancy"),
+    "moe": ("setup", "rate", "bandwidth", "expert", "overlap", "row_passes", "token_passes"),
+    "scan": ("setup", "bandwidth", "chunk", "decode_setup", "decode_bandwidth"),
+}
+"""Family (or variant of one) to the constants that are fitted: at most seven."""
+_SECONDS: Final = frozenset(
+    ("setup", "step", "row", "split", "item", "lone_item", "combine", "expert", "chunk", "decode_setup")
+)
+LEAST_ROWS: Final = 40
+"""A half with fewer rows fits nothing."""
+_ROWS: Final = 700  # of a fit: more move no constant by more than its own uncertainty
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """Mean and median absolute error and bias, fractions, over some rows."""
+
+    mape: float
+    median: float
+    bias: float
+    rows: int
+
+    @classmethod
+    def of(cls, parts: Iterable[NDArray[np.float64]]) -> "Errors":
+        """Over parts of signed errors; nan where there is no row."""
+        signed = np.concatenate([np.zeros(0), *parts])
+        if not len(signed):
+            return cls(mape=float("nan"), median=float("nan"), bias=float("nan"), rows=0)
+        size = np.abs(signed)
+        return cls(mape=float(size.mean()), median=float(np.median(size)), bias=float(signed.mean()), rows=len(signed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Constants of one kernel on one architecture, and what they score on unseen rows before and after."""
+
+    kernel: str
+    architecture: str
+    constants: Mapping[str, float]
+    before: Errors
+    after: Errors
+    by_sample: Mapping[str, tuple[Errors, Errors]]
+    source: str
+
+
+def free_of(kernel: Kernel) -> tuple[str, ...]:
+    """The constants of a kernel that a fit may move."""
+    if isinstance(kernel, GemmKernel):
+        return FREE["cast" if kernel.quantise and kernel.splits == (1,) else "gemm"]
+    if getattr(kernel, "groups", (1, 0))[0] > 1:
+        return FREE["lone"]
+    if kernel.family not in FREE:
+        raise InputError(f"kernel {kernel.name} is of family {kernel.family}: no table of kernels describes it.")
+    return FREE[kernel.family]
+
+
+def calibrate(name: str, files: Sequence[Path]) -> Iterator[Calibration]:
+    """Fit a kernel on the tables in ``files``, an architecture at a time.
+
+    InputError for an unknown kernel, for files without a row of it, and for too few rows.
+    """
+    kernel, part = operators.kernel(name), slice_of(name)
+    found = [table for table in map(read_table, files) if table.schema == part.schema]
+    by_architecture: dict[str, list[Sample]] = {}
+    for sample in samples(part, found):
+        by_architecture.setdefault(hardware.accelerator(sample.accelerator).architecture, []).append(sample)
+    if not by_architecture:
+        raise InputError(
+            f"no row of {', '.join(str(f) for f in files)} belongs to kernel {name}: it needs columns "
+            f"{', '.join(sorted(tables.SCHEMAS[part.schema]))}.",
+            field="table",
+        )
+    for architecture, mine in by_architecture.items():
+        yield calibrate_on(kernel, architecture, mine, part.priors or {})
+
+
+def read_table(path: Path) -> tables.Table:
+    """A table of kernel timings; InputError in one sentence where the file is none."""
+    if not path.is_file():
+        raise InputError(f"--table must name a file: there is no {path}.", field="table")
+    table = tables.read(path)
+    if table is None or not table.schema.startswith("kernel_"):
+        raise InputError(_no_schema(path), field="table")
+    return table
+
+
+def _no_schema(path: Path) -> str:
+    """What the schema nearest to a file misses."""
+    header = frozenset(tables.text_of(path).split("\n", 1)[0].strip().split(","))
+    kinds = {name: columns for name, columns in tables.SCHEMAS.items() if name.startswith("kernel_")}
+    nearest = min(kinds, key=lambda name: len(kinds[name] - header))
+    missing, kind = ", ".join(sorted(kinds[nearest] - header)), nearest.removeprefix("kernel_")
+    return f"{path} is no table of kernel timings: one of {kind} also needs the columns {missing}."
+
+
+def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], priors: Mapping[str, float]) -> Calibration:
+    """Fit the constants of one architecture on the ``fit`` half of its samples; InputError where that is too small."""
+    train = [half for half in (s.half("fit") for s in mine) if len(half.seconds)]
+    rows = sum(len(s.seconds) for s in train)
+    if rows < LEAST_ROWS:
+        raise InputError(
+            f"the tables hold {rows} rows of kernel {kernel.name} on {architecture} to fit on: "
+            f"at least {LEAST_ROWS} are needed.",
+            field="table",
+        )
+    start, names = kernel.on(architecture), free_of(kernel)
+    bounds = {n: replace(BOUNDS[n], prior=priors[n]) if n in priors else BOUNDS[n] for n in names}
+    some = [s.some(_ROWS // len(train)) for s in train]
+
+    def trial(values: Vector) -> Kernel:
+        return _with(kernel, architecture, dict(zip(names, map(float, values), strict=True)))
+
+    def log_time(values: Vector) -> Vector:
+        tried = trial(values)
+        return np.asarray(np.log(np.concatenate([s.price(tried) for s in some])))
+
+    target = np.log(np.concatenate([s.seconds for s in some]))
+    found = fit(log_time, target, {n: getattr(start, n) for n in names}, bounds)
+    fitted = _with(kernel, architecture, found)
+    unseen = [s.half("unseen") for s in mine]
+    scores = {s.label: (_errors([u], kernel), _errors([u], fitted)) for s, u in zip(mine, unseen, strict=True)}
+    labels = ", ".join(dict.fromkeys(s.label for s in mine))
+    return Calibration(
+        kernel=kernel.name,
+        architecture=architecture,
+        constants=found,
+        before=_errors(unseen, kernel),
+        after=_errors(unseen, fitted),
+        by_sample=scores,
+        source=f"{rows} rows of kernel tables ({labels})",
+    )
+
+
+def _with(kernel: Kernel, architecture: str, values: Mapping[str, float]) -> Kernel:
+    """A copy of a kernel with other numbers for one architecture."""
+    start = kernel.on(architecture)
+    held = {f.name: Si(getattr(start, f.name)) for f in fields(start)}
+    constants = type(start)(**held | {name: Si(value) for name, value in values.items()})
+    known: dict[str, Any] = kernel.constants  # type: ignore[attr-defined]
+    return replace(kernel, constants={**known, architecture: constants})  # type: ignore[call-arg]
+
+
+def _errors(parts: Sequence[Sample], kernel: Kernel) -> Errors:
+    return Errors.of(s.price(kernel) / s.seconds - 1.0 for s in parts)
+
+
+def text_of(name: str, value: float) -> str:
+    """A constant as a YAML scalar."""
+    return f"{value * 1e6:.3g} us" if name in _SECONDS else f"{value:.3g}"
+
+
+def write(found: Calibration, folder: Path | None = None) -> Path:
+    """Write the constants into the kernel's data file (of the package, or a copy in ``folder``), whole or not at all."""
+    data = resources.files("rapid_llm.operators").joinpath("data", f"{found.kernel}.yaml")
+    with resources.as_file(data) as shipped:
+        path = shipped if folder is None else folder / shipped.name
+        text = (path if path.exists() else shipped).read_text("utf-8")
+    values = {name: text_of(name, value) for name, value in found.constants.items()}
+    write_whole(path, replace_block(text, ("constants", found.architecture), values, found.source))
+    return path

@@ -1,0 +1,181 @@
+"""Which rows of kernel tables belong to which kernel implementation, and which implementation an engine runs."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm import operators, runtime
+from rapid_llm.errors import InputError
+from rapid_llm.execution.pricing import implementation
+from rapid_llm.operators.kernels import AttentionKernel
+from rapid_llm.validation.kernels.columns import Cells
+
+Rule = Mapping[str, str]
+
+RUNTIMES: Final[Mapping[str, str]] = {"vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt-llm"}
+"""Framework of a table to the runtime whose choice of kernels is scored."""
+
+FAMILIES: Final[Mapping[str, str]] = {
+    "kernel_gemm": "gemm", "kernel_context": "attention", "kernel_generation": "attention", "kernel_mla": "attention",
+    "kernel_moe": "moe", "kernel_ssm": "scan",
+}  # fmt: skip
+
+KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kernel_gemm": ("n", "k"),
+    "kernel_context": ("heads", "kv_heads", "head_dim", "isl"),
+    "kernel_generation": ("heads", "kv_heads", "head_dim", "batch"),
+    "kernel_mla": ("heads", "batch"),
+    "kernel_moe": ("hidden", "inter", "experts", "topk"),
+    "kernel_ssm": ("num_v_heads", "head_v_dim", "batch_size"),
+}
+"""Columns whose text the split rule hashes: the shape of a layer, so that an unseen row is of an unseen layer."""
+
+
+@dataclass(frozen=True)
+class KernelSlice:
+    """The rows that one kernel implementation is fitted and scored on.
+
+    ``dtype``: the compute dtype; ``rules``: a row belongs where all patterns of any rule match its cells (regular
+    expressions of whole cells, ``!`` negates; ``gpu`` and ``source``, the spelled-out kernel, count as cells);
+    ``priors`` replace the common ones of the fit.
+    """
+
+    kernel: str
+    schema: str
+    dtype: str
+    rules: tuple[Rule, ...]
+    priors: Mapping[str, float] | None = None
+
+    def rows(self, cells: Cells) -> NDArray[np.bool_]:
+        """The rows of a table that belong to this slice."""
+        return np.asarray(np.any([_all(cells, rule) for rule in self.rules], axis=0))
+
+
+def _all(cells: Cells, rule: Rule) -> NDArray[np.bool_]:
+    found = np.ones(len(next(iter(cells.values()))), dtype=bool)
+    for column, pattern in rule.items():
+        words, inverse = np.unique(cells[column], return_inverse=True)
+        wanted = re.compile(pattern.removeprefix("!"))
+        hits = np.array([(wanted.fullmatch(str(word)) is None) == pattern.startswith("!") for word in words])
+        found &= hits[inverse]
+    return found
+
+
+def _gemm(kernel: str, compute: str, /, **rule: str) -> KernelSlice:
+    return KernelSlice(kernel, "kernel_gemm", compute, (rule,))
+
+
+def _context(kernel: str, dtype: str, *rules: Rule) -> KernelSlice:
+    both = {"attn_dtype": dtype, "kv_dtype": dtype, "isl": "!1"}  # one new token is a row of decode
+    return KernelSlice(kernel, "kernel_context", dtype, tuple({**both, **rule} for rule in rules))
+
+
+def _decode(kernel: str, kv: str, *rules: Rule) -> KernelSlice:
+    return KernelSlice(kernel, "kernel_generation", "bf16", tuple({"kv_dtype": kv, **rule} for rule in rules))
+
+
+def _moe(kernel: str, compute: str, /, **rule: str) -> KernelSlice:
+    return KernelSlice(kernel, "kernel_moe", compute, (rule,))
+
+
+def _mla(kernel: str, op: str) -> KernelSlice:
+    return KernelSlice(kernel, "kernel_mla", "bf16", ({"op": op, "mla_dtype": "bf16", "framework": "trtllm"},))
+
+
+def _scan(kernel: str, priors: Mapping[str, float] | None = None, /, **rule: str) -> KernelSlice:
+    several = {"op": "gdn", "kernel_source": _TRITON_SCANS, **rule}
+    rules = ({**several, "phase": "context", "seq_len": "!1"}, {**several, "phase": "!context"})
+    return KernelSlice(kernel, "kernel_ssm", "bf16", rules, priors)
+
+
+_FA2 = "vllm_flash_attn|vllm_flash_attn_fa2|torch_sdpa"
+_FLASHINFER = "flashinfer|flash_attention"
+_EIGHT_BIT = "fa3|vllm_flash_attn.*|flashinfer|vllm_flashinfer_fi.*"
+_GENERATED = "trtllm_mha|vllm_flashinfer_trtllmdecode"
+_TRITON_SCANS = "fused_recurrent.*|chunk_gated_delta_rule|.*triton.*"
+_FLASHINFER_SCANS = ".*flashinfer.*|.*packed_decode.*"
+_CHUNKED = {"setup": 2e-5, "bandwidth": 0.15}  # several launches, and intermediate states a chunk
+
+SLICES: Final[tuple[KernelSlice, ...]] = (
+    _gemm("cublas", "bf16", dtype="bf16"),
+    _gemm("cutlass-fp8", "fp8", dtype="fp8", framework="sglang"),
+    _gemm("vllm-fp8", "fp8", dtype="fp8", framework="vllm"),
+    _gemm("trtllm-fp8", "fp8", dtype="fp8", framework="trtllm"),
+    _gemm("deepgemm", "fp8_block", dtype="fp8_block", framework="sglang"),
+    _gemm("trtllm-fp8-block", "fp8_block", dtype="fp8_block", framework="trtllm"),
+    _gemm("cutlass-nvfp4", "nvfp4", dtype="nvfp4", framework="vllm"),
+    _gemm("sglang-nvfp4", "nvfp4", dtype="nvfp4", framework="sglang"),
+    _gemm("trtllm-nvfp4", "nvfp4", dtype="nvfp4", framework="trtllm"),
+    _gemm("marlin-int4-wo", "int4_wo", dtype="int4_wo"),
+    _gemm("int8-wo", "int8_wo", dtype="int8_wo"),
+    _gemm("int8-smoothquant", "int8", dtype="sq"),
+    _context("fa2", "bf16", {"source": _FA2}),
+    _context("flashinfer", "bf16", {"source": _FLASHINFER, "framework": "sglang"}),
+    _context("fa3", "bf16", {"source": "fa3"}),
+    _context("vllm-fa3", "bf16", {"source": "vllm_flash_attn_fa3"}),
+    _context("trtllm-gen", "bf16", {"source": "vllm_flashinfer_trtllmprefill"}),
+    _context("fa3-fp8", "fp8", {"source": "fa3"}),
+    _context("trtllm-fmha", "bf16", {"source": "torch_flow"}),
+    _context("trtllm-fmha-fp8", "fp8", {"source": "torch_flow"}),
+    _decode("flash-decode", "bf16", {"source": "fa3|vllm_flash_attn"}, {"source": "vllm_flash_attn_fa2", "window": "0"}),
+    _decode("flashinfer-decode", "bf16", {"source": _FLASHINFER, "gpu": "!b200-sxm"}),
+    _decode("flash-decode-fp8", "fp8", {"source": _EIGHT_BIT, "gpu": "!b200-sxm"}),
+    _decode("vllm-fa3-decode", "bf16", {"source": "vllm_flash_attn_fa3"}),
+    _decode("trtllm-gen-decode", "bf16", {"source": f"{_GENERATED}|flashinfer", "gpu": "b200-sxm"}),
+    _decode("trtllm-gen-decode-fp8", "fp8", {"source": _GENERATED, "framework": "vllm"}),
+    _decode("sglang-gen-decode-fp8", "fp8", {"source": _GENERATED, "framework": "sglang"}),
+    _decode("trtllm-decode", "bf16", {"framework": "trtllm"}),
+    _decode("trtllm-decode-fp8", "fp8", {"framework": "trtllm"}),
+    _mla("mla", "context"),
+    _mla("mla-decode", "generation"),
+    _moe("cutlass-moe", "bf16", dtype="bf16", framework="trtllm"),
+    _moe("cutlass-moe-fp8", "fp8", dtype="fp8", framework="trtllm"),
+    _moe("deepgemm-moe", "fp8_block", dtype="fp8_block", framework="trtllm"),
+    _moe("cutlass-moe-nvfp4", "nvfp4", dtype="nvfp4", source=".*cutlass.*"),
+    _moe("triton-moe", "bf16", dtype="bf16", source=".*triton.*|vllm_fused_moe"),
+    _moe("triton-moe-fp8", "fp8", dtype="fp8|fp8_block", source=".*triton.*", framework="!trtllm"),
+    _moe("marlin-moe", "int4_wo", dtype="int4_wo", source=".*marlin.*"),
+    _moe("mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="!.*marlin.*", framework="sglang"),
+    _moe("vllm-mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="!.*marlin.*", framework="vllm"),
+    _moe("flashinfer-moe-mxfp4", "mxfp8", dtype="w4a8_mxfp4_mxfp8", source="!moe_torch_flow"),
+    _moe("flashinfer-moe", "bf16", dtype="bf16", source=".*trtllm_moe.*|.*trtllmbf16.*"),
+    _moe("flashinfer-moe-fp8-block", "fp8_block", dtype="fp8_block", source=".*trtllm_moe.*|.*trtllmfp8.*"),
+    _moe("flashinfer-moe-fp8", "fp8", dtype="fp8", source=".*trtllm_moe.*|.*trtllmfp8.*"),
+    _moe("flashinfer-moe-nvfp4", "nvfp4", dtype="nvfp4", source=".*trtllm_moe.*|.*trtllmnvfp4.*"),
+    _scan("flashinfer-gdn", framework="vllm", gpu="!l40s", kernel_source=_FLASHINFER_SCANS),
+    _scan("fla", _CHUNKED, framework="!trtllm"),
+    _scan("trtllm-fla", framework="trtllm"),
+)  # fmt: skip
+"""The rows of each kernel. Not modelled: Triton fall-backs for odd head sizes, block-fp8 GEMM of vLLM (bound by the
+host), MLA kernels of vLLM and SGLang, causal convolutions, verification of drafts."""
+
+
+def slice_of(kernel: str) -> KernelSlice:
+    """The slice that a kernel is fitted on; InputError where there is none."""
+    found = next((one for one in SLICES if one.kernel == kernel), None)
+    if found is None:
+        known = ", ".join(one.kernel for one in SLICES)
+        raise InputError(f"no table describes kernel {kernel}: tables describe {known}.", field="kernel")
+    return found
+
+
+def chosen(part: KernelSlice, framework: str, table_dtype: str, architecture: str) -> str | None:
+    """The implementation that a framework's runtime runs for the rows of a slice; None where it names none."""
+    family = FAMILIES[part.schema]
+    try:
+        name = implementation(runtime.load(RUNTIMES[framework]), family, part.dtype, architecture)
+    except (InputError, KeyError):
+        return None
+    kernel = operators.kernel(name)
+    if part.schema == "kernel_mla":
+        kernel = operators.kernel(cast(AttentionKernel, kernel).latent or name)
+        return cast(AttentionKernel, kernel).decode if part.kernel.endswith("decode") else kernel.name
+    if part.schema == "kernel_generation":
+        attention = cast(AttentionKernel, kernel)
+        small = table_dtype.endswith("kv8") or table_dtype == "fp8"
+        return attention.decode_8bit if small and attention.decode_8bit else attention.decode
+    return name

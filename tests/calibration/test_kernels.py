@@ -1,0 +1,117 @@
+"""Calibrating kernels and accelerators: made-up tables with known constants, sentences, files whole or not at all."""
+
+import csv
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rapid_llm import hardware, operators
+from rapid_llm.calibration import accelerators, kernels
+from rapid_llm.calibration.benchmark import script
+from rapid_llm.calibration.writing import replace_block, write_whole
+from rapid_llm.errors import InputError, RapidError
+
+SHAPES = list(
+    itertools.product((1, 4, 16, 64, 256, 1024, 4096), (512, 1024, 2048, 4096, 8192, 16384), (512, 2048, 8192, 16384))
+)
+
+
+def gemm_table(path: Path, *, kernel: operators.Kernel, gpu: str = "h100-sxm", noise: float = 0.0) -> Path:
+    """A table as our own model prices it, with some noise."""
+    m, n, k = np.array(SHAPES, dtype=float).T
+    columns = {"m": m, "n": n, "k": k, "groups": 1, "x_bytes": 2, "w_bytes": 2, "y_bytes": 2}
+    device = hardware.accelerator(gpu)
+    seconds = operators.price("gemm", columns, dtype="bf16", kernel=kernel, accelerator=device, replayed=True).seconds
+    spread = np.exp(noise * np.random.default_rng(0).standard_normal(len(m)))
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["gpu", "m", "n", "k", "dtype", "latency_us"])
+        for (a, b, c), t in zip(SHAPES, seconds * spread * 1e6, strict=True):
+            writer.writerow([gpu, a, b, c, "bf16", f"{t:.4f}"])
+    return path
+
+
+def other(**values: float) -> operators.Kernel:
+    """cuBLAS with other numbers on Hopper."""
+    return kernels._with(operators.kernel("cublas"), "hopper", values)
+
+
+def test_a_fit_finds_the_constants_behind_a_table(tmp_path):
+    table = gemm_table(tmp_path / "gemm.csv", kernel=other(rate=0.6, bandwidth=0.7, setup=3e-6), noise=0.02)
+    found = next(kernels.calibrate("cublas", [table]))
+    assert found.architecture == "hopper"
+    assert found.constants["rate"] == pytest.approx(0.6, rel=0.05)
+    assert found.constants["bandwidth"] == pytest.approx(0.7, rel=0.05)
+    assert found.constants["setup"] == pytest.approx(3e-6, rel=0.15)
+    assert found.after.mape < 0.04 < found.before.mape
+    assert found.before.rows == found.after.rows > 0
+
+
+def test_the_file_that_is_written_is_the_kernel_that_was_fitted(tmp_path):
+    table = gemm_table(tmp_path / "gemm.csv", kernel=other(rate=0.6))
+    found = next(kernels.calibrate("cublas", [table]))
+    path = kernels.write(found, tmp_path)
+    again = operators.kernel(str(path))
+    assert again.on("hopper").rate == pytest.approx(found.constants["rate"], rel=0.01)
+    assert again.on("ampere") == operators.kernel("cublas").on("ampere")
+    assert again.tiles == operators.kernel("cublas").tiles
+
+
+def test_an_accelerator_is_read_off_its_gemms(tmp_path):
+    table = gemm_table(tmp_path / "gemm.csv", kernel=operators.kernel("cublas"))
+    with pytest.raises(InputError, match="bf16 GEMMs of h100-sxm to fit on"):
+        accelerators.calibrate("h100-sxm", [table])
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "sentence"),
+    [
+        ("m,n,k,latency_us", [], "one of gemm also needs the columns dtype."),
+        ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,1,512,512,bf16,-1"], "latency_us must be positive (got -1)."),
+        ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,1,512,512,bf16,3 us"], "latency_us must be microseconds as plain"),
+        ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,1,512,512,bf16,3"], "at least 40 are needed."),
+        ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,1,512,512,fp64,3"], "belongs to kernel cublas"),
+        ("gpu,m,n,k,dtype,latency_us", ["h999,1,512,512,bf16,3"], "h999"),
+    ],
+)
+def test_a_bad_table_is_one_sentence(tmp_path, header, rows, sentence):
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join([header, *rows]) + "\n")
+    with pytest.raises(RapidError) as error:
+        list(kernels.calibrate("cublas", [table]))
+    assert sentence in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_kernel_without_tables_says_which_have_some(tmp_path):
+    table = gemm_table(tmp_path / "gemm.csv", kernel=operators.kernel("cublas"))
+    with pytest.raises(InputError, match="no table describes kernel fa1"):
+        list(kernels.calibrate("fa1", [table]))
+
+
+def test_a_half_written_file_is_never_left_behind(tmp_path):
+    path = tmp_path / "device.yaml"
+    path.write_text("name: kept\n")
+    with pytest.raises(InputError):
+        write_whole(path, "name: [broken\n")
+    assert path.read_text() == "name: kept\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_block_keeps_its_other_lines():
+    text = "family: gemm\nconstants:\n  hopper:\n    source: old\n    kind: estimate\n    rate: 0.5\n    split: 2 us\n"
+    found = replace_block(text, ("constants", "hopper"), {"rate": "0.7"}, "new")
+    assert found == (
+        "family: gemm\nconstants:\n  hopper:\n    source: new\n    kind: fitted\n    rate: 0.7\n    split: 2 us\n"
+    )
+    added = replace_block(text, ("constants", "ada"), {"rate": "0.7"}, "new")
+    assert added.index("  ada:") > added.index("constants:")
+    assert "  hopper:\n    source: old" in added
+
+
+def test_the_benchmark_is_a_program_that_names_our_columns():
+    compile(script(), "kernel_benchmark.py", "exec")
+    assert "gpu m n k dtype latency_us" in script()
+    assert "rapid_llm" not in script()

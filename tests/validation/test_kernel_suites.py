@@ -1,0 +1,98 @@
+"""The suites of kernels on small tables: groups, metrics, baselines, what is set aside and why."""
+
+from pathlib import Path
+
+import pytest
+
+from rapid_llm.errors import InputError
+from rapid_llm.validation import tables
+from rapid_llm.validation.kernels.baselines import three_constants
+from rapid_llm.validation.kernels.columns import hot_rank
+from rapid_llm.validation.suites import SUITES
+from rapid_llm.validation.suites import kernels as suite
+
+GEMM = "m,n,k,dtype,latency_us,framework,version,kernel\n"
+CONTEXT = "batch,isl,prefix,heads,kv_heads,head_dim,window,attn_dtype,kv_dtype,latency_us,framework,version,kernel\n"
+
+
+def cases(name, tmp_path, file, text):
+    path = tmp_path / file
+    path.write_text(text)
+    table = tables.read(path)
+    return list(SUITES[name](table))
+
+
+def test_gemm_rows_become_cases_of_their_group(tmp_path):
+    rows = "1,4096,4096,bf16,15.0,vllm,0.24.0,linear\n4096,4096,4096,bf16,190,vllm,0.24.0,linear\n"
+    found = cases("gemm", tmp_path, "gemm_h100_sxm.csv", GEMM + rows)
+    assert {case.group for case in found} == {"h100-sxm/bf16/vllm"}
+    assert [case.metric for case in found] == ["latency", "latency"]
+    assert found[0].answer() == pytest.approx(15e-6, rel=0.15)
+    assert set(found[0].baselines) == {"three-constants", "roofline", "structural (notes)"}
+    assert found[0].baselines["roofline"].prediction < found[0].measured
+
+
+def test_bad_tables_are_set_aside_with_their_reason(tmp_path):
+    rows = "1,4096,4096,fp8_block,79,vllm,0.24.0,deepgemm\n"
+    (case,) = cases("gemm", tmp_path, "gemm_h100_sxm.csv", GEMM + rows)
+    assert case.answer is None
+    assert case.reason.startswith("block fp8 of vLLM")
+
+
+def test_a_set_that_beats_the_roofline_is_mislabelled_as_a_whole(tmp_path):
+    rows = "".join(
+        f"8,{s},0,32,8,128,0,bf16,bf16,{t},trtllm,1,torch_flow\n" for s, t in ((8192, 9), (4096, 9), (64, 90))
+    )
+    found = cases("attention", tmp_path, "attn_context_h100_sxm.csv", CONTEXT + rows)
+    assert {case.reason for case in found} == {suite._MISLABELLED}
+
+
+def test_one_new_token_is_decode(tmp_path):
+    (case,) = cases(
+        "attention", tmp_path, "attn_context_h100_sxm.csv", CONTEXT + "1,1,64,8,1,128,0,bf16,bf16,9,vllm,1,x\n"
+    )
+    assert "generation" in case.reason
+
+
+def test_tables_of_unknown_accelerators_give_nothing(tmp_path):
+    assert cases("gemm", tmp_path, "gemm_x9000.csv", GEMM + "1,4096,4096,bf16,15,vllm,1,linear\n") == []
+
+
+def test_a_time_of_zero_is_an_error_that_names_the_line(tmp_path):
+    with pytest.raises(InputError, match="line 2: latency_us must be positive"):
+        cases("gemm", tmp_path, "gemm_h100_sxm.csv", GEMM + "1,4096,4096,bf16,0,vllm,1,linear\n")
+
+
+def test_three_constants_find_themselves():
+    import numpy as np
+
+    flops, moved = np.logspace(6, 13, 40), np.logspace(4, 9, 40)[::-1]
+    seconds = 5e-6 + np.maximum(flops / 5e14, moved / 2e12)
+    assert np.abs(three_constants(flops, moved, seconds) / seconds - 1.0).mean() < 0.05
+
+
+def test_round_robin_fills_every_expert_alike():
+    assert hot_rank(1024, 8, 128, 8, "bal") == (1024.0, 16.0)
+    rows, hit = hot_rank(4096, 8, 256, 8, "pl1.2")
+    assert 4096 < rows < 4096 * 8
+    assert 1 <= hit <= 32
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "metric", "bound"),
+    [
+        ("gemm", "latency", 0.12), ("attention", "context", 0.13), ("attention", "generation", 0.14),
+        ("mla", "module", 0.10), ("mla", "generation", 0.12), ("ssm", "latency", 0.15),
+    ],
+)  # fmt: skip
+def test_mean_over_unseen_groups(name, metric, bound, request):
+    folder = Path(__file__).parents[3] / "shared/data/silicon"
+    if not folder.is_dir():
+        pytest.skip(f"needs the measured tables in {folder}")
+    from rapid_llm.validation import run
+
+    card = run([name], folder)
+    row = next(r for r in card.rows if (r.group, r.metric, r.split) == ("all", metric, "unseen"))
+    assert row.mape < bound
+    assert row.mape < row.baseline_mape
