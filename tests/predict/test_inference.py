@@ -141,13 +141,20 @@ class TestCache:
         table = evaluate(scenario(**{**LONG, "batch_size": "auto", "runtime": "tensorrt-llm"}))
         assert table.rounds == 1
         job = job_of(scenario(runtime="tensorrt-llm", **{**LONG, "batch_size": table.running}))
-        assert room(table.account, table.running, job, output=1.0) == table.running
+        assert room(table, table.running, job, output=1.0) == table.running
+
+    @pytest.mark.parametrize("batching", ["static", "continuous"])
+    @pytest.mark.parametrize("runtime", ["vllm", "tensorrt-llm", "sglang"])
+    def test_an_automatic_batch_fits(self, runtime, batching):
+        report = predict(scenario(runtime=runtime, **{**LONG, "batch_size": "auto", "batching": batching}))
+        assert report.feasible
+        assert report.running_requests > 1
 
     def test_fewer_reserved_tokens_admit_more(self):
         given_ = scenario(**LONG)
-        account = evaluate(given_).account
+        table = evaluate(given_)
         job = job_of(given_)
-        assert room(account, 400, job, output=0.0) > room(account, 400, job, output=1.0)
+        assert room(table, 400, job, output=0.0) > room(table, 400, job, output=1.0)
 
 
 class TestContinuous:

@@ -90,6 +90,14 @@ class Job:
         return int(self.plans.pp[0])
 
     @property
+    def steady(self) -> float:
+        """Share of a request's output that it holds cache for where the cache is fullest: all of it in a static batch.
+
+        Requests that are replaced as they finish hold half of it on average, beside what admission reserves.
+        """
+        return 1.0 if self.work.batching == "static" else 0.5 + 0.5 * self.engine.reserved_output
+
+    @property
     def drafts(self) -> int:
         """Tokens that a decode step verifies beside the newest one."""
         return self.work.speculation.drafts if self.work.speculation else 0
@@ -99,6 +107,11 @@ class Job:
         """Steps in which one request gets the tokens after its first."""
         each = self.work.speculation.tokens_per_step if self.work.speculation else 1.0
         return (self.work.output_tokens - 1) / each
+
+    def fullest(self, requests: int) -> Points:
+        """The fullest moment of the cache: it stands for memory and takes no time."""
+        held = self.work.prompt_tokens + self.steady * self.work.output_tokens
+        return points_of([(requests, 1, held - 1.0, 0)])
 
     def drafting(self, steps: ForwardSteps, at: int) -> float:
         """Seconds of drafting before one verifying step, from the decode pass ``at``: a layer and the head each."""
@@ -148,26 +161,25 @@ def evaluate_inference(  # noqa: PLR0917
     requests = int(plans.micro_batch[0])
     table = evaluate(job, requests)
     static = workload.batching == "static"
-    steady = 1.0 if static else 0.5 + 0.5 * job.engine.reserved_output
-    fit = room(table.account, requests, job, output=steady)
+    fit = room(table, requests, job, output=job.steady)
     fit = fit if static else min(fit, fed(job))
     if workload.batch_size == "auto":
         return evaluate(job, fit) if fit > 1 else table
     if fit >= requests or fit < 1:
         return table
     together = ceil(requests / ceil(requests / fit)) if static else fit
-    admitted = room(table.account, requests, job, output=job.engine.reserved_output) if static else fit
+    admitted = room(table, requests, job, output=job.engine.reserved_output) if static else fit
     return in_rounds(replace(evaluate(job, together), account=table.account), requests, max(admitted, together))
 
 
-def room(account: Account, requests: int, job: Job, *, output: float) -> int:
+def room(table: InferenceTable, requests: int, job: Job, *, output: float) -> int:
     """Requests of one replica whose prompts and that share of their ``output`` fit beside weights and workspace.
 
-    The cache takes what the engine's budget leaves beside the rest; the fullest stage decides.
+    The cache takes what the engine's budget leaves beside the rest; the fullest stage decides. ``table`` accounts for
+    ``requests`` of them at the length of its last point.
     """
-    work = job.work
-    free, cache = cache_room(account)[-1], account.by_category[KV_CACHE, -1]
-    held = (work.prompt_tokens + output * work.output_tokens) / (work.prompt_tokens + work.output_tokens)
+    free, cache = cache_room(table.account)[-1], table.account.by_category[KV_CACHE, -1]
+    held = (job.work.prompt_tokens + output * job.work.output_tokens) / (table.points.past[-1] + table.points.new[-1])
     with np.errstate(divide="ignore"):
         fit = np.where(cache > 0, free / (cache / requests * held), np.inf).min()
     return max(0, int(min(fit, job.engine.max_sequences)))
@@ -196,7 +208,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     groups = ceil(requests / micro)
     first = prefill_points(requests, work.new_tokens, job.engine.max_batched_tokens, job.past)
     rest = decode_points(micro, work.prompt_tokens, work.output_tokens)
-    points = join([first, rest.verifying(job.drafts), _last(requests, work)])
+    points = join([first, rest.verifying(job.drafts), job.fullest(requests)])
     n, end = len(first.batch), len(points.batch) - 1
     lowered, steps = job.time(points, _verified(points, job, slice(n, end)))
     streamed, decode = points.count.copy(), points.count.copy()
@@ -231,11 +243,6 @@ def _verified(points: Points, job: Job, decode: slice) -> NDArray[np.bool_] | No
     return mask
 
 
-def _last(requests: int, work: Inference) -> Points:
-    """The last token of all requests: the fullest moment of the cache; it stands for memory and runs no time."""
-    return points_of([(requests, 1, work.prompt_tokens + work.output_tokens - 1, 0)])
-
-
 def continuous_batch(job: Job, requests: int) -> InferenceTable:
     """Requests that finish are replaced at once, spread evenly over their progress: the mean field of a closed loop.
 
@@ -251,13 +258,14 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     passes = requests / together
     batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
     beside = others / batch if engine.mixed_steps else 0.0
-    points = points_of(
+    middle = work.prompt_tokens + (work.output_tokens - 1) / 2.0
+    passes_of = points_of(
         [
             (batch, new + beside, job.past + (work.new_tokens - new) / 2.0, passes),
-            (requests / groups, 1 + job.drafts, work.prompt_tokens + (work.output_tokens - 1) / 2.0, job.decode_steps),
-            (requests, 1, work.prompt_tokens + work.output_tokens - 1, 0),
+            (requests / groups, 1 + job.drafts, middle, job.decode_steps),
         ]
     )
+    points = join([passes_of, job.fullest(requests)])
     lowered, steps = job.time(points, _verified(points, job, slice(1, 2)))
     return _cycle(job, points, steps, job.account(lowered), groups)
 
