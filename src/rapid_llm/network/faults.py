@@ -1,0 +1,165 @@
+"""Faults: what is degraded or down, as a user writes it, applied to a topology."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from pydantic.dataclasses import dataclass
+
+from rapid_llm.documents import build
+from rapid_llm.errors import InputError, nearest
+from rapid_llm.network.tasks import Floats, Ints
+from rapid_llm.network.topology import NODE_KINDS, Topology
+from rapid_llm.nouns import STRICT
+from rapid_llm.units import Count, Fraction, Seconds
+
+SWITCHES: Final = ("nvswitch", "leaf", "spine", "core", "router")
+"""Kinds of node that ``switch`` may name."""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class RandomFaults:
+    """``links`` cables drawn by ``seed``."""
+
+    links: Count
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Fault:
+    """One fault: exactly one of where it is, and what it does there.
+
+    Where: ``link`` joins two named nodes (both directions); ``nic``, ``switch`` a named node; ``node`` a box by its
+    name or number; ``accelerator`` a rank's place; ``random`` links. What: ``down``; ``bandwidth``, the share that is
+    left; ``latency``, added per link (s); ``speed``, the share of compute that an accelerator or node has left.
+    """
+
+    link: tuple[str, str] | None = None
+    nic: str | None = None
+    switch: str | None = None
+    node: str | int | None = None
+    accelerator: int | None = None
+    random: RandomFaults | None = None
+    down: bool = False
+    bandwidth: Fraction | None = None
+    latency: Seconds | None = None
+    speed: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a fault without a place or without an effect."""
+        places = [name for name in ("link", "nic", "switch", "node", "accelerator", "random") if self._given(name)]
+        if len(places) != 1:
+            raise ValueError(
+                "a fault is at one of link, nic, switch, node, accelerator or random "
+                f"(got {' and '.join(places) or 'none'})"
+            )
+        if not self.down and self.bandwidth is None and self.latency is None and self.speed is None:
+            raise ValueError(f"the fault at {places[0]} does nothing; give down: true, bandwidth, latency or speed")
+        if self.speed is not None and places[0] not in ("accelerator", "node"):
+            raise ValueError(f"speed is of an accelerator or a node, not of a {places[0]}")
+
+    def _given(self, name: str) -> bool:
+        return getattr(self, name) is not None
+
+
+def read_faults(items: Sequence[Mapping[str, Any] | Fault], prefix: str = "faults") -> tuple[Fault, ...]:
+    """Faults from mappings, as a scenario has them; InputError for one that is not well-formed."""
+    return tuple(
+        item if isinstance(item, Fault) else build(Fault, dict(item), prefix=f"{prefix}[{i}]")
+        for i, item in enumerate(items)
+    )
+
+
+def apply(topology: Topology, faults: Sequence[Fault]) -> Topology:
+    """The topology with any number of faults at once: health multiplies, latency adds.
+
+    InputError for a link, node or accelerator that does not exist, with the nearest names.
+    """
+    health, latency = topology.health.copy(), topology.latency.copy()
+    for fault in faults:
+        hit = links_of(topology, fault)
+        if fault.down:
+            health[hit] = 0.0
+        elif fault.bandwidth is not None:
+            health[hit] *= fault.bandwidth
+        if fault.latency is not None:
+            latency[hit] += fault.latency
+    return topology.with_health(health, latency=latency)
+
+
+def speeds(topology: Topology, faults: Sequence[Fault]) -> Floats:
+    """Share of its compute that each accelerator has left (0 where it is down), in order of ``accelerators``."""
+    share = np.ones(len(topology.accelerators))
+    for fault in faults:
+        if fault.accelerator is not None or fault.node is not None:
+            mine = np.isin(topology.accelerators, _places(topology, fault))
+            share[mine] *= 0.0 if fault.down else fault.speed or 1.0
+    return share
+
+
+def links_of(topology: Topology, fault: Fault) -> Ints:
+    """The directed links that a fault concerns."""
+    if fault.link is not None:
+        return _cable(topology, *fault.link)
+    if fault.random is not None:
+        return _drawn(topology, fault.random)
+    places = _places(topology, fault)
+    at_source, at_target = np.isin(topology.source, places), np.isin(topology.target, places)
+    return np.flatnonzero(at_source | at_target)
+
+
+def _cable(topology: Topology, first: str, second: str) -> Ints:
+    """Both directions between two named nodes; InputError with cables that do exist."""
+    a, b = topology.node(first), topology.node(second)
+    found: Ints = np.concatenate([topology.links_between(a, b), topology.links_between(b, a)])
+    if not len(found):
+        start, order = topology.outgoing
+        peers = [topology.names[topology.target[e]] for e in order[start[a] : start[a + 1]]]
+        close = nearest(second, peers) or peers[:3]
+        raise InputError(
+            f"{topology.name} has no link from '{first}' to '{second}'; '{first}' is joined to {', '.join(close)}.",
+            field="faults",
+            suggestions=close,
+        )
+    return found
+
+
+def _drawn(topology: Topology, wanted: RandomFaults) -> Ints:
+    """Links of cables drawn without replacement, the same for a seed."""
+    cable = np.minimum(topology.source, topology.target) * topology.nodes + np.maximum(topology.source, topology.target)
+    cables = np.unique(cable)
+    if wanted.links > len(cables):
+        raise InputError(
+            f"{topology.name} has {len(cables)} links; {wanted.links} of them cannot fail.", field="faults"
+        )
+    chosen = np.random.default_rng(wanted.seed).choice(cables, wanted.links, replace=False)
+    return np.flatnonzero(np.isin(cable, chosen))
+
+
+def _places(topology: Topology, fault: Fault) -> Ints:
+    """The nodes of the graph that a fault at a node, card, switch or accelerator concerns."""
+    if fault.accelerator is not None:
+        if not 0 <= fault.accelerator < len(topology.accelerators):
+            raise InputError(
+                f"{topology.name} has accelerators 0 to {len(topology.accelerators) - 1}, not {fault.accelerator}.",
+                field="faults",
+            )
+        return topology.accelerators[[fault.accelerator]]
+    if fault.node is not None:
+        return _box(topology, fault.node)
+    name = fault.nic if fault.nic is not None else fault.switch or ""
+    place, kinds = topology.node(name), ("nic",) if fault.nic is not None else SWITCHES
+    kind = NODE_KINDS[topology.node_kind[place]]
+    if kind not in kinds:
+        raise InputError(f"'{name}' of {topology.name} is of kind {kind}, not {' or '.join(kinds)}.", field="faults")
+    return np.array([place])
+
+
+def _box(topology: Topology, wanted: str | int) -> Ints:
+    """Everything in a box: ``3``, ``'3'`` or ``'node3'``."""
+    text = str(wanted).removeprefix("node")
+    boxes = np.unique(topology.box[topology.box >= 0])
+    if not text.isdigit() or int(text) not in boxes:
+        known = f"node0 to node{boxes.max()}" if len(boxes) else "no nodes"
+        raise InputError(f"{topology.name} has {known}, not '{wanted}'.", field="faults")
+    return np.flatnonzero(topology.box == int(text))
