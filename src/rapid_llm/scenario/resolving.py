@@ -74,9 +74,12 @@ def resolve(document: Document) -> Scenario:
     data, defaults = document.data, []
     _refuse_unavailable(document)
     _refuse_unknown(document)
-    workload = _field(document, "workload", Workload, prepare=partial(_workload, document))
+    _need(document, "model")
     found_model = _slot(document, "model", Model, model.load, _model)
+    _need(document, "system")
     system = _slot(document, "system", System, _system_named, _system)
+    _need(document, "workload")
+    workload = _field(document, "workload", Workload, prepare=partial(_workload, document))
     kind = workload.kind
     if data.get("runtime") is None:
         document = replace(document, data={**data, "runtime": RUNTIMES[kind]})
@@ -109,9 +112,11 @@ def _refuse_unknown(document: Document) -> None:
     for name in document.data:
         if name not in known:
             build(Input, {name: None}, document)
-    for name in ("model", "system", "workload"):
-        if document.data.get(name) in (None, "", {}):
-            raise document.error(f"the field '{name}' is missing.{_EXAMPLES[name]}", name)
+
+
+def _need(document: Document, name: str) -> None:
+    if document.data.get(name) in (None, "", {}):
+        raise document.error(f"the field '{name}' is missing.{_EXAMPLES[name]}", name)
 
 
 _EXAMPLES = {
