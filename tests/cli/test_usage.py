@@ -30,6 +30,10 @@ SENTENCES = [
     (("train",), "'rapid-llm train' needs MODEL. Try: rapid-llm train llama-3.1-70b"),
     (("run",), "'rapid-llm run' needs FILE. Try: rapid-llm run examples/llama-3.1-70b-training.yaml"),
     (("show", "model"), "'rapid-llm show' needs NAME. See: rapid-llm show --help"),
+    (
+        ("calibrate", "fabric", "dgx-h100"),
+        "'rapid-llm calibrate fabric' needs --table. See: rapid-llm calibrate fabric --help",
+    ),
     (("train", "x", "--tp"), "--tp needs a value. See: rapid-llm train --help"),
     (("train", "x", "--tp="), "--tp needs a value (got an empty text)."),
     (("diff", "a", "b", "--zzz"), "--zzz is not a flag of 'rapid-llm diff'. See: rapid-llm diff --help"),

@@ -57,7 +57,7 @@ def _unknown_flag(error: UnknownOptionError, command: str) -> InputError:
 
 def _missing(error: MissingArgumentError, command: str) -> InputError:
     name = error.argument.name if error.argument is not None else ""
-    if error.keyword or name.startswith("--"):
-        return InputError(f"{error.keyword or name} needs a value. See: {command} --help")
+    if error.keyword:
+        return InputError(f"{error.keyword} needs a value. See: {command} --help")
     hint = f"Try: {command} {_EXAMPLES[name]}" if name in _EXAMPLES else f"See: {command} --help"
     return InputError(f"'{command}' needs {name}. {hint}")
