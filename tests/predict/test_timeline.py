@@ -91,3 +91,41 @@ def test_inference_has_no_timeline() -> None:
     with pytest.raises(InputError) as caught:
         timeline(asked)
     assert caught.value.message == "--timeline is for training, and workload.kind is inference. Try rapid-llm train."
+
+
+@pytest.mark.parametrize("name", [*NAMES, "pipedream-2bw"])
+def test_the_breakdown_of_every_schedule_sums_to_the_step(name: str) -> None:
+    report = predict(scenario(name), allow_infeasible=True)
+    assert report.breakdown is not None
+
+    def leaves(cost):
+        return [cost] if not cost.children else [leaf for child in cost.children for leaf in leaves(child)]
+
+    found = leaves(report.breakdown)
+    assert sum(leaf.seconds for leaf in found) == pytest.approx(report.step_time_s, rel=1e-9)
+    assert min(leaf.seconds for leaf in found) >= -1e-9
+
+
+def test_pairs_hide_messages_of_experts_in_the_breakdown() -> None:
+    asked = {
+        "model": "deepseek-v2-lite",
+        "system": "dgx-h100",
+        "accelerators": 32,
+        "parallelism": {"pp": 4, "ep": 8},
+        "workload": {"kind": "training", "global_batch_size": 256, "sequence_length": 4096},
+    }
+    plain, pairs = (
+        predict(
+            from_mapping({**asked, "parallelism": {**asked["parallelism"], "schedule": name}}), allow_infeasible=True
+        )
+        for name in ("1f1b", "dualpipe")
+    )
+
+    def experts(report):
+        (group,) = (child for child in report.breakdown.children if child.name == "exposed communication")
+        return next(leaf for leaf in group.children if leaf.name == "ep")
+
+    assert experts(pairs).hidden_seconds > 0.5 * experts(plain).seconds
+    assert experts(pairs).seconds < 0.6 * experts(plain).seconds
+    assert sum(child.seconds for child in pairs.breakdown.children) == pytest.approx(pairs.step_time_s)
+    assert pairs.step_time_s < plain.step_time_s
