@@ -69,6 +69,30 @@ def test_context_parallel_passes_keys_and_values_round(cp: int) -> None:
     assert sent(lowered, "backward", axis="cp") == pytest.approx(2 * (cp - 1) * own)
 
 
+@pytest.mark.parametrize("ulysses", [2, 4, 8])
+def test_ulysses_exchanges_heads_for_tokens_and_passes_the_rest_round(ulysses: int) -> None:
+    # Jacobs et al. 2023, section 3.2: queries, keys, values and output, each (n - 1)/n of a rank's share, both ways.
+    lowered = table(plan(cp=8, ulysses=ulysses), model="llama-3.1-8b", sequence=32768)
+    tokens = 32768 / 8
+    moved = tokens * (32 + 8 + 8 + 32) * 128 * BF16 * (ulysses - 1) / ulysses
+    assert sent(lowered, "forward", axis="ulysses") == pytest.approx(moved)
+    assert sent(lowered, "backward", axis="ulysses") == pytest.approx(moved)
+    ring, own = 8 // ulysses, tokens * 8 * 128 * 2 * BF16
+    assert sent(lowered, "forward", axis="cp") == pytest.approx((ring - 1) * own)
+
+
+@pytest.mark.parametrize("ulysses", [1, 2, 8])
+def test_ranks_of_a_sequence_share_its_pairs_equally(ulysses: int) -> None:
+    def pairs(**degrees: int) -> float:
+        rows = next(
+            r for r in table(plan(**degrees), "llama-3.1-8b", sequence=32768).kernels if r.family == "attention"
+        )
+        c = {name: float(column[0, 0]) for name, column in rows.columns.items()}
+        return c["batch"] * c["heads"] * c["new"] * (c["past"] + c["new"] / 2)
+
+    assert pairs(cp=8, ulysses=ulysses) == pytest.approx(pairs() / 8)
+
+
 @pytest.mark.parametrize("ep", [2, 8])
 def test_experts_exchange_each_token_k_times(ep: int) -> None:
     # GShard (Lepikhin et al. 2020): dispatch and combine of T k rows, forward and backward.

@@ -71,6 +71,16 @@ def read(*overrides, text=TRAINING, checked=True):
          "precision.compute fp8 needs a matrix rate for fp8, and a100-sxm has bf16, fp16, fp64, int4, int8, tf32. "
          "Try precision: bf16."),
         ("accelerators=8 dp_shard=3", "parallelism.dp_shard must divide dp: 8 / dp_shard 3 leaves 2. Try 1, 2, 4, 8."),
+        ("cp=4 ulysses=3", "parallelism.ulysses must divide cp: 4 / ulysses 3 leaves 1. Try 1, 2, 4."),
+        ("cp=8 ulysses=8 model=qwen2.5-7b",
+         "ulysses 8 x tp 1 = 8 must divide num_key_value_heads 4, as each rank takes whole heads. "
+         "Try ulysses 1, 2, 4: the rest of cp 8 is a ring."),
+        ("pp=4 layers_per_stage=[9,9,9,6]",
+         "parallelism.layers_per_stage must deal 32 layers to 4 stages (got 33 to 4). Try 8, 8, 8, 8."),
+        ("pp=4 vpp=2 layers_per_stage=[8,8,8,8]",
+         "parallelism.layers_per_stage deals whole stages, and vpp 2 cuts them. Try vpp 1."),
+        ("documents=[9000]", "workload.documents holds 9000 tokens, more than sequence_length 8192. "
+         "Try sequence_length 9000, or documents cut to it."),
         ("micro_batch_size=256", "workload.micro_batch_size 256 is above global_batch_size 128. "
          "Try 1, 2, 4, 8, 16, 32, 64, 128."),
     ],
@@ -84,7 +94,7 @@ def test_training_sentences(overrides, sentence):
 def full(override):
     """``tp=3`` as ``--set`` takes it."""
     name = override.split("=")[0]
-    if name in ("global_batch_size", "micro_batch_size", "sequence_length"):
+    if name in ("global_batch_size", "micro_batch_size", "sequence_length", "documents"):
         return f"workload.{override}"
     return (
         override

@@ -45,11 +45,12 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | No
     if mixer.rotary:
         out.append(pointwise("rotary", "gather", qk, qk))
     a = {"a": t * heads * dv * act}
-    out.extend(_context_parallel("kv", kv, s))
+    out.extend(_before_core(q, kv, s))
     if stored is None:
         out.append(_core(mixer, (heads, kv_heads), qkv, a, s))
     else:
         out.extend(_stored((heads, d, dv), qkv, a, s, stored))
+    out.extend(_after_core(heads * dv, s))
     if mixer.output_gate:
         out.append(pointwise("gate", "stream", {**a, "gate": t * heads * d * act}, a, saves=("a",)))
     out.append(matmul("out", s, n=hidden, k=heads * dv, reads="a", writes={"o": t * hidden * act}))
@@ -57,25 +58,41 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | No
     return out
 
 
-def _context_parallel(tensor: str, width: Column, s: Shapes) -> list[Canonical]:
-    """Keys and values of the whole sequence on every rank of a cp group, ``width`` elements a token.
+def _before_core(q: Column, kv: Column, s: Shapes) -> list[Canonical]:
+    """What brings each rank of a cp group the keys and values that its queries see; widths in elements a token.
 
-    Gathered or passed round the ring, each rank receives (cp - 1) times its own share; the backward pass repeats that
-    and reduces the gradients back (Liu et al. 2023, ring attention; Llama 3, section 3.3.2).
+    Ulysses exchanges heads for tokens: 1 / ulysses of the heads, ulysses times the tokens (Jacobs et al. 2023, section
+    3.2). Keys and values of those heads are gathered or passed round the ring: each rank receives (ring - 1) times its
+    own; the backward pass repeats that and reduces the gradients back (Liu et al. 2023; Llama 3, section 3.3.2).
     """
     if not s.context_parallel:
         return []
-    size = s.tokens * s.plans.cp * width * s.act
-    return [Collective(f"attention {tensor} exchange", "all_gather", "reduce_scatter", "cp", size, again=True)]
+    p = s.plans
+    size = s.tokens * p.cp * (kv / p.ulysses) * s.act
+    ring, exchanged = ((ranks > 1).astype(float) for ranks in (p.cp / p.ulysses, p.ulysses))
+    heads = s.tokens * (q + kv) * s.act
+    return [
+        Collective("attention heads exchange", "all_to_all", "all_to_all", "ulysses", heads, when=exchanged),
+        Collective("attention kv exchange", "all_gather", "reduce_scatter", "cp", size, again=True, when=ring),
+    ]
+
+
+def _after_core(width: Column, s: Shapes) -> list[Canonical]:
+    """Ulysses exchanges tokens of the output back for heads, ``width`` elements a token."""
+    if not s.context_parallel:
+        return []
+    exchanged = (s.plans.ulysses > 1).astype(float)
+    size = s.tokens * width * s.act
+    return [Collective("attention output exchange", "all_to_all", "all_to_all", "ulysses", size, when=exchanged)]
 
 
 def _context(s: Shapes) -> tuple[Column, Column]:
     """Query tokens of this rank and the past that gives its mean share of causal pairs under a balanced split.
 
-    new' = new / cp; past' so that new' past' + new'^2 / 2 = (new past + new^2 / 2) / cp (zig-zag context parallelism).
+    new' = length / ring; past' so that new' past' + new'^2 / 2 = (new past + new^2 / 2) / ring (zig-zag rings).
     """
-    new = s.new / s.plans.cp
-    return new, s.past + (s.new - new) / 2.0
+    new = s.length * s.plans.ulysses / s.plans.cp
+    return new, s.past + (s.length - new) / 2.0
 
 
 def _core(mixer: Attention, heads: tuple[Column, Column], qkv: Tensors, a: Tensors, s: Shapes) -> Operator:
@@ -88,11 +105,11 @@ def _core(mixer: Attention, heads: tuple[Column, Column], qkv: Tensors, a: Tenso
         reads=qkv,
         writes={**a, **lse},
         columns={
-            "batch": s.batch,
+            "batch": s.documents,
             "new": new,
             "past": past,
-            "heads": heads[0],
-            "kv_heads": heads[1],
+            "heads": heads[0] / s.plans.ulysses,
+            "kv_heads": heads[1] / s.plans.ulysses,
             "head_dim": mixer.head_dim,
             "v_head_dim": mixer.v_head_dim or mixer.head_dim,
             "window": mixer.sliding_window or 0,
@@ -113,8 +130,8 @@ def _stored(sizes: tuple[Column, int, int], qkv: Tensors, a: Tensors, s: Shapes,
     ``softmax_multiple`` score matrices (Megatron-LM ``fused_softmax.py``); else cast, mask, softmax and cast run apart.
     """
     heads, d, dv = sizes
-    queries, keys = s.new / s.plans.cp, s.past + s.new
-    groups = s.batch * heads
+    queries, keys = s.length * s.plans.ulysses / s.plans.cp, s.past + s.length
+    groups = s.documents * heads / s.plans.ulysses
     elements = groups * queries * keys
     scores, probs = {"scores": elements * s.act}, {"probs": elements * s.act}
     wide = {"wide": elements * FP32_BYTES}
@@ -162,8 +179,9 @@ def latent_attention(mixer: LatentAttention, hidden: int, s: Shapes) -> list[Can
     out.append(pointwise("rotary", "gather", {"q": t * heads * rope * act}, {"q": t * heads * rope * act}))
     if mixer.index_n_heads and mixer.index_head_dim:
         out.extend(_indexer(mixer, hidden, s))
-    out.extend(_context_parallel("kv", heads * (nope + rope + dv), s))
+    out.extend(_before_core(q_width, heads * (nope + rope + dv), s))
     out.extend(_latent_core(mixer, heads, q_bytes, s))
+    out.extend(_after_core(heads * dv, s))
     out.append(matmul("out", s, n=hidden, k=heads * dv, reads="a", writes={"o": t * hidden * act}))
     out.extend(reduce("attention", "o", hidden, s))
     return out
@@ -176,10 +194,10 @@ def _latent_core(mixer: LatentAttention, heads: Column, q: dict[str, Column], s:
     kv = {"kv": t * heads * (nope + dv) * act}
     a = {"a": t * heads * dv * act, "lse": t * heads * FP32_BYTES}
     common: dict[str, Column | float] = {
-        "batch": s.batch,
+        "batch": s.documents,
         "new": new,
         "past": past,
-        "heads": heads,
+        "heads": heads / s.plans.ulysses,
         "window": mixer.index_topk or 0,
         "causal": 1,
         "backward": 0,
@@ -187,7 +205,7 @@ def _latent_core(mixer: LatentAttention, heads: Column, q: dict[str, Column], s:
     }
     dense: dict[str, Column | float] = {
         **common,
-        "kv_heads": heads,
+        "kv_heads": heads / s.plans.ulysses,
         "head_dim": nope + rope,
         "v_head_dim": dv,
         "shared_kv": 0,
@@ -223,7 +241,7 @@ def _indexer(mixer: LatentAttention, hidden: int, s: Shapes) -> list[Canonical]:
     heads, d = float(mixer.index_n_heads or 1), float(mixer.index_head_dim or 1)
     t, act = s.tokens, s.act
     new, past = _context(s)
-    pairs = s.batch * new
+    pairs = s.documents * new
     keys = past + (new + 1.0) / 2.0
     iq, ik = {"iq": t * heads * d * act}, {"ik": t * (d + heads) * act}
     scores = {"index": pairs * keys * FP8_BYTES}

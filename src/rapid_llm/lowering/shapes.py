@@ -20,7 +20,8 @@ class Shapes:
 
     batch: sequences of a micro-batch; new: query tokens of each; past: cached tokens of each; training: keeps tensors
     for a backward pass. tokens: query tokens on this rank (context parallelism divides them); shard: of those, what
-    norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head. tensor_parallel,
+    norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head. documents: how many
+    of ``length`` query tokens fill the batch, apart from each other where sequences are packed. tensor_parallel,
     context_parallel: whether any plan is.
     """
 
@@ -31,6 +32,8 @@ class Shapes:
     tokens: Column
     shard: Column
     rows: Column
+    documents: Column
+    length: Column
     decode: Column
     prefill: Column
     training: bool
@@ -63,8 +66,12 @@ class Shapes:
         training: bool,
         precision: Precision,
         runtime: Runtime,
+        document: float | None = None,
     ) -> Shapes:
-        """Shapes of a pass of ``plans.micro_batch`` sequences of ``new`` tokens after ``past``."""
+        """Shapes of a pass of ``plans.micro_batch`` sequences of ``new`` tokens after ``past``.
+
+        ``document``: tokens of the documents that are packed into a sequence and do not see each other.
+        """
         batch = plans.micro_batch
         tokens = batch * new / plans.cp
         decode = ((new <= 1) & (past > 0)).astype(float)
@@ -77,6 +84,8 @@ class Shapes:
             tokens=tokens,
             shard=np.where(plans.sp > 0, tokens / plans.tp, tokens),
             rows=tokens if training else batch,
+            documents=batch if document is None else batch * new / document,
+            length=new if document is None else np.full_like(new, document),
             decode=decode,
             prefill=1.0 - decode,
             training=training,
@@ -91,7 +100,7 @@ class Shapes:
             attention_dtype=_attention_dtype(precision),
             tensor_parallel=bool((plans.tp > 1).any()),
             context_parallel=bool((plans.cp > 1).any()),
-            key=(plans.key, new.tobytes(), past.tobytes(), training, precision, runtime),
+            key=(plans.key, new.tobytes(), past.tobytes(), training, precision, runtime, document),
         )
 
 

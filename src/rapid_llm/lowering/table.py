@@ -109,7 +109,7 @@ class Builder:
 
     def _messages(self, key: tuple[str, str], rows: list, width: int) -> Messages:  # type: ignore[type-arg]
         names, units, phases, sizes, counts = zip(*rows, strict=True)
-        group = getattr(self.plans, key[1]), self.plans.stride(key[1])
+        group = self.plans.group(key[1])
         size, count, ranks, stride = _filled([(*row, *group) for row in zip(sizes, counts, strict=True)], width)
         return Messages(
             *key, names, np.array(units), np.array(phases), size=size, count=count, ranks=ranks, stride=stride

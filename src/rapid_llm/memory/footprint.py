@@ -7,8 +7,9 @@ evaluated at any length and batch.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +17,13 @@ from numpy.typing import NDArray
 from rapid_llm.dtypes import Precision
 from rapid_llm.lowering import Lowered, Shapes, lower
 from rapid_llm.model import Model
-from rapid_llm.parallelism import Plans
+from rapid_llm.parallelism import PLAN_COLUMNS, Plans
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]
 Software = tuple[Model, Runtime, Precision]
 
-SHAPING = ("tp", "pp", "vpp", "cp", "ep", "etp", "sp", "recompute", "recompute_every", "schedule")
+SHAPING = ("tp", "pp", "vpp", "cp", "ulysses", "ep", "etp", "sp", "recompute", "recompute_every", "schedule")
 """Columns of a plan that change the bytes of a pass of one sequence; the others change how many are held."""
 SAMPLE = 4096.0
 """Length at which, and at twice which, a training pass is lowered; tp x cp divide it."""
@@ -40,9 +41,7 @@ def training_footprint(
     return replace(unit, shapes=shapes, saved=saved, working=working, gathered=gathered, logits=logits)
 
 
-def inference_footprint(
-    model: Model, runtime: Runtime, precision: Precision, plans: Plans, *, cached: int
-) -> Lowered:
+def inference_footprint(model: Model, runtime: Runtime, precision: Precision, plans: Plans, *, cached: int) -> Lowered:
     """Bytes of the decode step of one plan after which ``cached`` tokens of every request are cached."""
     unit = _decode((model, runtime, precision), _degrees(plans), cached)
     batch = plans.micro_batch
@@ -52,15 +51,20 @@ def inference_footprint(
     )
 
 
-def _degrees(plans: Plans) -> tuple[float, ...]:
-    return tuple(float(getattr(plans, name)[0]) for name in SHAPING)
+Degrees = tuple[tuple[int, ...], tuple[float, ...]]
+"""Layers that a user deals to stages, and the columns of SHAPING."""
 
 
-def _plan(degrees: tuple[float, ...]) -> Plans:
+def _degrees(plans: Plans) -> Degrees:
+    return plans.stage_layers, tuple(float(getattr(plans, name)[0]) for name in SHAPING)
+
+
+def _plan(degrees: Degrees) -> Plans:
     """A plan of these degrees with one sequence in a micro-batch; everything else is one."""
-    given = dict(zip(SHAPING, degrees, strict=True))
-    columns = {f.name: np.array([given.get(f.name, 1.0)]) for f in fields(Plans) if f.name != "order"}
-    return Plans(**columns)  # type: ignore[arg-type]
+    stage_layers, values = degrees
+    given = dict(zip(SHAPING, values, strict=True))
+    columns: dict[str, Any] = {name: np.array([given.get(name, 1.0)]) for name in PLAN_COLUMNS}
+    return Plans(**columns, stage_layers=stage_layers)
 
 
 def _shapes(
@@ -72,7 +76,7 @@ def _shapes(
 
 
 @lru_cache(maxsize=512)
-def _curves(software: Software, degrees: tuple[float, ...]) -> tuple[Lowered, Matrix, Matrix]:
+def _curves(software: Software, degrees: Degrees) -> tuple[Lowered, Matrix, Matrix]:
     """Units of one sequence, and the linear and square coefficients of saved, working and gathered bytes [3, U, P]."""
     model, runtime, precision = software
     plans = _plan(degrees)
@@ -84,7 +88,7 @@ def _curves(software: Software, degrees: tuple[float, ...]) -> tuple[Lowered, Ma
 
 
 @lru_cache(maxsize=512)
-def _decode(software: Software, degrees: tuple[float, ...], cached: int) -> Lowered:
+def _decode(software: Software, degrees: Degrees, cached: int) -> Lowered:
     model, runtime, precision = software
     shapes = _shapes(_plan(degrees), (1.0, cached - 1.0), (runtime, precision), training=False)
     return lower(model, shapes, runtime, bytes_only=True)

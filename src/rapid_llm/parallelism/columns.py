@@ -21,7 +21,8 @@ class Plans:
     """P plans as float64 columns [P]; modes are indices into RECOMPUTE_MODES and SCHEDULES.
 
     ``micro_batch`` is sequences per micro-batch (training) or requests per replica (inference), ``micro_batches`` how
-    many of them one step runs. ``order`` is the placement, innermost axis first, the same for all plans.
+    many of them one step runs. ``order`` is the placement, innermost axis first, ``stage_layers`` the layers of each
+    stage where a user deals them; both are the same for all plans.
     """
 
     tp: Column
@@ -39,7 +40,9 @@ class Plans:
     recompute: Column
     recompute_every: Column
     schedule: Column
+    ulysses: Column
     order: tuple[str, ...] = AXES
+    stage_layers: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -69,26 +72,28 @@ class Plans:
             "recompute": RECOMPUTE_MODES.index(recompute),
             "recompute_every": recompute_every,
             "schedule": SCHEDULES.index(plan.schedule or "1f1b"),
+            "ulysses": plan.ulysses,
         }
-        return cls(**{name: np.array([float(value)]) for name, value in values.items()}, order=order)
+        columns = {name: np.array([float(value)]) for name, value in values.items()}
+        return cls(**columns, order=order, stage_layers=plan.layers_per_stage)
 
     @classmethod
     def stack(cls, plans: Sequence[Plans]) -> Plans:
         """Several tables of plans with one placement order as one table."""
-        columns = {name: np.concatenate([getattr(p, name) for p in plans]) for name in _NAMES}
-        return cls(**columns, order=plans[0].order)
+        columns = {name: np.concatenate([getattr(p, name) for p in plans]) for name in PLAN_COLUMNS}
+        return cls(**columns, order=plans[0].order, stage_layers=plans[0].stage_layers)
 
     def repeat(self, times: int) -> Plans:
         """Each plan ``times`` times, the plan axis outermost."""
         if times == 1:
             return self
-        columns: dict[str, Any] = {name: np.repeat(getattr(self, name), times) for name in _NAMES}
+        columns: dict[str, Any] = {name: np.repeat(getattr(self, name), times) for name in PLAN_COLUMNS}
         return replace(self, **columns)
 
     @property
     def key(self) -> tuple[object, ...]:
         """What tells these plans from others, hashable."""
-        return (self.order, *(getattr(self, name).tobytes() for name in _NAMES))
+        return (self.order, self.stage_layers, *(getattr(self, name).tobytes() for name in PLAN_COLUMNS))
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -148,6 +153,16 @@ class Plans:
         """Accelerators of the job."""
         return self.tp * self.cp * self.dp * self.pp
 
+    def group(self, axis: str) -> tuple[Column, Column]:
+        """Ranks of a process group of ``axis`` and accelerators between its neighbours [P].
+
+        The cp ranks of one sequence are a grid: ``ulysses`` neighbours exchange heads, those at the same place in each
+        such group form the ring that ``cp`` names.
+        """
+        if axis == "cp":
+            return self.cp / self.ulysses, self.stride("cp") * self.ulysses
+        return getattr(self, axis), self.stride("cp" if axis == "ulysses" else axis)
+
     def stride(self, axis: str) -> Column:
         """Accelerators between neighbours of a process group of ``axis`` in placement order [P].
 
@@ -176,5 +191,6 @@ class Plans:
         return stride
 
 
-_NAMES = tuple(f.name for f in fields(Plans) if f.name != "order")
+PLAN_COLUMNS = tuple(f.name for f in fields(Plans) if f.name not in ("order", "stage_layers"))
+"""The fields of Plans that are columns."""
 _IS_FOLDED, _IS_TWO_WAY = (np.array([name in names for name in SCHEDULES]) for names in (FOLDED, TWO_WAY))

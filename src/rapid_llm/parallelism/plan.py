@@ -33,7 +33,9 @@ class Parallelism:
     """Degrees of the parallel axes. tp x pp x cp x dp = accelerators; dp is what is left over.
 
     ``etp`` is the tensor degree of the experts (etp x ep divides tp x cp x dp), ``vpp`` the model chunks per pipeline
-    stage, ``dp_shard`` the ranks over which ZeRO shards (default dp). A field left as None takes the runtime's default.
+    stage, ``dp_shard`` the ranks over which ZeRO shards (default dp). ``ulysses`` of the cp ranks exchange heads for
+    sequence round the attention core (arXiv 2309.14509), groups of cp / ulysses pass keys and values round a ring.
+    ``layers_per_stage`` deals the layers by hand. A field left as None takes the runtime's default.
     """
 
     tp: Count = 1
@@ -46,6 +48,8 @@ class Parallelism:
     sp: bool | None = None
     zero_stage: Literal[0, 1, 2, 3] | None = None
     dp_shard: Count | None = None
+    ulysses: Count = 1
+    layers_per_stage: tuple[Count, ...] = ()
     schedule: Schedule | None = None
 
 

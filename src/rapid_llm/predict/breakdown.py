@@ -21,7 +21,7 @@ Weights = NDArray[np.float64]
 COMPUTE, MEMORY = "compute", "memory-bound kernels"
 COMMUNICATION, BUBBLE, OPTIMIZER_STEP, HOST = "exposed communication", "pipeline bubble", "optimizer", "host"
 WAITING, DRAFTING = "waiting for other requests", "drafting tokens"
-_AXIS_NAMES = {"shard": "dp", "data": "dp", "edp": "dp (experts)", "replicas": "dp"}
+_AXIS_NAMES = {"ulysses": "cp", "shard": "dp", "data": "dp", "edp": "dp (experts)", "replicas": "dp"}
 _SUFFIXES = (" dgrad", " wgrad", " grad", " again")
 
 

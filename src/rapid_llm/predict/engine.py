@@ -7,8 +7,9 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
+from rapid_llm.documents import known_fields
 from rapid_llm.errors import InputError
-from rapid_llm.parallelism import Plans
+from rapid_llm.parallelism import Parallelism, Plans
 from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.feasibility import memory_violation
 from rapid_llm.predict.fitting import memory_of
@@ -60,7 +61,7 @@ def evaluate(scenario: Scenario) -> TrainingTable | InferenceTable:
     work, precision = scenario.workload, scenario.precision
     common = scenario.model, scenario.system, scenario.runtime, precision, plans_of(scenario)
     if isinstance(work, Training):
-        return evaluate_training(*common, sequence_length=work.sequence_length)
+        return evaluate_training(*common, work=work)
     return evaluate_inference(*common, work)
 
 
@@ -95,7 +96,7 @@ def evaluate_many(scenarios: Iterable[Scenario]) -> TrainingTable:
         first.runtime,
         first.precision,
         plans,
-        sequence_length=first.workload.sequence_length,
+        work=first.workload,
     )
 
 
@@ -127,7 +128,7 @@ def _headline_of(scenario: Scenario) -> float:
 
 _TIMES = (
     "step_time_s", "tokens_per_s", "tokens_per_s_per_accelerator", "mfu", "mfu_causal", "hfu", "ttft_s", "tpot_s",
-    "e2e_s", "output_tokens_per_s", "total_tokens_per_s", "breakdown", "interval",
+    "e2e_s", "run_time_s", "accelerator_hours", "output_tokens_per_s", "total_tokens_per_s", "breakdown", "interval",
 )  # fmt: skip
 
 
@@ -170,7 +171,7 @@ def infer(model: str, **flags: Any) -> Report:
 
 
 _TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults")
-_PLAN = ("tp", "pp", "vpp", "cp", "dp", "ep", "etp", "sp", "zero_stage", "dp_shard", "schedule")
+_PLAN = known_fields(Parallelism)
 
 
 def _mapping(kind: str, model: str, flags: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import partial
 from math import ceil
 
 from rapid_llm.errors import InputError
-from rapid_llm.lowering import Lowered
+from rapid_llm.lowering import Lowered, lower
 from rapid_llm.memory import (
     Account,
     cache_budget,
@@ -20,6 +20,7 @@ from rapid_llm.memory import (
 from rapid_llm.nouns import replaced
 from rapid_llm.predict.feasibility import cache_use, memory_use
 from rapid_llm.predict.report import CacheUse, MemoryUse
+from rapid_llm.predict.training import training_shapes
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Inference, Training
 
@@ -50,7 +51,10 @@ def footprint(scenario: Scenario) -> Footprint:
     model, runtime, precision = scenario.model, scenario.runtime, scenario.precision
     accelerator = scenario.system.groups[0].node.accelerator
     if isinstance(work, Training):
-        lowered = training_footprint(model, runtime, precision, plans, sequence_length=work.sequence_length)
+        if work.documents:
+            lowered = lower(model, training_shapes(plans, work, precision, runtime), runtime, bytes_only=True)
+        else:
+            lowered = training_footprint(model, runtime, precision, plans, sequence_length=work.sequence_length)
         return Footprint(lowered, training_account(lowered, runtime, precision, accelerator))
     lowered = inference_footprint(model, runtime, precision, plans, cached=work.prompt_tokens + work.output_tokens)
     return Footprint(lowered, inference_account(lowered, runtime, precision, accelerator))

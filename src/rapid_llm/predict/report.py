@@ -144,6 +144,8 @@ class Report:
     mfu: float | None = None
     mfu_causal: float | None = None
     hfu: float | None = None
+    run_time_s: float | None = None
+    accelerator_hours: float | None = None
     flop_convention: str = "matrix multiplications and LM head, full attention, no recompute, over the dense peak"
     # inference
     ttft_s: float | None = None

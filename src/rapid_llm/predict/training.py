@@ -18,6 +18,7 @@ from rapid_llm.model import Model
 from rapid_llm.model.flops import step_flops
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
+from rapid_llm.workload import Training
 
 Column = NDArray[np.float64]
 
@@ -46,20 +47,25 @@ class TrainingTable:
         return np.asarray(self.account.peak.max(axis=1))
 
 
-def evaluate_training(
-    model: Model, system: System, runtime: Runtime, precision: Precision, plans: Plans, *, sequence_length: int
-) -> TrainingTable:
-    """Evaluate every plan of ``plans`` for one training job, as one table."""
+def training_shapes(plans: Plans, work: Training, precision: Precision, runtime: Runtime) -> Shapes:
+    """One rank's share of a micro-batch of a training job under every plan."""
     width = len(plans)
-    shapes = Shapes.of(
+    return Shapes.of(
         plans,
-        new=np.full(width, float(sequence_length)),
+        new=np.full(width, float(work.sequence_length)),
         past=np.zeros(width),
         training=True,
         precision=precision,
         runtime=runtime,
+        document=work.document,
     )
-    lowered = lower(model, shapes, runtime)
+
+
+def evaluate_training(
+    model: Model, system: System, runtime: Runtime, precision: Precision, plans: Plans, *, work: Training
+) -> TrainingTable:
+    """Evaluate every plan of ``plans`` for one training job, as one table."""
+    lowered = lower(model, training_shapes(plans, work, precision, runtime), runtime)
     machine = Machine.of(system, runtime)
     step = training_step(lowered, machine)
     account = training_account(lowered, runtime, precision, machine.accelerator)

@@ -9,6 +9,8 @@ from rapid_llm.predict.training import TrainingTable, utilisation
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Training
 
+SECONDS_PER_HOUR = 3600.0
+
 
 def training_report(scenario: Scenario, work: Training, table: TrainingTable) -> Report:
     """The report of the first plan of a table, times filled."""
@@ -22,6 +24,7 @@ def training_report(scenario: Scenario, work: Training, table: TrainingTable) ->
         sequence_length=work.sequence_length,
     )
     rate = work.global_batch_size * work.sequence_length / time
+    run = work.tokens / rate if work.tokens else None
     tree = training_breakdown(table.step)
     return Report(
         kind="training",
@@ -32,6 +35,8 @@ def training_report(scenario: Scenario, work: Training, table: TrainingTable) ->
         mfu=use.mfu,
         mfu_causal=use.mfu_causal,
         hfu=use.hfu,
+        run_time_s=run,
+        accelerator_hours=run * scenario.accelerators / SECONDS_PER_HOUR if run else None,
         memory=memory_use(table.account, 0, int(plans.tp[0] * plans.cp[0] * plans.dp[0])),
         breakdown=tree,
         bound_by=bound_by(tree),

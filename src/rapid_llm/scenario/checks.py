@@ -198,6 +198,22 @@ CHECKS: tuple[Check, ...] = (
         lambda c: (c.cp == 1) | (c.training > 0),
         lambda r: f"parallelism.cp {r['cp']} is for training, and workload.kind is inference. Try cp 1 and more tp.",
     ),
+    Check("ulysses divides cp", "parallelism.ulysses", lambda c: _divides(c.ulysses, c.cp), sentences.ulysses),
+    Check(
+        "ulysses x tp divides key-value heads",
+        "parallelism.ulysses",
+        lambda c: (c.ulysses == 1) | _divides(c.ulysses * c.tp, c.num_key_value_heads),
+        sentences.exchanged_heads,
+    ),
+    Check(
+        "layers are dealt to stages",
+        "parallelism.layers_per_stage",
+        lambda c: (
+            (c.dealt_stages == 0)
+            | ((c.dealt_stages == c.pp * (1 + c.folded)) & (c.dealt_layers == c.num_hidden_layers) & (c.vpp == 1))
+        ),
+        sentences.dealt,
+    ),
     Check("degrees fill the accelerators", "parallelism", _fills, sentences.degrees),
     Check(
         "system has the accelerators",
@@ -243,6 +259,15 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("micro-batches come in rounds of pp", "workload.global_batch_size", _rounds, sentences.rounds),
     Check("micro-batches fill the schedule", "workload.global_batch_size", _enough, sentences.fewest),
+    Check(
+        "documents fit the sequence",
+        "workload.documents",
+        lambda c: c.longest_document <= c.sequence_length,
+        lambda r: (
+            f"workload.documents holds {r['longest_document']} tokens, more than sequence_length "
+            f"{r['sequence_length']}. Try sequence_length {r['longest_document']}, or documents cut to it."
+        ),
+    ),
     Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
     Check(
         "every replica has a request",

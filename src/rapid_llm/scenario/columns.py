@@ -42,14 +42,15 @@ class Columns:
 def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
     """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
 
-    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard; of the schedule, 0 or 1: interleaved, looped (vpp chunks a
-    stage), folded (in a V), two_way, and fewest micro-batches; accelerators, node_size, system_accelerators, training
-    (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained), micro_batch_size,
-    global_batch_size (training), sequence_length (prompt and output of an inference request), batch_size (inference),
-    and of the model:
-    hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads,
-    num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
-    greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
+    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, dealt_stages and dealt_layers by hand; of the
+    schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches;
+    accelerators, node_size, system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a
+    format that cannot be trained), micro_batch_size, global_batch_size (training), sequence_length (prompt and
+    output of an inference request), longest_document, batch_size (inference), and of the model: hidden_size,
+    vocab_size, num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads,
+    num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is
+    the greatest common divisor over them, since what divides it divides all; 0 means that the model has no such
+    thing.
     """
     values = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **(plans or {})}
     return Columns(
@@ -96,8 +97,11 @@ def _system(scenario: Scenario) -> dict[str, int]:
 
 def _plan(scenario: Scenario) -> dict[str, int]:
     plan = scenario.parallelism
-    names = ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "sp", "zero_stage", "dp_shard")
+    names = ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "sp", "zero_stage", "dp_shard", "ulysses")
+    dealt = plan.layers_per_stage
     return {
+        "dealt_stages": len(dealt),
+        "dealt_layers": sum(dealt),
         **{name: int(getattr(plan, name) or 0) for name in names},
         "interleaved": plan.schedule == "interleaved",
         "looped": plan.schedule in ("interleaved", "breadth-first"),
@@ -120,12 +124,14 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "micro_batch_size": work.micro_batch_size,
             "global_batch_size": work.global_batch_size,
             "sequence_length": work.sequence_length,
+            "longest_document": max(work.documents, default=0),
             "batch_size": 0,
         }
     else:
         sizes = {
             "micro_batch_size": 1,
             "global_batch_size": 0,
+            "longest_document": 0,
             "sequence_length": work.prompt_tokens + work.output_tokens,
             "batch_size": (scenario.parallelism.dp or 1) if work.batch_size == "auto" else work.batch_size,
         }

@@ -53,6 +53,41 @@ def state_heads(row: Row) -> str:
     return f"parallelism.tp must divide the state heads: {heads} heads / tp {tp} leaves {heads % tp}. Try {tried}."
 
 
+def ulysses(row: Row) -> str:
+    """ulysses does not divide cp."""
+    cp, degree = row["cp"], row["ulysses"]
+    return (
+        f"parallelism.ulysses must divide cp: {cp} / ulysses {degree} leaves {cp % degree}. Try {listed(divisors(cp))}."
+    )
+
+
+def exchanged_heads(row: Row) -> str:
+    """Too few key-value heads to give each rank of the exchange some."""
+    kv, tp, degree = row["num_key_value_heads"], row["tp"], row["ulysses"]
+    fits = [d for d in divisors(row["cp"]) if kv % (d * tp) == 0] or [1]
+    return (
+        f"ulysses {degree} x tp {tp} = {degree * tp} must divide num_key_value_heads {kv}, as each rank takes whole "
+        f"heads. Try ulysses {listed(fits)}: the rest of cp {row['cp']} is a ring."
+    )
+
+
+def dealt(row: Row) -> str:
+    """Layers dealt by hand do not add up, or not to these stages."""
+    stages, layers = row["pp"] * (1 + row["folded"]), row["num_hidden_layers"]
+    if row["vpp"] > 1:
+        return f"parallelism.layers_per_stage deals whole stages, and vpp {row['vpp']} cuts them. Try vpp 1."
+    return (
+        f"parallelism.layers_per_stage must deal {layers} layers to {stages} stages "
+        f"(got {row['dealt_layers']} to {row['dealt_stages']}). Try {_even(layers, stages)}."
+    )
+
+
+def _even(layers: int, stages: int) -> str:
+    """Stages as equal as can be, where a list of them is short enough to read."""
+    each, more = divmod(layers, stages)
+    return listed([each + 1] * more + [each] * (stages - more)) if stages <= MOST_TRIED else f"about {each} each"
+
+
 def degrees(row: Row) -> str:
     """The product of the degrees, and the values of one of them that would divide."""
     total = row["accelerators"]

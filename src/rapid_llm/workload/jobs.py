@@ -8,7 +8,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT
-from rapid_llm.units import Count
+from rapid_llm.units import Count, Positive
 
 Whole = Annotated[int, Field(ge=0, strict=True)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -28,13 +28,24 @@ class Recompute:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Training:
-    """One optimizer step over ``global_batch_size`` sequences of ``sequence_length`` tokens."""
+    """One optimizer step over ``global_batch_size`` sequences of ``sequence_length`` tokens.
+
+    ``documents``: lengths, a sample of those that are packed into sequences and do not see each other; none: a sequence
+    is one. ``tokens`` of the whole run: its time and accelerator hours are reported.
+    """
 
     kind: Literal["training"] = "training"
     global_batch_size: Count
     micro_batch_size: Count = 1
     sequence_length: Count
     recompute: Recompute | None = None
+    documents: tuple[Count, ...] = ()
+    tokens: Positive | None = None
+
+    @property
+    def document(self) -> float | None:
+        """Length of equal documents with as many pairs of tokens that see each other: mean square over mean."""
+        return sum(length**2 for length in self.documents) / sum(self.documents) if self.documents else None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -1,0 +1,61 @@
+"""What a training job may be besides whole sequences on equal stages: packed documents, layers dealt by hand, a run."""
+
+import pytest
+
+from rapid_llm import predict
+from rapid_llm.predict import fit
+from rapid_llm.scenario import from_mapping
+
+BASE = {
+    "model": "llama-3.1-8b",
+    "system": "dgx-h100",
+    "accelerators": 8,
+    "workload": {"kind": "training", "global_batch_size": 32, "sequence_length": 8192},
+}
+
+
+def report(plan=None, system=None, **work):
+    mapping = {**BASE, "parallelism": plan or {}, "workload": {**BASE["workload"], **work}}
+    return predict(from_mapping({**mapping, **({"system": system} if system else {})}), allow_infeasible=True)
+
+
+def test_packed_documents_see_only_themselves():
+    whole, packed = report(), report(documents=[1024])
+    assert packed.step_time_s < whole.step_time_s
+    assert report(documents=[8192]).step_time_s == pytest.approx(whole.step_time_s)
+    # Half of the tokens in documents of 1,024, half in one of 7,168.
+    assert packed.step_time_s < report(documents=[1024] * 7 + [7168]).step_time_s < whole.step_time_s
+
+
+def test_packed_documents_need_the_same_memory_in_predict_and_fit():
+    mapping = {**BASE, "runtime": "megatron-core@2021", "precision": "bf16-mixed"}
+    mapping["workload"] = {**BASE["workload"], "documents": [1024, 2048]}
+    scenario = from_mapping(mapping)
+    assert fit(scenario).memory.peak_bytes == predict(scenario, allow_infeasible=True).memory.peak_bytes
+
+
+def test_layers_dealt_by_hand_move_the_pace():
+    even, relieved, late = ([8, 8, 8, 8], [9, 9, 8, 6], [6, 6, 6, 14])
+    times = [report({"pp": 4, "layers_per_stage": stages}).step_time_s for stages in (even, relieved, late)]
+    assert times[0] == report({"pp": 4}).step_time_s
+    assert times[1] < times[0] < times[2]  # the last stage has the LM head of 128,256 words besides
+
+
+def test_layers_dealt_by_hand_weigh_what_they_hold():
+    mapping = {**BASE, "parallelism": {"pp": 4, "layers_per_stage": [14, 6, 6, 6]}}
+    scenario = from_mapping(mapping)
+    assert fit(scenario).memory.stage == 0
+    assert fit(scenario).memory.peak_bytes == predict(scenario, allow_infeasible=True).memory.peak_bytes
+
+
+def test_time_and_accelerator_hours_of_a_run():
+    run = report(tokens=15e12)
+    assert run.run_time_s == pytest.approx(15e12 / run.tokens_per_s)
+    assert run.accelerator_hours == pytest.approx(run.run_time_s * 8 / 3600)
+    assert report().run_time_s is None
+
+
+def test_ulysses_and_ring_share_the_work_of_attention():
+    long = {"sequence_length": 131072, "global_batch_size": 8}
+    times = [report({"cp": 8, "ulysses": degree}, **long).step_time_s for degree in (1, 2, 4, 8)]
+    assert max(times) < 1.05 * min(times)
