@@ -45,28 +45,40 @@ def run(
 
     ``fold`` simulates equal tasks once (see ``folding``). InputError where dependencies form a cycle.
     """
-    if fold and transport == FLUID:
-        from rapid_llm.network.engine.folding import fold as folded
+    back = np.full(len(capacity), -1) if reverse is None else reverse
+    result = _folded(tasks, capacity) if fold and transport == FLUID else None
+    if result is None:
+        result = _run(tasks, capacity, back, transport)
+    _check_finished(result.finish)
+    return result
 
-        small = folded(tasks, capacity)
-        if small is not None:
-            result = run(small.tasks, small.capacity, fold=False)
-            mine, link = small.task_class, small.resource_class
-            return Result(
-                start=result.start[mine],
-                finish=result.finish[mine],
-                moved=result.moved[link],
-                busy=result.busy[link],
-                peak=result.peak[link],
-                events=result.events,
-                classes=result.classes,
-            )
+
+def _folded(tasks: Tasks, capacity: Floats) -> Result | None:
+    """Simulate one task of each class; None where folding gains nothing."""
+    from rapid_llm.network.engine.folding import fold
+
+    small = fold(tasks, capacity)
+    if small is None:
+        return None
+    found = _run(small.tasks, small.capacity, np.full(len(small.capacity), -1), FLUID)
+    mine, link = small.task_class, small.resource_class
+    return Result(
+        start=found.start[mine],
+        finish=found.finish[mine],
+        moved=found.moved[link],
+        busy=found.busy[link],
+        peak=found.peak[link],
+        events=found.events,
+        classes=found.classes,
+    )
+
+
+def _run(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport) -> Result:
     from rapid_llm.network.engine.loop import run as loop
     from rapid_llm.network.engine.state import EVENTS, state_of
 
-    state = state_of(tasks, capacity, np.full(len(capacity), -1) if reverse is None else reverse, transport)
+    state = state_of(tasks, capacity, reverse, transport)
     loop(state)
-    _check_finished(state.tasks.finish)
     return Result(
         start=np.array(state.tasks.start),
         finish=np.array(state.tasks.finish),
