@@ -17,11 +17,15 @@ from rapid_llm.scenario import load
 from rapid_llm.units import format_count, format_percent
 
 
-def explain_file(file: str, common: Common) -> int:
+def explain_file(file: str, common: Common, roofline: str | None = None) -> int:
     """Print the answer to a scenario file and what each kernel of it does."""
     scenario = load(file, overrides=list(common.sets))
     report = predict(scenario, allow_infeasible=True, sensitivities=True)
     kernels = explain(scenario)
+    if roofline is not None:
+        from rapid_llm.cli.roofline import write
+
+        write(scenario, kernels, roofline)
     if common.json:
         print(json.dumps({**report.to_dict(), "kernels": plain_value(kernels)}, indent=2))
     else:

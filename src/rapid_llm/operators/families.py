@@ -31,6 +31,11 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "pointwise": ("read_bytes", "write_bytes", "flops"),
 }  # fmt: skip
 
+MAY_BE_ZERO: Final = frozenset(
+    ("past", "window", "causal", "backward", "shared_kv", "read_bytes", "write_bytes", "flops", "hit")
+)
+"""Columns where zero means something; every other is a size."""
+
 POINTWISE_KINDS: Final = ("stream", "reduce", "gather", "optimizer")
 """stream: residual, activation, cast, dropout; reduce: norm, softmax, loss, sampling; gather: embedding, rotary."""
 

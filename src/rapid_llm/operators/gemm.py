@@ -125,12 +125,14 @@ def explain(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, 
     table = _table(tiles, kernel.splits, kernel.k_step, c, r)
     ctas = float(_ctas(columns, table)[0, tile, 0]) * kernel.splits[split]
     waves = np.ceil(ctas / r.units)
+    (rows, cols), k, x_bytes, w_bytes = tiles[tile], columns[2][0], columns[4][0], columns[5][0]
     return {
         "tile": tiles[tile],
         "split": kernel.splits[split],
         "tiles": int(ctas),
         "waves": int(waves),
         "last_wave_occupancy": (ctas - (waves - 1.0) * r.units) / r.units,
+        "l2_bytes": float(ctas * (rows * x_bytes + cols * w_bytes) * k / kernel.splits[split]),
         "compute_s": float(best.compute[0]),
         "memory_s": float(best.memory[0]),
         "launch_s": r.launch + c.setup,

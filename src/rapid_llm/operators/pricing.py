@@ -11,12 +11,22 @@ from rapid_llm.errors import InputError
 from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.operators import gemm
 from rapid_llm.operators.attention import is_decode, price_context, price_decode
-from rapid_llm.operators.families import COLUMNS, POINTWISE_KINDS, Column, Prices
+from rapid_llm.operators.families import COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, Column, Prices
 from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel, GemmKernel, Kernel, MoeKernel, ScanKernel, kernel
 from rapid_llm.operators.others import price_moe, price_pointwise, price_scan
 from rapid_llm.operators.rates import Rates, rates
 from rapid_llm.operators.summary import summarise
 from rapid_llm.operators.work import WORK
+
+
+def check_shape(family: str, columns: Mapping[str, ArrayLike]) -> None:
+    """InputError for a size that must be positive and is not (what may be zero: past, window, flags, bytes, FLOPs)."""
+    for name in COLUMNS[family]:
+        least = np.min(columns[name])
+        if not least > 0 and name not in MAY_BE_ZERO:
+            raise InputError(f"{family}: {name} must be positive (got {least:g}).", field=name)
+        if least < 0:
+            raise InputError(f"{family}: {name} must not be negative (got {least:g}).", field=name)
 
 
 def _ordered(family: str, columns: Mapping[str, ArrayLike]) -> tuple[Column, ...]:

@@ -36,7 +36,9 @@ class Rates(NamedTuple):
     l2: float
     resident: float
 
-    def stream(self, moved: Column, share: float | Column, held: Column | None = None, l2_share: float | Column = 1.0) -> Column:
+    def stream(
+        self, moved: Column, share: float | Column, held: Column | None = None, l2_share: float | Column = 1.0
+    ) -> Column:
         """Seconds to move ``moved`` bytes at a share of the reachable bandwidth.
 
         ``held``: bytes that a replayed benchmark of this kernel keeps coming back to (default: what it moves);

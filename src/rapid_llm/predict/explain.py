@@ -31,7 +31,10 @@ SHORTEST_SHOWN = 50e-9
 
 @dataclass(frozen=True, slots=True)
 class KernelLine:
-    """One kernel or message of one unit and phase: seconds of one launch, launches of the whole step on this rank."""
+    """One kernel or message of one unit and phase: seconds of one launch, launches of the whole step on this rank.
+
+    ``flops`` and ``hbm_bytes`` are of one launch; messages have none.
+    """
 
     unit: str
     phase: str
@@ -42,6 +45,8 @@ class KernelLine:
     total_seconds: float
     bound: str
     words: str
+    flops: float = 0.0
+    hbm_bytes: float = 0.0
 
 
 def explain(scenario: Scenario) -> list[KernelLine]:
@@ -83,7 +88,8 @@ def _kernels(priced: Priced, weight: np.ndarray, table: TrainingTable | Inferenc
                 lines.append(
                     KernelLine(
                         priced.lowered.units[rows.unit[r]], label or PHASES[rows.phase[r]], name, priced_table.kernel,
-                        total / count, count, total, bound, words,
+                        total / count, count, total, bound, words, float(prices.flops[r, at]),
+                        float(prices.hbm_bytes[r, at]),
                     )
                 )  # fmt: skip
     return lines

@@ -1,0 +1,121 @@
+"""``kernel``: one kernel on one accelerator, with what the time is made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rapid_llm import hardware, operators, runtime
+from rapid_llm.cli.style import show
+from rapid_llm.dtypes import dtype as named
+from rapid_llm.execution.pricing import implementation
+from rapid_llm.hardware import Accelerator
+from rapid_llm.units import format_bytes, format_percent, format_seconds
+from rapid_llm.validation import kernel_quantiles
+
+SUITES: Final = {"gemm": "gemm", "attention": "attention", "moe": "moe", "scan": "ssm"}
+"""Family to the suite that scores its kernels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What every kernel is asked with: dtype, accelerator, and whose kernel, or which."""
+
+    dtype: str
+    accelerator: str
+    engine: str
+    kernel: str | None = None
+
+
+def answer(family: str, columns: Mapping[str, float], asked: Asked, *, kind: str = "stream", as_json: bool) -> int:
+    """Price one kernel and print what its time is made of; InputError for a bad shape, dtype or name."""
+    operators.check_shape(family, columns)
+    found = _found(family, columns, kind, asked)
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        show(_lines(found))
+    return 0
+
+
+def _found(family: str, columns: Mapping[str, float], kind: str, asked: Asked) -> dict[str, Any]:
+    device, dtype = hardware.accelerator(asked.accelerator), asked.dtype
+    name = asked.kernel or implementation(runtime.load(asked.engine), family, dtype, device.architecture)
+    prices = operators.price(family, dict(columns), kind=kind, dtype=dtype, kernel=name, accelerator=device)
+    floor = operators.roofline(family, dict(columns), dtype=dtype, accelerator=device)
+    seconds = float(prices.seconds[0])
+    chosen = operators.kernel(name)
+    found: dict[str, Any] = {
+        "family": family,
+        "accelerator": device.name,
+        "dtype": dtype,
+        "kernel": name,
+        "measured_on": chosen.stands_in(device.architecture),
+        "architecture": device.architecture,
+        "seconds": seconds,
+        "roofline_s": float(floor.seconds[0]),
+        "compute_s": float(prices.compute_s[0]),
+        "memory_s": float(prices.memory_s[0]),
+        "flops": float(prices.flops[0]),
+        "flops_per_second": float(prices.flops[0]) / seconds,
+        "hbm_bytes": float(prices.hbm_bytes[0]),
+        "bound": operators.BOUNDS[int(prices.bound[0])],
+    }
+    if family == "gemm":
+        sides = {k: columns[k] for k in ("x_bytes", "w_bytes", "y_bytes")}
+        m, n, k, groups = (int(columns[key]) for key in ("m", "n", "k", "groups"))
+        why = operators.explain_gemm(m, n, k, dtype=dtype, kernel=name, accelerator=device, groups=groups, **sides)
+        found |= {key: why[key] for key in ("tile", "split", "tiles", "waves", "last_wave_occupancy", "l2_bytes")}
+    found["errors"] = _errors(family, columns, dtype, device)
+    return found
+
+
+def _errors(family: str, columns: Mapping[str, float], dtype: str, device: Accelerator) -> dict[str, Any] | None:
+    """Error quantiles of the suite: of this accelerator and dtype, else of its suite as a whole."""
+    metric = {"attention": "generation" if columns.get("new") == 1.0 else "context"}.get(family, "latency")
+    metric = "balanced" if family == "moe" else metric
+    return kernel_quantiles.nearest(SUITES.get(family, ""), metric, device.name, dtype)
+
+
+def _lines(found: Mapping[str, Any]) -> list[str]:
+    peak = format_percent(found["seconds"] and found["roofline_s"] / found["seconds"])
+    lines = [
+        f"time         {format_seconds(found['seconds'])}, bound by {found['bound']}; "
+        f"datasheet roofline {format_seconds(found['roofline_s'])} ({peak} of it reached)",
+        f"kernel       {found['kernel']} on {found['accelerator']}{_stand_in(found)}, {found['dtype']}",
+        f"rate         {found['flops_per_second'] / 1e12:.4g} TFLOP/s of {found['flops'] / 1e9:.4g} GFLOP",
+        f"sides        compute {format_seconds(found['compute_s'])}, memory {format_seconds(found['memory_s'])}",
+    ]
+    traffic = f"HBM {format_bytes(found['hbm_bytes'])}"
+    if "tile" in found:
+        rows, cols = found["tile"]
+        lines.append(
+            f"tiles        {found['tiles']} of {rows} x {cols}, split-K {found['split']}, {found['waves']} waves, "
+            f"the last {format_percent(found['last_wave_occupancy'])} full"
+        )
+        traffic += f", L2 {format_bytes(found['l2_bytes'])}"
+    lines.append(f"traffic      {traffic}")
+    return [*lines, f"trust        {_trust(found['errors'])}"]
+
+
+def _stand_in(found: Mapping[str, Any]) -> str:
+    if found["measured_on"] == found["architecture"]:
+        return ""
+    return f" (constants of {found['measured_on']}: {found['architecture']} was not measured)"
+
+
+def _trust(errors: Mapping[str, Any] | None) -> str:
+    if errors is None:
+        return "no suite scores this kernel"
+    return (
+        f"suite {errors['suite']} {errors['group']}: median error {format_percent(errors['median'])}, "
+        f"90 % of {errors['rows']} rows within {format_percent(errors['p90'])}"
+    )
+
+
+def sizes(dtype: str) -> tuple[float, float]:
+    """Bytes per element of activations and weights of a compute dtype."""
+    weight = named(dtype).bytes
+    return (2.0 if dtype.endswith("_wo") else weight), weight

@@ -1,0 +1,81 @@
+"""``kernel``, ``calibrate`` and ``explain --roofline`` from the command line."""
+
+import json
+
+import pytest
+
+from rapid_llm.cli import door
+
+
+def run(capsys, *argv):
+    code = door.run(argv)
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_a_gemm_says_what_its_time_is_made_of(capsys):
+    shape = ("--m", "4096", "--n", "11008", "--k", "4096", "--dtype", "bf16", "--accelerator", "h100-sxm")
+    code, out, _ = run(capsys, "kernel", "gemm", *shape)
+    assert code == 0
+    for word in ("time", "kernel", "tiles", "waves", "traffic", "HBM", "L2", "trust", "90 %"):
+        assert word in out
+    code, out, _ = run(capsys, "kernel", "gemm", *shape, "--json")
+    found = json.loads(out)
+    assert found["seconds"] == pytest.approx(468e-6, rel=0.1)
+    assert found["tiles"] == -(-4096 // found["tile"][0]) * -(-11008 // found["tile"][1]) * found["split"]
+    assert found["roofline_s"] < found["seconds"]
+    assert found["errors"]["suite"] == "gemm"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("attention", "--heads", "32", "--kv-heads", "8", "--past", "4096", "--batch", "64"),
+        ("attention", "--heads", "32", "--new", "4096"),
+        ("moe", "--tokens", "64", "--experts", "64", "--experts-per-token", "4", "--hidden", "2048", "--inter", "1024"),
+        ("scan", "--new", "4096", "--heads", "32"),
+        ("pointwise", "--read-bytes", "1e9", "--write-bytes", "1e9"),
+    ],
+)
+def test_every_family_answers(capsys, argv):
+    code, out, err = run(capsys, "kernel", *argv, "--accelerator", "h100-sxm")
+    assert (code, err) == (0, "")
+    assert out.startswith("time")
+
+
+def test_a_device_that_was_not_measured_says_whose_constants_stand_in(capsys):
+    _, out, _ = run(capsys, "kernel", "attention", "--heads", "32", "--new", "4096", "--accelerator", "rtx-pro-6000")
+    assert "was not measured" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (("--m", "0", "--n", "8", "--k", "8", "--accelerator", "h100-sxm"), "gemm: m must be positive (got 0)."),
+        (("--m", "8", "--n", "-8", "--k", "8", "--accelerator", "h100-sxm"), "gemm: n must be positive (got -8)."),
+        (
+            ("--m", "8", "--n", "8", "--k", "8", "--accelerator", "a100-sxm", "--dtype", "fp8"),
+            "a100-sxm has no matrix rate for fp8: it has bf16, fp16, fp64, int4, int8, tf32. Try one of these.",
+        ),
+    ],
+)
+def test_bad_input_is_one_sentence(capsys, argv, sentence):
+    code, _, err = run(capsys, "kernel", "gemm", *argv)
+    assert code == 2
+    assert err.strip() == sentence
+
+
+def test_calibrate_prints_its_benchmark_and_wants_a_subject(capsys):
+    code, out, _ = run(capsys, "calibrate", "--emit-benchmark")
+    assert code == 0
+    compile(out, "benchmark", "exec")
+    code, _, err = run(capsys, "calibrate")
+    assert code == 2
+    assert "accelerator, kernel or fabric" in err
+
+
+def test_the_roofline_of_a_scenario_is_a_page(capsys, tmp_path):
+    path = tmp_path / "roofline.html"
+    code, *_ = run(capsys, "explain", "examples/gpt-175b-training.yaml", "--roofline", str(path))
+    assert code == 0
+    assert "FLOP per byte" in path.read_text()
