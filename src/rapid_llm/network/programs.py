@@ -6,7 +6,7 @@ pipelined tree rounds of its edges, so a program has as many tasks as distinct s
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -255,11 +255,9 @@ def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, poli
 
 def latencies(topology: Topology, routes: Routes) -> Floats:
     """Seconds along each row; of a row over several paths their mean, weighted by what each carries."""
-    along = topology.latency[routes.link]
-    if len(routes.share):
-        along = along * routes.share
-    owner = np.repeat(np.arange(len(routes)), np.diff(routes.start))
-    total: Floats = np.bincount(owner, weights=along, minlength=len(routes)).astype(np.float64)
+    from rapid_llm.network.routing.drive import row_sums
+
+    total = row_sums(routes.start, routes.link, topology.latency, routes.share)
     return np.round(total, FEMTO)  # float noise must not tell equal rows apart
 
 
@@ -268,7 +266,7 @@ def _with_switch(topology: Topology, routes: Routes, source: Ints, over: np.ndar
     switches = set(np.flatnonzero(topology.node_kind == NODE_KINDS.index("nvswitch")).tolist())
     start, order = topology.outgoing
     seen: set[int] = set()
-    rows: list[Ints] = []
+    rows: list[Any] = []
     at = 0
     for row, node in enumerate(source.tolist()):
         if not over[row]:

@@ -91,8 +91,8 @@ def refine(
             for e in range(resource_start[i], resource_start[i + 1]):
                 if weighted:
                     part = int(coefficient[e] * 1048576.0)
-                    sums[resource[e]] += _mix(task[i], part)
-                    total += _mix(link[resource[e]], part)
+                    sums[resource[e]] += mine * part
+                    total += link[resource[e]] * part
                 else:
                     sums[resource[e]] += mine
                     total += link[resource[e]]
@@ -128,14 +128,28 @@ def _distinct(values: Ints) -> int:
     return count
 
 
+@njit(cache=True)
+def incidences_on(start: Ints, resource: Int32s, chosen: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Incidences on chosen resources, and their tasks."""
+    count = 0
+    for one in resource:
+        count += chosen[one]
+    places, owners, at = np.empty(count, np.int64), np.empty(count, np.int64), 0
+    for task in range(len(start) - 1):
+        for e in range(start[task], start[task + 1]):
+            if chosen[resource[e]]:
+                places[at], owners[at] = e, task
+                at += 1
+    return places, owners
+
+
 def _quotient(tasks: Tasks, capacity: Floats, task_colour: Ints, link_colour: Ints) -> Folded:
     _, first, task_class = np.unique(task_colour, return_index=True, return_inverse=True)
     _, stands, link_class = np.unique(link_colour, return_index=True, return_inverse=True)
     links = len(stands)
     chosen = np.zeros(len(capacity), np.bool_)
     chosen[stands] = True
-    on = np.flatnonzero(chosen[tasks.resource])
-    owner = np.searchsorted(tasks.resource_start, on, "right") - 1
+    on, owner = incidences_on(tasks.resource_start, tasks.resource, chosen)
     key = task_class[owner] * links + link_class[tasks.resource[on]]
     weight = tasks.coefficient[on] if len(tasks.coefficient) else np.ones(len(on))
     pairs, place = np.unique(key, return_inverse=True)

@@ -15,7 +15,7 @@ def simulate(tasks: Tasks, topology: Topology, *, fold: bool = True, transport: 
     InfeasibleError for a task that uses a link that is down; InputError where dependencies form a cycle.
     """
     capacity = topology.capacity
-    used = tasks.resource[capacity[tasks.resource] <= 0]
+    used = tasks.resource[capacity[tasks.resource] <= 0] if (capacity <= 0).any() else tasks.resource[:0]
     if len(used):
         raise InfeasibleError(
             f"{topology.name}: traffic is routed over {topology.link_name(int(used[0]))}, which is down; "

@@ -1,9 +1,12 @@
 """Routes of many pairs, compiled: loops over ``search`` and dimension order on grids."""
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from rapid_llm.network.routing.search import HASHED, LOADED, Graph, Search, detour, mix, shortest, spread
+from rapid_llm.network.routing.search import HASHED, LOADED, Graph, Search, detour, mix, near, shortest, spread
 from rapid_llm.network.tasks import Floats, Ints
 
 LOST = -1
@@ -42,7 +45,9 @@ def each_shortest(
             run += 1
             start = a if leg == 0 else middle
             zones = (g.zone[start], g.zone[stops[leg]]) if zoned else (-1, -1)
-            more = shortest(g, w, run, start, stops[leg], mode, amount[row], key, zones, found[count:])
+            more = 0 if zoned else near(g, start, stops[leg], mode, amount[row], key, found[count:])
+            if more == 0:
+                more = shortest(g, w, run, start, stops[leg], mode, amount[row], key, zones, found[count:])
             if more < 0:
                 count = LOST
                 break
@@ -168,13 +173,13 @@ def _moves(sides: Ints, wraps: Ints, a: int, b: int, axis: int) -> tuple[int, bo
 @njit(cache=True)
 def dimension_order(
     neighbour: Ints, ends: Ints, sides: Ints, wraps: Ints, source: Ints, target: Ints, order: Ints
-) -> tuple[Ints, Ints, Floats]:
+) -> tuple[Ints, NDArray[np.int32], Floats]:
     """Axis by axis, the shorter way around; a tie takes both ways with half of the traffic each.
 
-    ``ends`` is the target node of each link; ``order`` (rows, axes). (length, links, shares) a row.
+    ``ends`` is the target node of each link; ``order`` (rows, axes). (length, links, share of each path) a row.
     """
     rows, axes = order.shape
-    length = np.zeros(rows, np.int64)
+    length, part = np.zeros(rows, np.int64), np.ones(rows)
     for row in range(rows):
         steps, ways = 0, 1
         for axis in range(axes):
@@ -182,14 +187,11 @@ def dimension_order(
             steps += moves
             ways *= 2 if tie else 1
         length[row] = steps * ways
-    links, shares = np.empty(length.sum(), np.int64), np.empty(length.sum())
+        part[row] = 1.0 / ways
+    links = np.empty(length.sum(), np.int32)
     at = 0
     for row in range(rows):
-        ties = 0
-        for axis in range(axes):
-            if _moves(sides, wraps, source[row], target[row], axis)[2]:
-                ties += 1
-        for choice in range(1 << ties):
+        for choice in range(int(1.0 / part[row] + 0.5)):
             here, bit = source[row], choice
             for k in range(axes):
                 axis = order[row, k]
@@ -197,9 +199,22 @@ def dimension_order(
                 if tie:
                     down = bit & 1 == 1
                     bit >>= 1
+                way = 1 if down else 0
                 for _ in range(moves):
-                    link = neighbour[here, axis, 1 if down else 0]
-                    links[at], shares[at] = link, 1.0 / (1 << ties)
+                    link = neighbour[here, axis, way]
+                    links[at] = link
                     here = ends[link]
                     at += 1
-    return length, links, shares
+    return length, links, part
+
+
+@njit(cache=True)
+def row_sums(start: Ints, index: Any, values: Floats, weights: Floats) -> Floats:
+    """Sum of ``values[index]`` over each CSR row, times ``weights`` where there are any."""
+    sums = np.zeros(len(start) - 1)
+    for row in range(len(sums)):
+        total = 0.0
+        for k in range(start[row], start[row + 1]):
+            total += values[index[k]] * weights[k] if len(weights) > 0 else values[index[k]]
+        sums[row] = total
+    return sums

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rapid_llm.errors import InfeasibleError, InputError, unknown_name
 from rapid_llm.network.tasks import Floats, Ints
@@ -21,6 +22,7 @@ POLICIES: Final = (
 ``shortest``: the first by id. ``ecmp``: by seeded hash. ``spray``: all shortest paths alike. ``balanced``: shortest,
 least loaded as pairs are placed; ``adaptive``: placed again until loads settle. ``rail``: over the accelerator of the
 own box that is on the rail of the target. ``minimal``, ``ugal``: dragonfly groups."""
+Indices = NDArray[np.int64] | NDArray[np.int32]
 PASSES: Final = 4
 """Rounds of adaptive routing: loads settle within 2 to 4."""
 
@@ -32,15 +34,15 @@ class Routes:
     """
 
     start: Ints
-    link: Ints
+    link: Indices
     share: Floats
 
     def __len__(self) -> int:
         return len(self.start) - 1
 
-    def row(self, index: int) -> Ints:
+    def row(self, index: int) -> Indices:
         """Links of one row."""
-        found: Ints = self.link[self.start[index] : self.start[index + 1]]
+        found: Indices = self.link[self.start[index] : self.start[index + 1]]
         return found
 
     def load(self, links: int, amount: Floats | float = 1.0) -> Floats:
@@ -96,8 +98,8 @@ def _dimension_order(topology: Topology, source: Ints, target: Ints, policy: str
         odd = (source + target) % 2 == 1
         order[odd] = order[odd][:, ::-1]
     sides, wraps = np.array(grid.sides, np.int64), np.array(grid.wraps, np.int64)
-    length, links, shares = dimension_order(grid.neighbour, topology.target, sides, wraps, source, target, order)
-    return Routes(_starts(length), links, shares if (shares < 1).any() else np.zeros(0))
+    length, links, part = dimension_order(grid.neighbour, topology.target, sides, wraps, source, target, order)
+    return Routes(_starts(length), links, np.repeat(part, length) if (part < 1).any() else np.zeros(0))
 
 
 def _queue_pairs(topology: Topology, source: Ints, target: Ints, amounts: Floats, seed: int, count: int) -> Routes:
@@ -158,6 +160,8 @@ def _rail_peers(topology: Topology, source: Ints, target: Ints) -> Ints:
 
 def repaired(topology: Topology, routes: Routes, source: Ints, target: Ints, amounts: Floats) -> Routes:
     """The same routes, but rows over a link that is down detour by load; InfeasibleError where there is no way."""
+    if (topology.capacity > 0).all():
+        return routes
     down = topology.capacity[routes.link] <= 0
     if not down.any():
         return routes

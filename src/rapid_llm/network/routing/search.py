@@ -15,6 +15,8 @@ from rapid_llm.network.tasks import Floats, Ints
 FIRST = 0
 HASHED = 1
 LOADED = 2
+FEW = 4
+"""Links of a node up to which paths of two hops are looked up instead of searched."""
 
 
 class Graph(NamedTuple):
@@ -138,6 +140,33 @@ def meet(
                     best, least = node, cost
         if best >= 0:
             return best, first[0], last[0]
+
+
+@njit(cache=True)
+def near(g: Graph, a: int, b: int, mode: int, amount: float, key: int, found: Ints) -> int:
+    """A path of one or two hops between nodes of few links, or 0: most pairs below one switch end here."""
+    out_first, out_last, in_first, in_last = g.out_start[a], g.out_start[a + 1], g.in_start[b], g.in_start[b + 1]
+    if out_last - out_first > FEW or in_last - in_first > FEW:
+        return 0
+    least, hops = np.inf, 3
+    for i in range(out_first, out_last):
+        first = g.out_link[i]
+        middle = g.target[first]
+        if g.capacity[first] <= 0.0:
+            continue
+        if middle == b:
+            cost = _step_cost(g, first, mode, amount, key)
+            if hops > 1 or cost < least:
+                found[0], least, hops = first, cost, 1
+        elif hops > 1 and g.forwards[middle]:
+            for j in range(in_first, in_last):
+                second = g.in_link[j]
+                if g.source[second] != middle or g.capacity[second] <= 0.0:
+                    continue
+                cost = _step_cost(g, first, mode, amount, key) + _step_cost(g, second, mode, amount, key)
+                if hops > 2 or cost < least:
+                    found[0], found[1], least, hops = first, second, cost, 2
+    return hops if hops < 3 else 0
 
 
 @njit(cache=True)
