@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from rapid_llm.cli import text
-from rapid_llm.cli.flags import Answering, Common
+from rapid_llm.cli.flags import Answering, Common, Fitting
 from rapid_llm.cli.style import show
 from rapid_llm.errors import InfeasibleError, InputError
-from rapid_llm.predict import fit, predict
+from rapid_llm.predict import fit, largest, predict
 from rapid_llm.predict.report import Report
 from rapid_llm.scenario import Scenario, from_mapping, load
 
@@ -25,9 +25,24 @@ def answer_job(kind: str, model: str, overrides: Sequence[str], answering: Answe
     return _answer(_scenario(kind, model, overrides, answering), answering)
 
 
-def fit_job(kind: str, model: str, overrides: Sequence[str], common: Common) -> int:
-    """Answer only whether it fits."""
-    return _print(fit(_scenario(kind, model, overrides, common)), as_json=common.json)
+def fit_job(kind: str, model: str, overrides: Sequence[str], fitting: Fitting) -> int:
+    """Answer only whether it fits, and what the largest is that does."""
+    scenario = _scenario(kind, model, overrides, fitting)
+    report = fit(scenario)
+    if fitting.max is None:
+        return _print(report, as_json=fitting.json)
+    size = largest(scenario, fitting.max)
+    if fitting.json:
+        print(json.dumps({**report.to_dict(), "largest": {fitting.max: size}}, indent=2))
+    else:
+        _print(report, as_json=False)
+        show([f"{'largest':<{text.INDENT}}{_largest(fitting.max, size)}"])
+    return 0 if report.feasible else InfeasibleError.exit_code
+
+
+def _largest(what: str, size: int) -> str:
+    unit = {"micro-batch": "sequences", "sequence": "tokens"}.get(what, "")
+    return f"{what} that fits: {size:,} {unit}".rstrip() if size else f"no {what} fits"
 
 
 def _scenario(kind: str, model: str, overrides: Sequence[str], common: Common) -> Scenario:
@@ -61,6 +76,11 @@ def _answer(scenario: Scenario, answering: Answering) -> int:
         from rapid_llm.cli.folder import write_timeline
 
         write_timeline(scenario, report, answering.timeline)
+    if answering.memory_timeline is not None:
+        from rapid_llm.cli.folder import write_page
+        from rapid_llm.predict.timeline import memory_timeline
+
+        write_page("--memory-timeline", answering.memory_timeline, memory_timeline(scenario))
     return _print(report, as_json=answering.json)
 
 

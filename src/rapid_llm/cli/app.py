@@ -67,11 +67,16 @@ def infer(
     system: flags.SystemFlags = flags.SYSTEM,
     plan: flags.PlanFlags = flags.PLAN,
     job: flags.InferenceFlags = flags.INFERENCE,
+    objective: flags.Objective = flags.OBJECTIVE,
     answering: flags.Answering = flags.ANSWERING,
 ) -> int:
     """Answer one inference batch in one line."""
     from rapid_llm.cli.answering import answer_job
 
+    if objective.slo is not None or objective.users is not None:
+        from rapid_llm.cli.capacity import answer_objective
+
+        return answer_objective(model, flags.overrides(system, plan, job), objective, answering)
     return answer_job("inference", model, flags.overrides(system, plan, job), answering)
 
 
@@ -83,12 +88,12 @@ def fit_train(
     system: flags.SystemFlags = flags.SYSTEM,
     plan: flags.PlanFlags = flags.PLAN,
     job: flags.TrainingFlags = flags.TRAINING,
-    common: flags.Common = flags.COMMON,
+    fitting: flags.Fitting = flags.FITTING,
 ) -> int:
     """Memory of a training step."""
     from rapid_llm.cli.answering import fit_job
 
-    return fit_job("training", model, flags.overrides(system, plan, job), common)
+    return fit_job("training", model, flags.overrides(system, plan, job), fitting)
 
 
 @fit.command(name="infer")
@@ -99,12 +104,12 @@ def fit_infer(
     system: flags.SystemFlags = flags.SYSTEM,
     plan: flags.PlanFlags = flags.PLAN,
     job: flags.InferenceFlags = flags.INFERENCE,
-    common: flags.Common = flags.COMMON,
+    fitting: flags.Fitting = flags.FITTING,
 ) -> int:
     """Memory of an inference batch."""
     from rapid_llm.cli.answering import fit_job
 
-    return fit_job("inference", model, flags.overrides(system, plan, job), common)
+    return fit_job("inference", model, flags.overrides(system, plan, job), fitting)
 
 
 @app.command

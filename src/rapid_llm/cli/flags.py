@@ -45,9 +45,33 @@ class Answering(Common):
     timeline: Annotated[
         str | None, _in(_OUTPUT, "HTML page to write: the pipeline's schedule of a training step, stage by stage.")
     ] = None
+    memory_timeline: Annotated[
+        str | None, _in(_OUTPUT, "HTML page to write: the memory of every stage over a training step.")
+    ] = None
     allow_infeasible: Annotated[
         bool, Parameter(group=_OUTPUT, negative=(), help="Give times even where memory does not fit.")
     ] = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Fitting(Common):
+    """Flags of the verbs that look at memory alone."""
+
+    max: Annotated[
+        str | None, _in(_OUTPUT, "Also the largest that fits: micro-batch, requests, sequence or layers.")
+    ] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """Flags that ask for a latency instead of a batch."""
+
+    slo: Annotated[
+        str | None, _in(_JOB, "Instead of a batch: the most requests in flight within ttft=1s,tpot=30ms.")
+    ] = None
+    users: Annotated[str | None, _in(_JOB, "With --slo: the fewest accelerators for so many users.")] = None
 
 
 @Parameter(name="*")
@@ -103,7 +127,8 @@ class InferenceFlags:
     output_tokens: Annotated[str | None, _in(_JOB, "Tokens out, per request.")] = None
 
 
-COMMON, ANSWERING, SYSTEM, PLAN = Common(), Answering(), SystemFlags(), PlanFlags()
+COMMON, ANSWERING, FITTING, OBJECTIVE = Common(), Answering(), Fitting(), Objective()
+SYSTEM, PLAN = SystemFlags(), PlanFlags()
 TRAINING, INFERENCE = TrainingFlags(), InferenceFlags()
 
 ScenarioFlags = SystemFlags | PlanFlags | TrainingFlags | InferenceFlags

@@ -38,9 +38,14 @@ def write_timeline(scenario: Scenario, report: Report, file: str) -> None:
 
     if not report.feasible and report.breakdown is None:
         return
+    write_page("--timeline", file, timeline_html(scenario))
+
+
+def write_page(flag: str, file: str, html: str) -> None:
+    """Write a page where a flag says; InputError where there is no such folder."""
     if not Path(file).parent.is_dir():
-        raise InputError(f"--timeline {file}: there is no folder {Path(file).parent}. Create it, or name another file.")
-    Path(file).write_text(timeline_html(scenario), encoding="utf-8")
+        raise InputError(f"{flag} {file}: there is no folder {Path(file).parent}. Create it, or name another file.")
+    Path(file).write_text(html, encoding="utf-8")
 
 
 def _breakdown(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:

@@ -19,13 +19,16 @@ def _quantiles() -> tuple[dict[str, Any], ...]:
     return tuple(parse_yaml(file.read_text("utf-8"), "confidence.yaml").data["quantiles"])
 
 
-def confidence_of(scenario: Scenario) -> Confidence | None:
+def confidence_of(scenario: Scenario, *, memory: bool = False) -> Confidence | None:
     """The validation group nearest to a scenario: measured on its accelerator and runtime, on either, or the mean.
 
-    Of equally near groups the one with most rows.
+    Of equally near groups the one with most rows. ``memory``: of peak memory (training) instead of time.
     """
     kind = scenario.workload.kind
-    rows = [r for r in _quantiles() if r["suite"] == kind and r["metric"] == _METRIC[kind]]
+    if memory and kind != "training":
+        return None
+    suite, metric = ("memory", "peak") if memory else (kind, _METRIC[kind])
+    rows = [r for r in _quantiles() if r["suite"] == suite and r["metric"] == metric]
     if not rows:
         return None
     chip = scenario.system.groups[0].node.accelerator.name
@@ -37,7 +40,7 @@ def confidence_of(scenario: Scenario) -> Confidence | None:
 
     chosen = max(rows, key=nearness)
     return Confidence(
-        kind, chosen["group"], chosen["rows"], chosen["median"], chosen["p90"], _reasons(chosen, chip, runtime)
+        suite, chosen["group"], chosen["rows"], chosen["median"], chosen["p90"], _reasons(chosen, chip, runtime)
     )
 
 

@@ -49,6 +49,7 @@ def fit(scenario: Scenario) -> Report:
         kind=scenario.workload.kind,
         feasible=use.fits,
         memory=use,
+        confidence=confidence_of(scenario, memory=True),
         defaults=scenario.defaults,
         assumptions=assumptions(scenario),
         origin=scenario,
@@ -61,8 +62,19 @@ def evaluate(scenario: Scenario) -> TrainingTable | InferenceTable:
     work, precision = scenario.workload, scenario.precision
     common = scenario.model, scenario.system, scenario.runtime, precision, plans_of(scenario)
     if isinstance(work, Training):
-        return evaluate_training(*common, work=work)
+        return evaluate_training(*common, work=work, slow=_slow(scenario))
     return evaluate_inference(*common, work)
+
+
+def _slow(scenario: Scenario) -> dict[int, float]:
+    """Share of compute that the scenario's slow accelerators have left, by place; those of a slow node are all slow."""
+    size = scenario.system.groups[0].node.accelerators
+    found: dict[int, float] = {}
+    for fault in scenario.faults:
+        first, count = (fault.accelerator, 1) if fault.accelerator is not None else (int(fault.node or 0) * size, size)
+        for place in range(first, min(first + count, scenario.accelerators)):
+            found[place] = found.get(place, 1.0) * (fault.speed or 1.0)
+    return found
 
 
 def plans_of(scenario: Scenario) -> Plans:
@@ -97,6 +109,7 @@ def evaluate_many(scenarios: Iterable[Scenario]) -> TrainingTable:
         first.precision,
         plans,
         work=first.workload,
+        slow=_slow(first),
     )
 
 

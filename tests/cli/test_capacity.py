@@ -1,0 +1,66 @@
+"""``infer --slo``, ``fit --max`` and the pages of a step, through the command line."""
+
+import json
+
+import pytest
+
+from rapid_llm.cli.door import run
+
+JOB = ["llama-3.1-8b", "--system", "dgx-h100", "--prompt-tokens", "512", "--output-tokens", "128"]
+
+
+def test_the_most_requests_within_a_latency(capsys):
+    assert run(["infer", *JOB, "--tp", "1", "--slo", "ttft=1s,tpot=30ms", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["feasible"] and found["requests_in_flight"] > 1
+    assert found["ttft_s"] <= 1.0 and found["tpot_s"] <= 0.03
+    assert run(["infer", *JOB, "--tp", "1", "--slo", "tpot=15ms", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["requests_in_flight"] < found["requests_in_flight"]
+
+
+def test_the_fewest_accelerators_for_some_users(capsys):
+    assert run(["infer", *JOB, "--slo", "tpot=30ms", "--users", "64"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("objective    TPOT 30.0 ms: ") and "requests in flight on" in out
+
+
+def test_an_objective_that_nothing_keeps(capsys):
+    assert run(["infer", *JOB, "--tp", "1", "--slo", "tpot=1us"]) == 3
+    assert "NO, not one request in flight" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (
+            ["--slo", "tpt=1s"],
+            "--slo tpt=1s: 'tpt=1s' is not a limit, such as ttft=1s or tpot=30ms. Did you mean 'tpot'?",
+        ),
+        (["--slo", "ttft"], "--slo ttft: 'ttft' is not a limit, such as ttft=1s or tpot=30ms."),
+        (["--slo", "ttft=1"], "--slo: ttft needs a unit, such as '5 us' (got 1)."),
+        (["--users", "8"], "--users needs --slo, such as --slo ttft=1s,tpot=30ms."),
+        (["--slo", "ttft=1s", "--users", "none"], "--users must be a whole number of at least 1 (got none)."),
+    ],
+)
+def test_objectives_that_cannot_be_read(flags, sentence, capsys):
+    assert run(["infer", *JOB, *flags]) == 2
+    assert capsys.readouterr().err.strip() == sentence
+
+
+def test_the_largest_that_fits(capsys):
+    job = ["llama-3.1-8b", "--accelerator", "h100-sxm", "--batch-size", "64"]
+    lengths = ["--prompt-tokens", "1024", "--output-tokens", "256"]
+    assert run(["fit", "infer", *job, *lengths, "--max", "requests", "--json"]) == 0
+    most = json.loads(capsys.readouterr().out)["largest"]["requests"]
+    for requests, code in ((most, 0), (most + 1, 3)):
+        job[-1] = str(requests)
+        assert run(["fit", "infer", *job, *lengths, "--json"]) == code
+
+
+def test_pages_of_a_step(tmp_path):
+    job = ["llama-3.1-8b", "--system", "dgx-h100", "--accelerators", "8", "--pp", "2", "--tp", "2"]
+    sizes = ["--global-batch-size", "16", "--sequence-length", "2048"]
+    pages = ["--timeline", str(tmp_path / "t.html"), "--memory-timeline", str(tmp_path / "m.html")]
+    assert run(["train", *job, *sizes, *pages]) == 0
+    for name in ("t.html", "m.html"):
+        assert "<svg" in (tmp_path / name).read_text("utf-8")
