@@ -59,3 +59,39 @@ def test_ulysses_and_ring_share_the_work_of_attention():
     long = {"sequence_length": 131072, "global_batch_size": 8}
     times = [report({"cp": 8, "ulysses": degree}, **long).step_time_s for degree in (1, 2, 4, 8)]
     assert max(times) < 1.05 * min(times)
+
+
+def late(slow, **plan):
+    """Seconds that one accelerator at half speed adds to a step, and the step without it."""
+    mapping = {**BASE, "accelerators": 16, "parallelism": plan}
+    healthy, hurt = (
+        predict(from_mapping({**mapping, "faults": faults}), allow_infeasible=True)
+        for faults in ([], [{"accelerator": slow, "speed": "50 %"}])
+    )
+    assert sum(leaf.seconds for leaf in hurt.breakdown.leaves()) == pytest.approx(hurt.step_time_s)
+    return hurt.step_time_s - healthy.step_time_s, healthy
+
+
+def test_a_slow_accelerator_delays_all_that_exchange_activations_with_it():
+    added, healthy = late(5, tp=4)
+    kernels = sum(c.seconds for c in healthy.breakdown.children if c.name in ("compute", "memory-bound kernels"))
+    assert added == pytest.approx(kernels, rel=0.02)
+    assert late(2, tp=4)[0] == pytest.approx(added)
+
+
+def test_a_slow_accelerator_of_a_pipeline_paces_its_stage():
+    # With pp 4 and 8 micro-batches the steady state runs at the pace of the slow stage; fill and drain do not.
+    added, healthy = late(0, pp=4)
+    assert 0.25 * healthy.step_time_s < added < 0.75 * healthy.step_time_s
+    last, _ = late(15, pp=4)
+    assert last > added  # the stage of the LM head was the slowest before
+
+
+def test_slow_nodes_and_resolved_faults_read_back():
+    mapping = {**BASE, "accelerators": 16, "faults": [{"node": 1, "speed": 0.8}]}
+    scenario = from_mapping(mapping)
+    again = from_mapping(scenario.to_mapping())
+    assert again.faults == scenario.faults and again.hash == scenario.hash
+    slow = predict(scenario, allow_infeasible=True).step_time_s
+    assert slow == predict(again, allow_infeasible=True).step_time_s
+    assert slow > predict(from_mapping({**mapping, "faults": []}), allow_infeasible=True).step_time_s

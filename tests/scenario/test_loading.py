@@ -211,9 +211,11 @@ def test_sources():
         ("dgx-h100", "nowhere.yaml", "nowhere.yaml: no such file."),
         ("accelerators: 64\n", "network: flow\n",
          "scenario.yaml:3: network: flow is not available yet. Try network: closed-form."),
-        ("accelerators: 64\n", "faults: [{accelerator: 17, speed: 80 %}]\n",
+        ("accelerators: 64\n", "faults: [{nic: node0.nic0, down: true}]\n",
          "scenario.yaml:3: faults of links, cards and switches need network: flow, which is not available yet. "
-         "Try faults: []."),
+         "Try faults: [{accelerator: 17, speed: 80 %}], a slow accelerator."),
+        ("accelerators: 64\n", "accelerators: 64\nfaults: [{accelerator: 64, speed: 80 %}]\n",
+         "scenario.yaml:4: faults[0].accelerator 64 is not among the accelerators 0 to 63 of the job."),
         ("accelerators: 64\n", "placement: {order: [tp, dp]}\n",
          "scenario.yaml:3: placement.order must name each of tp, cp, ep, dp, pp once (got tp, dp). "
          "Try [tp, cp, ep, dp, pp]."),

@@ -4,5 +4,6 @@ from rapid_llm.execution.forward import ForwardSteps, forward_steps
 from rapid_llm.execution.passes import Passes
 from rapid_llm.execution.pricing import Machine, Priced
 from rapid_llm.execution.step import TrainingStep, training_step
+from rapid_llm.execution.stragglers import Slow
 
-__all__ = ["ForwardSteps", "Machine", "Passes", "Priced", "TrainingStep", "forward_steps", "training_step"]
+__all__ = ["ForwardSteps", "Machine", "Passes", "Priced", "Slow", "TrainingStep", "forward_steps", "training_step"]

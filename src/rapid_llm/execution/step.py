@@ -11,9 +11,10 @@ from rapid_llm.execution.messages import StepMessages, bulks, send_time, sends, 
 from rapid_llm.execution.passes import Passes, occupied_share, on_side_stream, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, price_step
 from rapid_llm.execution.schedules import CODES
+from rapid_llm.execution.stragglers import Slow, lateness
 from rapid_llm.execution.timeline import Durations, pipeline_time
 from rapid_llm.lowering import Lowered
-from rapid_llm.lowering.table import OPTIMIZER, PHASES, WEIGHT_GRADIENT
+from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE, WEIGHT_GRADIENT
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -27,7 +28,8 @@ class TrainingStep:
 
     stage: pacing stage [P]; forward, backward: seconds of a micro-batch on each stage [P, S]; send: pipeline messages
     of one micro-batch [P]; beside: what passes save beside each other [P, S]; times: of passes with these messages;
-    pipeline: seconds until the last backward [P]; messages; optimizer [P, S]; host [P]; total [P].
+    pipeline: seconds until the last backward [P]; messages; optimizer [P, S]; late: what slow accelerators add
+    [P]; total [P].
     """
 
     priced: Priced
@@ -41,6 +43,7 @@ class TrainingStep:
     pipeline: Column
     messages: tuple[StepMessages, ...]
     optimizer: Matrix
+    late: Column
     total: Column
 
     @property
@@ -50,8 +53,8 @@ class TrainingStep:
         return np.asarray(tail.argmax(axis=1))
 
 
-def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
-    """Time one optimizer step of every plan of a lowered training step."""
+def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) -> TrainingStep:
+    """Time one optimizer step of every plan of a lowered training step; ``slow``: accelerators that compute slower."""
     plans, runtime = lowered.shapes.plans, machine.runtime
     sent, once = sends(lowered, runtime), bulks(lowered, runtime)
     priced = price_step(lowered, machine, [*sent, *(bulk.request for bulk in once)])
@@ -65,8 +68,9 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
     pipeline = pipeline_time(times, plans.pp, plans.micro_batches, plans.vpp, plans.schedule) + passing
     messages = step_messages(once, priced.others[len(sent) :], priced, forward, backward)
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
-    tail = optimizer + sum((m.exposed for m in messages), np.zeros_like(optimizer))
-    total = pipeline + tail.max(axis=1) + runtime.host.per_step / machine.host_speed
+    tail = (optimizer + sum((m.exposed for m in messages), np.zeros_like(optimizer))).max(axis=1)
+    late = _late(priced, passes, times, slow) if slow else np.zeros(len(plans))
+    total = pipeline + late + tail + runtime.host.per_step / machine.host_speed
     return TrainingStep(
         priced=priced,
         passes=passes,
@@ -79,8 +83,19 @@ def training_step(lowered: Lowered, machine: Machine) -> TrainingStep:
         pipeline=pipeline,
         messages=messages,
         optimizer=optimizer,
+        late=late,
         total=total,
     )
+
+
+def _late(priced: Priced, passes: Passes, times: Durations, slow: Slow) -> Column:
+    layers, again = priced.lowered.layers, [RECOMPUTE, BACKWARD]
+
+    def on_stages(seconds: Matrix) -> tuple[Matrix, Matrix]:
+        forward, backward = seconds[FORWARD], seconds[again].sum(axis=0)
+        return np.einsum("ups,up->ps", layers, forward), np.einsum("ups,up->ps", layers, backward)
+
+    return lateness(priced.lowered.shapes.plans, slow, times, on_stages(passes.kernels), on_stages(passes.host))
 
 
 def _weight_gradients(priced: Priced) -> Matrix | None:

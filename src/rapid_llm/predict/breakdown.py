@@ -20,6 +20,7 @@ from rapid_llm.predict.report import Cost
 Weights = NDArray[np.float64]
 COMPUTE, MEMORY = "compute", "memory-bound kernels"
 COMMUNICATION, BUBBLE, OPTIMIZER_STEP, HOST = "exposed communication", "pipeline bubble", "optimizer", "host"
+WAITING_SLOW = "waiting for slow accelerators"
 WAITING, DRAFTING = "waiting for other requests", "drafting tokens"
 _AXIS_NAMES = {"ulysses": "cp", "shard": "dp", "data": "dp", "edp": "dp (experts)", "replicas": "dp"}
 _SUFFIXES = (" dgrad", " wgrad", " grad", " again")
@@ -59,7 +60,7 @@ class Tally:
         return Cost(name, sum(c.seconds for c in children), sum(c.hidden_seconds for c in children), tuple(children))
 
 
-ORDER = (COMPUTE, MEMORY, COMMUNICATION, BUBBLE, WAITING, DRAFTING, OPTIMIZER_STEP, HOST)
+ORDER = (COMPUTE, MEMORY, COMMUNICATION, BUBBLE, WAITING_SLOW, WAITING, DRAFTING, OPTIMIZER_STEP, HOST)
 
 
 def training_breakdown(step: TrainingStep) -> Cost:
@@ -76,6 +77,7 @@ def training_breakdown(step: TrainingStep) -> Cost:
     saved = _saved(step, stage)
     tally.add(COMMUNICATION, "ep", -saved, saved, "network")
     tally.add(BUBBLE, BUBBLE, float(step.pipeline[0]) - work + saved, bound="schedule")
+    tally.add(WAITING_SLOW, WAITING_SLOW, float(step.late[0]), bound="schedule")
     for message in step.messages:
         exposed, whole = float(message.exposed[0, end]), float(message.seconds[0, end])
         tally.add(COMMUNICATION, _axis(message.axis), exposed, max(0.0, whole - exposed), "network")
@@ -170,6 +172,7 @@ def bound_by(tree: Cost) -> str:
         MEMORY: "memory bandwidth",
         COMMUNICATION: f"network ({max(top.children, key=lambda c: c.seconds).name})" if top.children else "network",
         BUBBLE: BUBBLE,
+        WAITING_SLOW: WAITING_SLOW,
         WAITING: WAITING,
         DRAFTING: DRAFTING,
         OPTIMIZER_STEP: "optimizer",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision
 from rapid_llm.dtypes import dtype as number_format
-from rapid_llm.execution import Machine, TrainingStep, training_step
+from rapid_llm.execution import Machine, Slow, TrainingStep, training_step
 from rapid_llm.hardware import System
 from rapid_llm.lowering import Shapes, lower
 from rapid_llm.memory import Account, training_account
@@ -62,12 +62,22 @@ def training_shapes(plans: Plans, work: Training, precision: Precision, runtime:
 
 
 def evaluate_training(
-    model: Model, system: System, runtime: Runtime, precision: Precision, plans: Plans, *, work: Training
+    model: Model,
+    system: System,
+    runtime: Runtime,
+    precision: Precision,
+    plans: Plans,
+    *,
+    work: Training,
+    slow: Slow | None = None,
 ) -> TrainingTable:
-    """Evaluate every plan of ``plans`` for one training job, as one table."""
+    """Evaluate every plan of ``plans`` for one training job, as one table.
+
+    ``slow``: the share of its compute that an accelerator has left, by its place.
+    """
     lowered = lower(model, training_shapes(plans, work, precision, runtime), runtime)
     machine = Machine.of(system, runtime)
-    step = training_step(lowered, machine)
+    step = training_step(lowered, machine, slow)
     account = training_account(lowered, runtime, precision, machine.accelerator)
     return TrainingTable(plans, step, account)
 

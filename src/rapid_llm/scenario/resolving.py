@@ -17,6 +17,7 @@ from rapid_llm.hardware import Accelerator, System
 from rapid_llm.model import Model, MoE
 from rapid_llm.model.catalogue import CATALOGUE as MODELS
 from rapid_llm.model.huggingface import read_document
+from rapid_llm.network.faults import Fault
 from rapid_llm.nouns import STRICT
 from rapid_llm.parallelism import AXES, Parallelism, Placement
 from rapid_llm.provenance import is_path
@@ -102,6 +103,7 @@ def resolve(document: Document) -> Scenario:
         placement=_placement(document),
         precision=formats,
         workload=_recompute(workload, engine, defaults),
+        faults=_faults(document, accelerators, workload),
         defaults=tuple(defaults),
         origins=_origins(document),
     )
@@ -142,9 +144,31 @@ def _refuse_unavailable(document: Document) -> None:
         raise document.error("network: flow is not available yet. Try network: closed-form.", "network")
     if network != "closed-form":
         build(Input, {**document.data, "model": "", "system": ""}, document)
-    if document.data.get("faults"):
-        message = "faults of links, cards and switches need network: flow, which is not available yet. Try faults: []."
-        raise document.error(message, "faults")
+
+
+def _faults(document: Document, accelerators: int, workload: Training | Inference) -> tuple[Fault, ...]:
+    """Slow accelerators and nodes, which a closed form can answer for; anything else needs a network simulated."""
+    found: tuple[Fault, ...] = tuple(
+        build(Fault, item, document, f"faults[{index}]") for index, item in enumerate(document.data.get("faults") or ())
+    )
+    for index, fault in enumerate(found):
+        place = f"faults[{index}]"
+        slow = fault.speed is not None and not fault.down and fault.bandwidth is None and fault.latency is None
+        if not slow or isinstance(fault.node, str):
+            message = (
+                "faults of links, cards and switches need network: flow, which is not available yet. "
+                "Try faults: [{accelerator: 17, speed: 80 %}], a slow accelerator."
+            )
+            raise document.error(message, place)
+        if workload.kind == "inference":
+            raise document.error("faults are for training, and workload.kind is inference. Try faults: [].", place)
+        if fault.accelerator is not None and fault.accelerator >= accelerators:
+            raise document.error(
+                f"faults[{index}].accelerator {fault.accelerator} is not among the accelerators 0 to "
+                f"{accelerators - 1} of the job.",
+                place,
+            )
+    return found
 
 
 def _field(

@@ -12,6 +12,7 @@ from rapid_llm.documents import plain
 from rapid_llm.dtypes import Precision
 from rapid_llm.hardware import System
 from rapid_llm.model import Model
+from rapid_llm.network.faults import Fault
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
 from rapid_llm.parallelism import Parallelism, Placement
 from rapid_llm.provenance import Source
@@ -38,7 +39,7 @@ class Scenario:
     precision: Precision
     workload: Workload
     network: Literal["closed-form"] = "closed-form"
-    faults: tuple[()] = ()
+    faults: tuple[Fault, ...] = ()
     defaults: tuple[str, ...] = ()
     origins: Map[str] = FrozenDict()
 
@@ -54,6 +55,7 @@ class Scenario:
             "precision": _noun(self.precision),
             "workload": plain(self.workload),
             "network": self.network,
+            "faults": [{name: value for name, value in plain(fault).items() if value} for fault in self.faults],
         }
 
     @cached_property
