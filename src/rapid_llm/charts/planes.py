@@ -9,6 +9,8 @@ from rapid_llm.charts.svg import CHARACTER, box, colour, drawing, fitted, line, 
 
 LEFT, BOTTOM, TOP, RIGHT = 64.0, 40.0, 12.0, 16.0
 """Margins of a plot, px."""
+ROW = 18.0
+"""Height of a line of the legend, px."""
 TICKS = 5
 """About so many marks on a linear axis."""
 
@@ -29,23 +31,38 @@ def plot(
     log_x: bool = False,
     log_y: bool = False,
     form: Format = short,
+    form_x: Format = short,
     title: str = "",
     size: tuple[float, float] = (720, 360),
 ) -> str:
-    """Lines and points. Points that a logarithmic axis cannot show (0 or less) are left out."""
+    """Lines and points, the legend below. Points that a logarithmic axis cannot show (0 or less) are left out.
+
+    ``form`` prints the marks of the upright axis, ``form_x`` those of the other.
+    """
     width, height = size
     kept = [_visible(one, log_x, log_y) for one in series]
     across = _axis([p[0] for points in kept for p in points], log_x, LEFT, width - RIGHT)
     up = _axis([p[1] for points in kept for p in points], log_y, height - BOTTOM, TOP)
-    pieces = _grid(across, up, width, height, form)
+    pieces = _grid(across, up, width, height, (form_x, form))
     pieces += [words((LEFT + width) / 2, height - 6, x_label, anchor="middle", dim=True)]
     pieces += [words(-height / 2, 14, y_label, anchor="middle", dim=True, more='transform="rotate(-90)"')]
     for index, (one, points) in enumerate(zip(series, kept, strict=True)):
         pieces += _drawn(one, [(across.place(x), up.place(y), tip) for x, y, tip in points], colour(index))
-        if one.label:
-            y = TOP + 14 + 16 * index
-            pieces += [box((LEFT + 8, y - 9, 10, 10), colour(index)), words(LEFT + 23, y, one.label)]
-    return drawing(width, height, pieces, title)
+    named = [(one.label, index) for index, one in enumerate(series) if one.label]
+    legend, end = _legend(named, width, height + ROW)
+    return drawing(width, end if named else height, [*pieces, *legend], title)
+
+
+def _legend(named: Sequence[tuple[str, int]], width: float, y: float) -> tuple[list[str], float]:
+    """Labels beside their colours in as many lines as they need from ``y`` on, and where they end."""
+    pieces, x = [], LEFT
+    for label, index in named:
+        need = len(label) * CHARACTER + 30
+        if x + need > width and x > LEFT:
+            x, y = LEFT, y + ROW
+        pieces += [box((x, y - 9, 10, 10), colour(index)), words(x + 15, y, label)]
+        x += need
+    return pieces, y + 8
 
 
 def _visible(one: Series, log_x: bool, log_y: bool) -> list[tuple[float, float, str]]:
@@ -81,11 +98,12 @@ def _round_step(step: float) -> float:
     return next(m * power for m in (1, 2, 5, 10) if m * power >= step * (1 - 1e-9))
 
 
-def _grid(across: _Axis, up: _Axis, width: float, height: float, form: Format) -> list[str]:
+def _grid(across: _Axis, up: _Axis, width: float, height: float, forms: tuple[Format, Format]) -> list[str]:
+    form_x, form = forms
     pieces = []
     for tick in across.ticks:
         x = across.place(tick)
-        pieces += [line(x, TOP, x, height - BOTTOM), words(x, height - BOTTOM + 15, form(tick), anchor="middle")]
+        pieces += [line(x, TOP, x, height - BOTTOM), words(x, height - BOTTOM + 15, form_x(tick), anchor="middle")]
     for tick in up.ticks:
         y = up.place(tick)
         pieces += [line(LEFT, y, width - RIGHT, y), words(LEFT - 6, y + 4, form(tick), anchor="end")]

@@ -77,7 +77,7 @@ def _stage(one: Walk, moments: int) -> str:
         for name, part in zip(PARTS, one.held, strict=True)
         if part.any()
     ]
-    chart = charts.plot(series, x_label="moment of the step", y_label="bytes", form=format_bytes)
+    chart = charts.plot(series, x_label="task of the stage, in order", form=format_bytes)
     parts = [(name, format_bytes(size)) for name, size in zip(PARTS, one.held[:, at].tolist(), strict=True) if size]
     rows = [*parts, ("all tensors", format_bytes(float(total[at])))]
     return chart + charts.table((f"peak: {one.labels[at]}", ""), rows, numeric=(1,))
