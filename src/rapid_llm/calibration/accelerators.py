@@ -39,7 +39,8 @@ def calibrate(name: str, files: Sequence[Path]) -> Sustained:
     """Read two sustained numbers off a table of bf16 GEMMs; the clock and L2 need tables that few can make.
 
     ``hbm``: the 99th percentile of bandwidth over GEMMs of at most 16 rows whose weights exceed L2 fourfold;
-    ``launch``: the 1st percentile of all times, less what a GEMM takes beyond any kernel. Rows of the split's ``fit`` side only. InputError where too few.
+    ``launch``: the 1st percentile of all times, less what a GEMM takes beyond any kernel. Rows of the split's ``fit``
+    side only. InputError where too few.
     """
     device = hardware.accelerator(name)
     found = [s for s in samples(slice_of("cublas"), [read_table(f) for f in files]) if s.accelerator == device.name]

@@ -198,7 +198,7 @@ def text_of(name: str, value: float) -> str:
 
 
 def write(found: Calibration, folder: Path | None = None) -> Path:
-    """Write the constants into the kernel's data file (of the package, or a copy in ``folder``), whole or not at all."""
+    """Write the constants into the kernel's file, of the package or a copy in ``folder``, whole or not at all."""
     data = resources.files("rapid_llm.operators").joinpath("data", f"{found.kernel}.yaml")
     with resources.as_file(data) as shipped:
         path = shipped if folder is None else folder / shipped.name

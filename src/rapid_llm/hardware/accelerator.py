@@ -70,13 +70,15 @@ class Sustained:
     """What real kernels reach of the datasheet: the fitted numbers of an accelerator (at most five).
 
     ``clock`` is the share of the boost clock that long tensor work sustains, ``hbm`` and ``l2`` the reachable shares
-    of those bandwidths, ``launch`` the floor of one captured kernel in seconds.
+    of those bandwidths, ``launch`` the floor of one captured kernel in seconds; ``matrix`` is the share of the matrix
+    peak that the power limit allows even for one short kernel (1 but for boards far below their chip's power).
     """
 
     clock: Fraction
     hbm: Fraction
     l2: Fraction
     launch: Seconds
+    matrix: Fraction = 1.0
 
 
 @hash_once

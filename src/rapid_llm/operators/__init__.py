@@ -6,6 +6,6 @@ from rapid_llm.operators.pricing import check_shape, explain_gemm, price, roofli
 from rapid_llm.operators.work import query_key_pairs
 
 __all__ = [
-    "BOUNDS", "COLUMNS", "POINTWISE_KINDS", "Column", "Kernel", "Prices", "check_shape", "explain_gemm", "kernel", "kernel_names",
-    "kernel_sources", "price", "query_key_pairs", "roofline",
+    "BOUNDS", "COLUMNS", "POINTWISE_KINDS", "Column", "Kernel", "Prices", "check_shape", "explain_gemm", "kernel",
+    "kernel_names", "kernel_sources", "price", "query_key_pairs", "roofline",
 ]  # fmt: skip

@@ -138,7 +138,7 @@ def roofline(family: str, columns: Mapping[str, ArrayLike], *, dtype: str, accel
     """
     r = rates(accelerator, dtype)
     flops, moved = WORK[family](_ordered(family, columns))
-    compute = flops / (r.vector if family == "pointwise" else r.peak)
+    compute = flops / (r.vector if family == "pointwise" else r.peak / accelerator.sustained.matrix)
     memory = moved / r.datasheet
     return summarise(0.0, np.maximum(compute, memory), work=(flops, moved), sides=(compute, memory))
 

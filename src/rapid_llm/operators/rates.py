@@ -22,9 +22,10 @@ _RESIDENT_STEEPNESS: Final = 8.0
 class Rates(NamedTuple):
     """SI rates of one accelerator for one compute dtype.
 
-    ``peak`` and ``vector`` in FLOP/s at the given clock share, ``hbm`` the reachable bandwidth and ``datasheet`` the
-    unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the bandwidth of buffers that stay in
-    L2 between calls, ``resident`` how many bytes do: 0 in a model, which cycles through more than fits.
+    ``peak`` and ``vector`` in FLOP/s at the given clock share, ``peak`` as far as power allows; ``hbm`` the reachable
+    bandwidth and ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the
+    bandwidth of buffers that stay in L2 between calls, ``resident`` how many bytes do: 0 in a model, which cycles
+    through more than fits.
     """
 
     units: int
@@ -70,7 +71,7 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
     hbm, l2, sustained = accelerator.memory.hbm, accelerator.memory.l2, accelerator.sustained
     return Rates(
         units=accelerator.compute_units,
-        peak=peak * clock,
+        peak=peak * sustained.matrix * clock,
         vector=accelerator.vector * clock,
         hbm=hbm.bandwidth * sustained.hbm,
         datasheet=hbm.bandwidth,

@@ -32,6 +32,12 @@ SCHEMAS: Mapping[str, frozenset[str]] = {
     ),
     "collectives": _columns("lib op dtype ngpus bytes latency_us framework version kernel"),
     "expert_exchanges": _columns("op phase node_num num_token hidden_size num_topk num_experts sms latency_us"),
+    "profile_vidur": _columns(
+        "device model tp d_model d_ff n_head n_kv_head tokens attn_pre_proj_ms attn_post_proj_ms mlp_up_proj_ms "
+        "mlp_down_proj_ms"
+    ),
+    "profile_dense": _columns("hardware model tp layer tokens time_us"),
+    "profile_attention": _columns("hardware model tp prefill_chunk kv_prefill n_decode kv_decode time_us"),
     "kernel_gemm": _columns("m n k dtype latency_us"),
     "kernel_context": _columns("batch isl prefix heads kv_heads head_dim window attn_dtype kv_dtype latency_us"),
     "kernel_generation": _columns("batch kv_len heads kv_heads head_dim window attn_dtype kv_dtype latency_us"),

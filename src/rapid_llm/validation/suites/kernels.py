@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rapid_llm import hardware
 from rapid_llm.errors import InputError
 from rapid_llm.validation.cases import Baseline, Case
-from rapid_llm.validation.kernels import baselines, slices
+from rapid_llm.validation.kernels import baselines, profiles, slices
 from rapid_llm.validation.kernels.columns import Cells
 from rapid_llm.validation.kernels.labels import dtypes_of, metrics_of
 from rapid_llm.validation.kernels.modules import module_seconds
@@ -17,8 +17,8 @@ from rapid_llm.validation.kernels.samples import MOST_UNSOUND, Sample, read_cell
 from rapid_llm.validation.tables import Table
 
 SCHEMAS = {
-    "gemm": ("kernel_gemm",),
-    "attention": ("kernel_context", "kernel_generation"),
+    "gemm": ("kernel_gemm", "profile_vidur", "profile_dense"),
+    "attention": ("kernel_context", "kernel_generation", "profile_attention"),
     "mla": ("kernel_mla",),
     "moe": ("kernel_moe",),
     "ssm": ("kernel_ssm",),
@@ -51,32 +51,40 @@ def suite(name: str) -> Callable[[Table], Iterator[Case]]:
 def _cases(name: str, table: Table) -> Iterator[Case]:
     if table.schema not in SCHEMAS[name]:
         return
+    if table.schema in profiles.READERS:
+        for schema, cells in profiles.cells_of(table):
+            yield from _rows(name, table, schema, dict(cells))
+        return
     try:
         cells = read_cells(table)
     except InputError as error:
         if error.field == "latency_us":
             raise
         return  # an accelerator that the catalogue does not know
-    cells["table_dtype"] = dtypes_of(table.schema, cells)
-    cells["metric"] = metrics_of(table.schema, cells)
+    yield from _rows(name, table, table.schema, cells)
+
+
+def _rows(name: str, table: Table, schema: str, cells: dict[str, NDArray[np.str_]]) -> Iterator[Case]:
+    """The cases of the rows of one schema: known bad ones first, then those of each kernel, then the rest."""
+    cells["table_dtype"] = dtypes_of(schema, cells)
+    cells["metric"] = metrics_of(schema, cells)
     left = np.ones(len(cells["line"]), dtype=bool)
-    for schema, rule, reason in _KNOWN:
-        if schema == table.schema:
+    for known, rule, reason in _KNOWN:
+        if known == schema:
             mask = left & slices.KernelSlice("", schema, "", (rule,)).rows(cells)
             yield from _skipped(name, table, subset(cells, mask), reason)
             left &= ~mask
     for part in slices.SLICES:
-        if part.schema == table.schema:
+        if part.schema == schema:
             mask = left & part.rows(cells)
             left &= ~mask
             for group in split_cells(subset(cells, mask), ("gpu", "framework", "table_dtype")):
                 yield from _scored(name, table, part, group)
-    if table.schema == "kernel_mla":
+    if schema == "kernel_mla":
         mask = left & (cells["metric"] == "module") & (cells["framework"] == "trtllm")
         yield from _modules(name, table, subset(cells, mask))
         left &= ~mask
-    rest = subset(cells, left)
-    for group in split_cells(rest, ("source",)):
+    for group in split_cells(subset(cells, left), ("source",)):
         yield from _skipped(name, table, group, _OTHER.format(source=group["source"][0] or group["op"][0]))
 
 
