@@ -160,7 +160,8 @@ def test_sixty_lines_are_fast():
          "s.yaml:2: parallelism.zero_stage 4 is unknown. Known: 0, 1, 2, 3."),
         (TRAINING + "parallelism: {sp: maybe}\n", "s.yaml:2: parallelism.sp must be true or false (got 'maybe')."),
         (TRAINING + "parallelism: {schedule: 1f2b}\n",
-         "s.yaml:2: parallelism.schedule '1f2b' is unknown. Did you mean '1f1b'? Known: gpipe, 1f1b, interleaved, breadth-first, zb-h1, zb-h2, zb-v, dualpipe, dualpipe-v, pipedream-2bw."),
+         "s.yaml:2: parallelism.schedule '1f2b' is unknown. Did you mean '1f1b'? Known: gpipe, 1f1b, "
+         "interleaved, breadth-first, zb-h1, zb-h2, zb-v, dualpipe, dualpipe-v, pipedream-2bw."),
         ("workload: {kind: training, global_batch_size: 8, sequence_length: 1e30}\n",
          "s.yaml:1: workload.sequence_length must be an integer of at most 1,000,000,000,000 (got 1e+30)."),
         ("workload:\n  kind: training\n  global_batch_size: 8\n  sequence_length: 8\n  recompute: {mode: selectiv}\n",

@@ -24,12 +24,8 @@ def emit_benchmark(out: str | None) -> int:
         sys.stdout.write(script())
     else:
         Path(out).write_text(script(), "utf-8")
-        show(
-            [
-                f"written      {out}",
-                f"run it       python {out} --out tables, then: rapid-llm calibrate kernel cublas --table tables/gemm.csv",
-            ]
-        )
+        then = "rapid-llm calibrate kernel cublas --table tables/gemm.csv"
+        show([f"written      {out}", f"run it       python {out} --out tables, then: {then}"])
     return 0
 
 
