@@ -169,7 +169,8 @@ class GemmKernel(Kernel):
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class AttentionKernel(Kernel):
     """A kernel for many queries per sequence; ``decode`` names the kernel that serves one query per
-    sequence, ``decode_8bit`` the one of a cache in 8 bits (default: the same).
+    sequence, ``decode_8bit`` the one of a cache in 8 bits (default: the same); ``cached_8bit``
+    the kernel for many queries over such a cache (default: this one).
 
     A short sequence takes a smaller tile, down to ``query_pad`` rows. ``packed``: query heads that share a KV head
     fill one tile together; ``split_kv``: units left idle take a part of the keys of a tile. ``latent`` names the kernel
@@ -185,6 +186,7 @@ class AttentionKernel(Kernel):
     split_kv: bool = False
     decode: str
     decode_8bit: str | None = None
+    cached_8bit: str | None = None
     latent: str | None = None
 
 

@@ -102,6 +102,9 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
         return _merge(
             columns, latent, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture)
         )
+    if chosen.cached_8bit and (small := ~is_decode(columns) & (columns[10] <= 1.0)).any():
+        eight, plain = cast(AttentionKernel, _kernel(chosen.cached_8bit)), replace(chosen, cached_8bit=None)
+        return _merge(columns, small, lambda rows, mine: _attention(rows, eight if mine else plain, r, architecture))
     if chosen.decode_8bit and (small := is_decode(columns) & (columns[10] <= 1.0)).any():
         sibling = replace(chosen, decode=chosen.decode_8bit, decode_8bit=None)
         plain = replace(chosen, decode_8bit=None)

@@ -74,6 +74,12 @@ def _context(kernel: str, dtype: str, *rules: Rule) -> KernelSlice:
     return KernelSlice(kernel, "kernel_context", dtype, tuple({**both, **rule} for rule in rules))
 
 
+def _cached(kernel: str, source: str) -> KernelSlice:
+    """16-bit products over an 8-bit cache."""
+    rule = {"attn_dtype": "bf16", "kv_dtype": "fp8", "isl": "!1", "source": source}
+    return KernelSlice(kernel, "kernel_context", "bf16", (rule,))
+
+
 def _decode(kernel: str, kv: str, *rules: Rule) -> KernelSlice:
     return KernelSlice(kernel, "kernel_generation", "bf16", tuple({"kv_dtype": kv, **rule} for rule in rules))
 
@@ -119,6 +125,10 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _context("fa3", "bf16", {"source": "fa3"}),
     _context("vllm-fa3", "bf16", {"source": "vllm_flash_attn_fa3"}),
     _context("trtllm-gen", "bf16", {"source": "vllm_flashinfer_trtllmprefill"}),
+    _cached("trtllm-fmha-kv8", "torch_flow"),
+    _cached("vllm-fa3-kv8", "vllm_flash_attn_fa3"),
+    _cached("trtllm-gen-kv8", "vllm_flashinfer_trtllmprefill"),
+    _cached("flashinfer-kv8", "flashinfer|vllm_flashinfer_fiprefill"),
     _context("fa3-fp8", "fp8", {"source": "fa3"}),
     _context("trtllm-fmha", "bf16", {"source": "torch_flow"}),
     _context("trtllm-fmha-fp8", "fp8", {"source": "torch_flow"}),
@@ -179,4 +189,6 @@ def chosen(part: KernelSlice, framework: str, table_dtype: str, architecture: st
         attention = cast(AttentionKernel, kernel)
         small = table_dtype.endswith("kv8") or table_dtype == "fp8"
         return attention.decode_8bit if small and attention.decode_8bit else attention.decode
+    if table_dtype.endswith("kv8") and isinstance(kernel, AttentionKernel):
+        return kernel.cached_8bit or name
     return name
