@@ -64,3 +64,10 @@ def test_pages_of_a_step(tmp_path):
     assert run(["train", *job, *sizes, *pages]) == 0
     for name in ("t.html", "m.html"):
         assert "<svg" in (tmp_path / name).read_text("utf-8")
+
+
+def test_a_chip_is_enough_to_ask_about_memory(capsys):
+    sizes = ["--global-batch-size", "512", "--sequence-length", "8192"]
+    plan = ["--tp", "8", "--pp", "4", "--accelerators", "64"]
+    assert run(["fit", "train", "llama-3.1-70b", "--accelerator", "h100-sxm", *plan, *sizes]) == 0
+    assert capsys.readouterr().out.startswith("llama-3.1-70b training · 64 accelerators of h100-sxm · ")

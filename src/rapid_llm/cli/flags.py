@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
@@ -9,6 +10,10 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from rapid_llm.errors import InputError
+
+
+MOST_CHIPS = 1_000_000
+"""Accelerators beside a chip that stands alone in a question about memory."""
 
 
 def _in(group: Group, text: str, *, alias: str | None = None, name: str | None = None) -> Parameter:
@@ -89,6 +94,20 @@ class SystemFlags:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
+class ChipFlags:
+    """Fields at the top of a scenario where memory alone is asked for: a chip will do, whatever joins it to others."""
+
+    accelerator: Annotated[str | None, _in(_SYSTEM, "Name or file of an accelerator; as many as the plan wants.")] = (
+        None
+    )
+    system: Annotated[str | None, _in(_SYSTEM, "Name or file of a system, instead.")] = None
+    accelerators: Annotated[str | None, _in(_SYSTEM, "How many; default: the product of the degrees.")] = None
+    runtime: Annotated[str | None, _in(_SYSTEM, "Framework, such as megatron-core or vllm.")] = None
+    precision: Annotated[str | None, _in(_SYSTEM, "Preset: bf16, fp16, fp8, bf16-mixed, ...")] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
 class PlanFlags:
     """Fields of ``parallelism``."""
 
@@ -128,16 +147,36 @@ class InferenceFlags:
 
 
 COMMON, ANSWERING, FITTING, OBJECTIVE = Common(), Answering(), Fitting(), Objective()
-SYSTEM, PLAN = SystemFlags(), PlanFlags()
+SYSTEM, CHIP, PLAN = SystemFlags(), ChipFlags(), PlanFlags()
 TRAINING, INFERENCE = TrainingFlags(), InferenceFlags()
 
-ScenarioFlags = SystemFlags | PlanFlags | TrainingFlags | InferenceFlags
-_PREFIX = {SystemFlags: "", PlanFlags: "parallelism.", TrainingFlags: "workload.", InferenceFlags: "workload."}
+ScenarioFlags = SystemFlags | ChipFlags | PlanFlags | TrainingFlags | InferenceFlags
+_PREFIX = {
+    SystemFlags: "",
+    ChipFlags: "",
+    PlanFlags: "parallelism.",
+    TrainingFlags: "workload.",
+    InferenceFlags: "workload.",
+}
 
 
 def overrides(*groups: ScenarioFlags) -> list[str]:
     """Turn the flags that were given into overrides as ``--set`` takes them."""
-    return [f"{_PREFIX[type(group)]}{name}={value}" for group in groups for name, value in _given(group)]
+    given = ((group, name, value) for group in groups for name, value in _given(group))
+    return [
+        f"system={_as_many(value)}" if name == "accelerator" else f"{_PREFIX[type(group)]}{name}={value}"
+        for group, name, value in given
+    ]
+
+
+def _as_many(chip: str) -> str:
+    """A system of as many of an accelerator as any plan wants, all joined by its own links: memory asks no more."""
+    from rapid_llm.hardware import accelerator
+
+    port = accelerator(chip).scale_up
+    join = {"topology": "switch", "link": port.link} if port else {"topology": "none"}
+    node = {"accelerator": chip, "accelerators": MOST_CHIPS, "scale_up": join}
+    return json.dumps({"name": chip, "node": node, "nodes": 1})
 
 
 def _given(group: ScenarioFlags) -> Iterable[tuple[str, Any]]:
