@@ -11,7 +11,6 @@ from cyclopts import Group, Parameter
 
 from rapid_llm.errors import InputError
 
-
 MOST_CHIPS = 1_000_000
 """Accelerators beside a chip that stands alone in a question about memory."""
 
