@@ -95,3 +95,41 @@ def test_slow_nodes_and_resolved_faults_read_back():
     slow = predict(scenario, allow_infeasible=True).step_time_s
     assert slow == predict(again, allow_infeasible=True).step_time_s
     assert slow > predict(from_mapping({**mapping, "faults": []}), allow_infeasible=True).step_time_s
+
+
+def test_lora_has_no_gradients_and_no_states_of_frozen_weights():
+    full, lora = report(), report(lora={"rank": 16})
+    assert 0.67 * full.step_time_s < lora.step_time_s < 0.9 * full.step_time_s  # a third less, and the adapters
+    # rank (k + n) of qkv, out, gate and up, down in 32 layers; up to 18 bytes of gradient, master and moments each.
+    adapters = 16 * 32 * ((4096 + 6144) + (4096 + 4096) + (4096 + 28672) + (14336 + 4096))
+    states = lora.memory.by_category["optimizer"] + lora.memory.by_category["gradients"]
+    assert states < 18 * adapters
+    assert lora.memory.by_category["weights"] == pytest.approx(full.memory.by_category["weights"] + 2 * adapters)
+    assert 0 < lora.mfu < 1
+
+
+def test_lora_trains_what_it_targets():
+    small, large = (report(lora={"rank": 8, "targets": targets}) for targets in (["attention"], ["attention", "mlp"]))
+    assert small.step_time_s < large.step_time_s
+    mapping = {**BASE, "workload": {**BASE["workload"], "lora": {"rank": 8}}}
+    scenario = from_mapping(mapping)
+    assert fit(scenario).memory.peak_bytes == predict(scenario, allow_infeasible=True).memory.peak_bytes
+
+
+def moe(**routing):
+    mapping = {
+        **BASE,
+        "model": "mixtral-8x7b",
+        "parallelism": {"ep": 4},
+        "workload": {**BASE["workload"], "routing": routing},
+    }
+    return predict(from_mapping(mapping), allow_infeasible=True).step_time_s
+
+
+def test_the_hottest_rank_sets_the_pace_of_experts():
+    even = moe()
+    assert moe(counts=[100] * 8) == pytest.approx(even)
+    uneven = moe(counts=[200, 200, 100, 100, 50, 50, 50, 50])  # ranks of two experts: 400 of 800 on the first, mean 200
+    assert uneven == pytest.approx(moe(hottest=2.0)) and uneven > even
+    assert moe(hottest=2.0, capacity=1.25) == pytest.approx(moe(hottest=1.25))
+    assert moe(hottest=3.0) > uneven

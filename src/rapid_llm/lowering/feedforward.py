@@ -44,13 +44,14 @@ def distinct_experts(experts: Column | float, tokens: Column, top_k: int) -> Col
 def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]:
     """Router, dispatch, experts, combine, and the shared expert. Reads 'n2', writes 'd'.
 
-    Tokens of an expert group are those of all its ranks: t k etp / tp rows land on each rank on average. With sequence
+    Tokens of an expert group are those of all its ranks: t k etp / tp rows land on each rank on average, ``load`` times
+    that on the hottest, for which all others wait at the next exchange. With sequence
     parallelism or ep beyond tp they travel by all-to-all; within a tp group without it every rank already has them.
     """
     p = s.plans
     t, act = s.tokens, s.act
     width = ffn.expert_hidden_size or hidden
-    rows = t * ffn.num_experts_per_tok * p.etp / p.tp
+    rows = s.load * t * ffn.num_experts_per_tok * p.etp / p.tp
     local = ffn.num_experts / p.ep
     group_tokens = t * p.ep * p.etp / p.tp
     hit = np.minimum(local, distinct_experts(float(ffn.num_experts), group_tokens, ffn.num_experts_per_tok) / p.ep)
@@ -75,7 +76,7 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     if ffn.expert_hidden_size:
         latent = {"n2l": s.shard * width * act}
         out.append(matmul("latent_down", s, m=s.shard, n=width, k=hidden, reads="n2", writes=latent))
-    buffer = s.shard * ffn.num_experts_per_tok * width * act
+    buffer = s.load * s.shard * ffn.num_experts_per_tok * width * act
     buffer = np.where(p.sp > 0, buffer, buffer / p.tp)
     cut = (travels & (p.etp > 1)).astype(float)
     landed = rows * width * act

@@ -51,5 +51,6 @@ def _merge(run: list[Operator], rest: Sequence[Canonical]) -> Operator:
         dtype=main.dtype,
         saves=saves,
         weight=main.weight,
+        frozen=main.frozen,
         when=main.when,
     )

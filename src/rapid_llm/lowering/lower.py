@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.lowering import outer
+from rapid_llm.lowering.adapters import adapted, adapter_parameters
 from rapid_llm.lowering.block import block
 from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.lowering.fusion import fuse
@@ -31,10 +32,11 @@ REMEMBERED_PLANS = 8
 class Lowered:
     """A step as tables. Units are the block kinds, then 'embedding' and 'head'; U units, P plans, S stages.
 
-    kernels, messages: what one pass of a unit runs. layers: passes of each unit on each stage [U, P, S].
-    dense, expert: parameters of one rank per unit pass [U, P]. saved: activation bytes kept per pass and micro-batch;
-    working: bytes alive beside them while one pass runs [U, P]; gathered: bytes by which the inputs that sequence
-    parallelism gathers exceed the shards that are kept [U, P]. cache: KV and state bytes per pass [U, P].
+    kernels, messages: what one pass of a unit runs. layers: passes of each unit on each stage [U, P, S]. dense,
+    expert: parameters of one rank per unit pass [U, P]; trained: of both, those with gradients [2, U, P]. saved:
+    activation bytes kept per pass and micro-batch; working: bytes alive beside them while one pass runs [U, P];
+    gathered: bytes by which the inputs that sequence parallelism gathers exceed the shards that are kept [U, P].
+    cache: KV and state bytes per pass [U, P].
     """
 
     units: tuple[str, ...]
@@ -45,6 +47,7 @@ class Lowered:
     layers: NDArray[np.float64]
     dense: Matrix
     expert: Matrix
+    trained: Matrix
     saved: Matrix
     working: Matrix
     gathered: Matrix
@@ -90,6 +93,8 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         sequences = [_rotated(sequence) for sequence in sequences]
     sequences.append(outer.embedding(model, s, dropout=dropout))
     sequences.append(outer.head(model, s, vocab) + ([] if s.training else outer.sampling(s, model.vocab_size)))
+    if s.lora:
+        sequences = [adapted(sequence, s.lora, s) for sequence in sequences]
     sequences = [fuse(sequence, runtime.fusions) for sequence in sequences]
 
     kinds, width = len(model.blocks), len(plans)
@@ -108,14 +113,19 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         if bytes_only:
             continue
         forward_rows(builder, unit, sequence, rerun if unit < kinds else None)
-        if s.training:
+        if s.training and not (s.lora and unit == kinds):
             backward_rows(builder, unit, sequence, s)
     dense, expert = _parameters(model, s, facts.vocab_multiple if facts else 1)
+    trained = np.stack([dense, expert])
+    if s.lora:
+        trained = _adapters(sequences, s)
+        dense, expert = dense + trained[0], expert + trained[1]
     if s.training and not bytes_only:
         for unit in range(kinds + 2):
-            shard_rows(builder, unit, dense[unit], expert[unit], s, whole=bool(facts and facts.whole_gradients))
-            outer.optimizer_rows(builder, unit, dense[unit], expert[unit], s)
-        if model.tie_word_embeddings:
+            held = (dense[unit], trained[0, unit]), (expert[unit], trained[1, unit])
+            shard_rows(builder, unit, *held, s, whole=bool(facts and facts.whole_gradients))
+            outer.optimizer_rows(builder, unit, trained[0, unit], trained[1, unit], s)
+        if model.tie_word_embeddings and not s.lora:
             outer.tied_row(builder, kinds + 1, vocab * model.hidden_size, s)
     kernels, messages = builder.freeze()
     return Lowered(
@@ -127,6 +137,7 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         layers=_layers(model, s, facts.balance if facts else "layers"),
         dense=dense,
         expert=expert,
+        trained=trained,
         saved=saved,
         working=working,
         gathered=gathered,
@@ -180,6 +191,13 @@ def _parameters(model: Model, s: Shapes, vocab_multiple: int) -> tuple[Matrix, M
     dense = np.stack([*(zero + d for d, _ in pairs), zero + first, zero + last])
     expert = np.stack([*(zero + e for _, e in pairs), zero, zero])
     return dense, expert
+
+
+def _adapters(sequences: list[list[Canonical]], s: Shapes) -> NDArray[np.float64]:
+    """Parameters of the adapters of each unit, outside and inside experts [2, U, P]."""
+    zero = np.zeros(len(s.plans))
+    pairs = [adapter_parameters(sequence) for sequence in sequences]
+    return np.stack([np.stack([zero + pair[place] for pair in pairs]) for place in (0, 1)])
 
 
 def _layers(model: Model, s: Shapes, balance: str) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ class Operator:
     name: canonical name, what fusions and recompute sets speak of; family and columns: as ``operators.families``;
     kind: access pattern of a pointwise kernel or kind of a recurrent one; reads, writes: tensor name -> bytes [P];
     saves: tensors kept for the backward pass; weight: a GEMM against a weight (has a weight gradient);
+    frozen: that weight is not trained (has none);
     when: share of passes in which it runs [P] (prefill-only or decode-only rows).
     """
 
@@ -31,6 +32,7 @@ class Operator:
     dtype: str = "bf16"
     saves: tuple[str, ...] = ()
     weight: bool = False
+    frozen: bool = False
     when: Column | float = 1.0
 
 

@@ -87,7 +87,8 @@ def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None
     data = {**c, "n": c["k"], "k": c["n"], "y_bytes": s.act}
     weight = {**c, "m": c["k"], "k": c["m"], "w_bytes": c["x_bytes"], "y_bytes": y}
     builder.kernel(op, (unit, BACKWARD), data, count=op.when, name=op.name + " dgrad")
-    builder.kernel(op, (unit, BACKWARD), weight, count=op.when, name=op.name + WEIGHT_GRADIENT)
+    if not op.frozen:
+        builder.kernel(op, (unit, BACKWARD), weight, count=op.when, name=op.name + WEIGHT_GRADIENT)
 
 
 def _pointwise_backward(builder: Builder, unit: int, op: Operator) -> None:

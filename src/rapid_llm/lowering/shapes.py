@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
+from rapid_llm.workload import Lora, Training
 
 Column = NDArray[np.float64]
 
@@ -21,8 +22,8 @@ class Shapes:
     batch: sequences of a micro-batch; new: query tokens of each; past: cached tokens of each; training: keeps tensors
     for a backward pass. tokens: query tokens on this rank (context parallelism divides them); shard: of those, what
     norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head. documents: how many
-    of ``length`` query tokens fill the batch, apart from each other where sequences are packed. tensor_parallel,
-    context_parallel: whether any plan is.
+    of ``length`` query tokens fill the batch, apart from each other where sequences are packed. load: of
+    the experts of the hottest rank over the mean. tensor_parallel, context_parallel: whether any plan is.
     """
 
     plans: Plans
@@ -46,6 +47,8 @@ class Shapes:
     compute: str
     activation_dtype: str
     attention_dtype: str
+    load: Column
+    lora: Lora | None
     tensor_parallel: bool
     context_parallel: bool
     key: tuple[object, ...]
@@ -66,13 +69,14 @@ class Shapes:
         training: bool,
         precision: Precision,
         runtime: Runtime,
-        document: float | None = None,
+        work: Training | None = None,
     ) -> Shapes:
         """Shapes of a pass of ``plans.micro_batch`` sequences of ``new`` tokens after ``past``.
 
-        ``document``: tokens of the documents that are packed into a sequence and do not see each other.
+        ``work``: the training job, where it packs documents, trains adapters alone, or loads experts unevenly.
         """
         batch = plans.micro_batch
+        document = work.document if work else None
         tokens = batch * new / plans.cp
         decode = ((new <= 1) & (past > 0)).astype(float)
         compute = dtype(precision.compute)
@@ -98,9 +102,11 @@ class Shapes:
             compute=precision.weights if dtype(precision.weights).weight_only else precision.compute,
             activation_dtype=precision.activations,
             attention_dtype=_attention_dtype(precision),
+            load=np.ones(len(plans)) if work is None else np.array([work.routing.load(int(ep)) for ep in plans.ep]),
+            lora=work.lora if work else None,
             tensor_parallel=bool((plans.tp > 1).any()),
             context_parallel=bool((plans.cp > 1).any()),
-            key=(plans.key, new.tobytes(), past.tobytes(), training, precision, runtime, document),
+            key=(plans.key, new.tobytes(), past.tobytes(), training, precision, runtime, work),
         )
 
 

@@ -9,8 +9,11 @@ from rapid_llm.lowering.operators import Column, Operator
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, Builder
 
+Held = tuple[Column, Column]
+"""Parameters of one rank [P]: all of them, and those that are trained."""
 
-def shard_rows(builder: Builder, unit: int, dense: Column, expert: Column, s: Shapes, *, whole: bool = False) -> None:
+
+def shard_rows(builder: Builder, unit: int, dense: Held, expert: Held, s: Shapes, *, whole: bool = False) -> None:
     """Data-parallel messages of one pass of a unit (sizes in bytes of the whole buffer, as nccl-tests counts them).
 
     ZeRO-3 gathers weights before the forward and again before the backward pass and reduce-scatters gradients of every
@@ -19,7 +22,7 @@ def shard_rows(builder: Builder, unit: int, dense: Column, expert: Column, s: Sh
     leaves an all-reduce of each shard over its replicas behind every reduce-scatter (HSDP). Experts do the same over
     the replicas of an expert. ``whole``: stage 1 all-reduces gradients as stage 0 does.
     """
-    gradient_copy(builder, unit, dense + expert, s)
+    gradient_copy(builder, unit, dense[1] + expert[1], s)
     reduced = s.plans.zero_stage < (2 if whole else 1)
     _rows(builder, unit, dense, s, groups=("data", "shard"), reduced=reduced)
     _rows(builder, unit, expert, s, groups=("edp", "edp"), reduced=reduced)
@@ -40,22 +43,23 @@ def gradient_copy(builder: Builder, unit: int, parameters: Column, s: Shapes) ->
 
 
 def _rows(
-    builder: Builder, unit: int, parameters: Column, s: Shapes, *, groups: tuple[str, str], reduced: NDArray[np.bool_]
+    builder: Builder, unit: int, parameters: Held, s: Shapes, *, groups: tuple[str, str], reduced: NDArray[np.bool_]
 ) -> None:
     """Messages of parameters that live on a group of replicas and are sharded over another; ``reduced``: plans that
     all-reduce their gradients [P]."""
-    if not (parameters > 0).any():
+    held, trained = parameters
+    if not (held > 0).any():
         return
     zero = s.plans.zero_stage
     whole, shard = groups
     label = "expert weights" if whole == "edp" else "weights"
-    weights, gradients = parameters * s.act, parameters * s.reduce
+    gradients = trained * s.reduce
 
     def add(op: str, axis: str, phase: int, plans: NDArray[np.bool_]) -> None:
         if not plans.any():
             return
         what = "gather" if op == "all_gather" else "gradient"
-        size = weights if op == "all_gather" else gradients
+        size = (trained if phase == OPTIMIZER else held) * s.act if op == "all_gather" else gradients
         if axis == "replicas":
             size = gradients / getattr(s.plans, shard)
         builder.message(f"{label} {what}", op, axis, (unit, phase), size=size, count=plans.astype(float))

@@ -34,23 +34,26 @@ class States:
 def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
     """States of each stage, sharded as the ZeRO stage says (Rajbhandari et al. 2020, arXiv 1910.02054, section 3).
 
-    Masters that a framework shards in place of weights are its weights. Gradients that data-parallel ranks reduce in
-    another dtype stand in buffers of their own; replicas of one have none. A pipeline that never drains keeps a second
-    version of the weights (PipeDream-2BW, arXiv 2006.09503, section 3).
+    Masters that a framework shards in place of weights are its weights. Gradients that data-parallel ranks reduce
+    in another dtype stand in buffers of their own; frozen weights have neither masters nor gradients; replicas of
+    one have none. A pipeline that never drains keeps a second version of the weights (PipeDream-2BW, arXiv
+    2006.09503, section 3).
     """
     plans, facts = lowered.shapes.plans, runtime.training
     zero = plans.zero_stage
     dense = np.einsum("ups,up->ps", lowered.layers, lowered.dense)
     expert = np.einsum("ups,up->ps", lowered.layers, lowered.expert)
-    whole = dense + expert
-    shards = dense / plans.shard[:, None] + expert / plans.edp[:, None]
+    trained, trained_experts = np.einsum("ups,kup->kps", lowered.layers, lowered.trained)
 
-    def held(size: NDArray[np.float64], stage: int) -> Matrix:
-        return np.asarray(size[:, None] * np.where(zero[:, None] >= stage, shards, whole))
+    def held(
+        size: NDArray[np.float64], stage: int, dense: Matrix = trained, expert: Matrix = trained_experts
+    ) -> Matrix:
+        shards = dense / plans.shard[:, None] + expert / plans.edp[:, None]
+        return np.asarray(size[:, None] * np.where(zero[:, None] >= stage, shards, dense + expert))
 
     none = np.zeros(len(plans))
     weight, gradient = none + dtype(precision.weights).bytes, none + dtype(precision.gradients).bytes
-    optimizer, between = none + precision.optimizer.bytes, none
+    optimizer, between, frozen = none + precision.optimizer.bytes, none, weight
     if facts:
         if facts.sharded_masters and precision.optimizer.master:
             master = dtype(precision.optimizer.master).bytes
@@ -62,8 +65,8 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
         between = np.where(partly, facts.step_buffers, 0.0)
     weight = weight * np.where(_NEVER_DRAINS[plans.schedule.astype(np.int64)] & (plans.pp > 1), 2.0, 1.0)
     return States(
-        weights=held(weight, 3),
+        weights=held(weight, 3, trained, trained_experts) + held(frozen, 3, dense - trained, expert - trained_experts),
         gradients=held(gradient, 2),
         optimizer=held(optimizer, 1),
-        between=between[:, None] * whole,
+        between=between[:, None] * (trained + trained_experts),
     )

@@ -51,7 +51,7 @@ def footprint(scenario: Scenario) -> Footprint:
     model, runtime, precision = scenario.model, scenario.runtime, scenario.precision
     accelerator = scenario.system.groups[0].node.accelerator
     if isinstance(work, Training):
-        if work.documents:
+        if not work.plain:
             lowered = lower(model, training_shapes(plans, work, precision, runtime), runtime, bytes_only=True)
         else:
             lowered = training_footprint(model, runtime, precision, plans, sequence_length=work.sequence_length)

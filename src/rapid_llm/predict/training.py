@@ -57,7 +57,7 @@ def training_shapes(plans: Plans, work: Training, precision: Precision, runtime:
         training=True,
         precision=precision,
         runtime=runtime,
-        document=work.document,
+        work=work,
     )
 
 
@@ -99,7 +99,8 @@ def _flops(model: Model, sequence_length: int) -> tuple[float, float, float]:
 def utilisation(
     table: TrainingTable, model: Model, precision: Precision, *, sequences: int, sequence_length: int
 ) -> Utilisation:
-    """MFU of the first plan: three times the forward FLOPs of all sequences (backward is twice the forward).
+    """MFU of the first plan: three times the forward FLOPs of all sequences (backward is twice the forward), or twice
+    where weights are frozen.
 
     HFU adds what recomputation runs again, as the table counts it.
     """
@@ -110,7 +111,8 @@ def utilisation(
     peak = peaks.get(name) or peaks.get("bf16") or next(iter(peaks.values()))
     plans = table.plans
     rank_seconds = float(table.step.total[0]) * float(plans.ranks[0]) * peak
-    model_flops, causal_flops = 3.0 * sequences * full, 3.0 * sequences * causal
+    passes = 2.0 if table.step.priced.lowered.shapes.lora else 3.0
+    model_flops, causal_flops = passes * sequences * full, passes * sequences * causal
     return Utilisation(
         model_flops / rank_seconds,
         causal_flops / rank_seconds,

@@ -27,11 +27,45 @@ class Recompute:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class Lora:
+    """Low-rank adapters of ``rank`` beside the products of the parts that ``targets`` names; all else is frozen
+    (Hu et al. 2021, arXiv 2106.09685)."""
+
+    rank: Count
+    targets: tuple[Literal["attention", "mlp", "experts"], ...] = Field(("attention", "mlp"), min_length=1)
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Routing:
+    """How unevenly experts are loaded. The hottest rank sets the pace, since all wait for it at every exchange.
+
+    ``hottest``: its load over the mean of all ranks; or ``counts``: tokens of each expert of a layer, as measured, of
+    which each rank of an expert group holds a row of neighbours. ``capacity``: tokens beyond so many times an expert's
+    mean are dropped (GShard, Lepikhin et al. 2020, section 2.2); none: dropless.
+    """
+
+    hottest: Annotated[Positive, Field(ge=1)] = 1.0
+    counts: tuple[Whole, ...] = ()
+    capacity: Positive | None = None
+
+    def load(self, ep: int) -> float:
+        """Token-expert pairs on the hottest of ``ep`` ranks over the mean before any is dropped."""
+        limit = float("inf") if self.capacity is None else self.capacity
+        if not self.counts:
+            return min(self.hottest, limit)
+        mean = max(sum(self.counts), 1) / len(self.counts)
+        loads = [min(count / mean, limit) for count in self.counts]
+        width = max(1, len(loads) // ep)
+        return max(sum(loads[at : at + width]) / width for at in range(0, len(loads), width))
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Training:
     """One optimizer step over ``global_batch_size`` sequences of ``sequence_length`` tokens.
 
     ``documents``: lengths, a sample of those that are packed into sequences and do not see each other; none: a sequence
-    is one. ``tokens`` of the whole run: its time and accelerator hours are reported.
+    is one. ``tokens`` of the whole run: its time and accelerator hours are reported. ``lora``: adapters alone are
+    trained. ``routing`` of tokens to experts, even unless it says otherwise.
     """
 
     kind: Literal["training"] = "training"
@@ -41,6 +75,13 @@ class Training:
     recompute: Recompute | None = None
     documents: tuple[Count, ...] = ()
     tokens: Positive | None = None
+    lora: Lora | None = None
+    routing: Routing = Routing()
+
+    @property
+    def plain(self) -> bool:
+        """Whether bytes are those of every token in one sequence, all weights trained and experts evenly loaded."""
+        return not self.documents and self.lora is None and self.routing == Routing()
 
     @property
     def document(self) -> float | None:
