@@ -74,5 +74,5 @@ def test_bad_faults_are_sentences(fault, sentence):
 
 
 def test_an_algorithm_that_the_engine_does_not_lay_out():
-    with pytest.raises(InputError, match=r"^the flow engine does not run 'pxn'; it runs ring, tree, "):
-        contend(ask("all_to_all", 16, algorithm="pxn"), SIZE, topology_for(DGX, 16, 1))
+    with pytest.raises(InputError, match=r"^the flow engine does not run 'halving-doubling'; it runs ring, tree, "):
+        contend(ask("all_reduce", 16, algorithm="halving-doubling"), SIZE, topology_for(DGX, 16, 1))

@@ -10,14 +10,17 @@ from numpy.typing import NDArray
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import System
 from rapid_llm.network.candidates import Candidate
-from rapid_llm.network.lines import ways
+from rapid_llm.network.lines import Line, ways
+from rapid_llm.network.tasks import Tasks
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import BUILDERS
 from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
 
 Vector = NDArray[np.float64]
-RUNS: Final = ("ring", "tree", "hierarchical", "nvls", "nvls-tree", "one-shot", "two-shot", "direct", "p2p")
+RUNS: Final = ("ring", "tree", "hierarchical", "nvls", "nvls-tree", "one-shot", "two-shot", "direct", "pxn", "p2p")
 """Algorithms whose phases the flow engine lays out."""
+_ALONE: Final = frozenset({"tree", "relay", "shift"})
+"""Patterns that one program lays out for a single group."""
 _FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
 
 
@@ -54,44 +57,67 @@ class Contended:
 
 
 def contend(
-    candidate: Candidate, size_bytes: float, topology: Topology, *, policy: str = "auto", seed: int = 0
+    candidate: Candidate,
+    size_bytes: float,
+    topology: Topology,
+    *,
+    policy: str = "auto",
+    seed: int = 0,
+    members: NDArray[np.int64] | None = None,
+    routed: Topology | None = None,
 ) -> Contended:
     """Run every group of a collective at once over the links of a topology.
 
     The library's launch, steps and protocol are added as in the closed form, so that both agree where nothing contends.
-    InputError for an algorithm that the engine does not lay out.
+    ``members`` [groups, ranks]: the accelerators of every group (default: those that interleave with the first; rows of
+    a send_recv may be chains of any length); ``routed``: the links that routes may take, where those are not all.
+    InputError for an algorithm that the engine does not lay out; InfeasibleError where no live path joins two ranks.
     """
     from rapid_llm.network.engine import simulate
-    from rapid_llm.network.programs import program
-    from rapid_llm.network.tasks import concatenate
 
     way, group = candidate.way, candidate.way.group
     if way.algorithm not in RUNS:
         raise InputError(f"the flow engine does not run '{way.algorithm}'; it runs {', '.join(RUNS)}.", field="network")
-    ranks, stride, places = group.bounds[-1], group.stride, topology.accelerators
-    parts = [
-        program(
-            way.template, group.bounds, size_bytes, topology,
-            placement=places[first : first + ranks * stride : stride], policy=policy, seed=seed,
-        )
-        for first in range(stride)
-    ]  # fmt: skip
-    result = simulate(concatenate(parts) if stride > 1 else parts[0], topology)
-    bare, fixed = _bare(candidate, size_bytes)
-    seconds = _with_library(candidate, result.seconds, bare, fixed)
+    if members is None:
+        members = np.arange(group.stride)[:, None] + group.stride * np.arange(group.bounds[-1])
+    result = simulate(_laid_out(candidate, size_bytes, routed or topology, members, policy, seed), topology)
+    bare = _bare(candidate)
+    seconds = _with_library(candidate, result.seconds, bare, size_bytes)
     moved = np.asarray(result.link_bytes, dtype=np.float64)
     use = np.where(moved > 0, moved / np.maximum(topology.capacity * result.seconds, 1e-300), 0.0)
-    return Contended(seconds, result.seconds, bare, topology, moved, use)
+    return Contended(seconds, result.seconds, bare.seconds(size_bytes), topology, moved, use)
 
 
-def _with_library(candidate: Candidate, flow: float, bare: float, fixed: float) -> float:
-    """What the library adds to a message stays; what it makes of the links' rate multiplies what they take."""
-    own = min(line.fixed for line in candidate.way.lines)
-    return own + (candidate.seconds - own) / (bare - fixed) * max(flow - fixed, 0.0)
+def _laid_out(  # noqa: PLR0917
+    candidate: Candidate, size: float, topology: Topology, members: NDArray[np.int64], policy: str, seed: int
+) -> Tasks:
+    """The tasks of all groups [groups, ranks]: routed together, so that they spread over the links, or one by one."""
+    from rapid_llm.network.programs import program
+    from rapid_llm.network.tasks import concatenate
+
+    template, places = candidate.way.template, topology.accelerators
+    bounds = candidate.way.group.bounds if template.phases[0].pattern != "neighbour" else (members.shape[1],)
+    if len(members) == 1 or {phase.pattern for phase in template.phases} & _ALONE:
+        parts = [
+            program(template, bounds, size, topology, placement=places[row], policy=policy, seed=seed)
+            for row in members
+        ]
+        return concatenate(parts) if len(parts) > 1 else parts[0]
+    whole = (*bounds, members.size)
+    return program(template, whole, size, topology, placement=places[members.ravel()], policy=policy, seed=seed)
 
 
-def _bare(candidate: Candidate, size: float) -> tuple[float, float]:
-    """Seconds of the closed form with links and nothing else, and what of it does not grow with the message."""
+def _with_library(candidate: Candidate, flow: float, bare: Line, size: float) -> float:
+    """The closed form with its library, and what the links take beyond theirs at the rate that the library makes of
+    them.
+    """
+    line = min(candidate.way.lines, key=lambda line: line.seconds(size))
+    stretch = line.per_byte / bare.per_byte if bare.per_byte > 0 else 1.0
+    return max(flow, candidate.seconds + stretch * (flow - bare.seconds(size)))
+
+
+def _bare(candidate: Candidate) -> Line:
+    """The closed form with links and nothing else."""
     way, name = candidate.way, candidate.way.algorithm
     toy = Library(
         name="links", protocols={"only": Protocol(algorithms=(name,))}, links={"intra": _FREE, "inter": _FREE}
@@ -100,7 +126,7 @@ def _bare(candidate: Candidate, size: float) -> tuple[float, float]:
         op for op in BUILDERS[name][1] if BUILDERS[name][0](op, way.group.bounds, way.group.inside) == way.template
     )
     (line,) = next(iter(ways(op, way.group, toy))).lines
-    return line.fixed + line.per_byte * size, line.fixed
+    return line
 
 
 def broken(topology: Topology, faults: Iterable[Mapping[str, Any]]) -> Topology:

@@ -24,6 +24,10 @@ class Line:
     per_byte: float
     root: float
 
+    def seconds(self, size: float) -> float:
+        """Seconds of a message of ``size`` bytes."""
+        return self.fixed + self.per_byte * size + self.root * sqrt(size)
+
 
 @dataclass(frozen=True, slots=True)
 class Way:

@@ -116,7 +116,8 @@ def _phase(phase: Phase, bounds: Bounds, size: float, *, slices: int, channels: 
         target = rank ^ phase.distance if phase.pattern == "pair" else (rank + phase.distance) % n
         return Sends(rank, target, np.full(n, load / phase.steps), np.full(n, phase.steps), none)
     if phase.pattern == "neighbour":
-        return Sends(rank[:-1], rank[1:], np.full(n - 1, load), np.ones(n - 1, np.int64), none)
+        inside = rank[rank % outer != outer - 1]
+        return Sends(inside, inside + 1, np.full(len(inside), load), np.ones(len(inside), np.int64), none)
     if phase.pattern == "chain":
         return _chains(outer, n, load, slices, phase.spread)
     if phase.pattern == "tree":

@@ -1,0 +1,195 @@
+"""Messages of a job priced link by link: its groups at once on the explicit topology of its accelerators, faults
+included. The library's launch, steps and protocol are those of the closed form, so both agree where nothing contends.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rapid_llm.errors import InfeasibleError, InputError
+from rapid_llm.hardware import System
+from rapid_llm.network.candidates import Candidate, candidates
+from rapid_llm.network.collectives import CollectivePrices
+from rapid_llm.network.contention import RUNS, contend
+from rapid_llm.network.fabric import Fabric
+from rapid_llm.network.faults import Fault, apply
+from rapid_llm.network.technologies import Library
+from rapid_llm.network.topology import Topology
+
+Members = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """What a job sees of its system's links: those of its first ``accelerators``, and their faults."""
+
+    accelerators: int
+    faults: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interconnect:
+    """The links of a job as they are, without their faults, and with degraded links left out of the routes (None where
+    no link is degraded). ``part`` of each accelerator: those of one part reach each other.
+    """
+
+    topology: Topology
+    healthy: Topology
+    avoiding: Topology | None
+    part: NDArray[np.int64]
+
+    @property
+    def down(self) -> int:
+        """Links that are down; both directions count once."""
+        top = self.topology
+        low, high = np.minimum(top.source, top.target), np.maximum(top.source, top.target)
+        return len(np.unique((low * top.nodes + high)[top.health <= 0]))
+
+
+@lru_cache(maxsize=16)
+def interconnect(system: System, links: Links) -> Interconnect:
+    """The explicit topology of a job. InputError for a fault at a place that the job does not have."""
+    healthy = Topology.of(system, links.accelerators)
+    hurt = apply(healthy, links.faults) if links.faults else healthy
+    degraded = (hurt.health > 0) & (hurt.health < 1)
+    avoiding = hurt.with_health(np.where(degraded, 0.0, hurt.health)) if degraded.any() else None
+    return Interconnect(hurt, healthy, avoiding, _parts(hurt)[hurt.accelerators])
+
+
+def _parts(topology: Topology) -> NDArray[np.int64]:
+    """The lowest node that each node is joined to by live links."""
+    live = topology.health > 0
+    a, b = topology.source[live], topology.target[live]
+    part = np.arange(topology.nodes)
+    while True:
+        low = np.minimum(part[a], part[b])
+        fresh = part.copy()
+        np.minimum.at(fresh, a, low)
+        np.minimum.at(fresh, b, low)
+        fresh = fresh[fresh]
+        if (fresh == part).all():
+            return part
+        part = fresh
+
+
+def price_flow(
+    op: str,
+    size_bytes: ArrayLike,
+    ranks: ArrayLike,
+    stride: ArrayLike,
+    *,
+    net: Interconnect,
+    fabric: Fabric,
+    library: str | Library,
+    small: str | Library | None = None,
+    axis: str = "",
+) -> CollectivePrices:
+    """Price collectives as ``collectives.price`` does, link by link; the slowest group of each decides.
+
+    InfeasibleError where faults cut a group of ``axis`` apart, naming two of its ranks.
+    """
+    size, n, step = np.broadcast_arrays(np.asarray(size_bytes, np.float64), ranks, stride)
+    keys = list(zip(size.ravel().tolist(), n.ravel().astype(int).tolist(), step.ravel().astype(int).tolist()))  # noqa: B905
+    found = {key: _price(op, key, net, fabric, library, small, axis) for key in dict.fromkeys(keys)}
+    seconds, algorithm, wire, nodes = zip(*(found[key] for key in keys), strict=True) if keys else ((),) * 4
+    return CollectivePrices(
+        np.array(seconds, np.float64).reshape(size.shape),
+        np.array(algorithm, np.int8).reshape(size.shape),
+        np.array(wire, np.float64).reshape(size.shape),
+        np.array(nodes, np.int64).reshape(size.shape),
+    )
+
+
+_Price = tuple[float, int, float, int]
+
+
+def _price(  # noqa: PLR0917
+    op: str,
+    key: tuple[float, int, int],
+    net: Interconnect,
+    fabric: Fabric,
+    library: str | Library,
+    small: str | Library | None,
+    axis: str,
+) -> _Price:
+    size, ranks, stride = key
+    if ranks == 1 or size <= 0:
+        return 0.0, 0, 0.0, 1
+    _whole(net, groups(op, len(net.part), ranks, stride), axis)
+    return _simulated(op, size, ranks, stride, net, fabric, library, small)
+
+
+def groups(op: str, accelerators: int, ranks: int, stride: int) -> Members:
+    """Accelerators of every group of ``ranks``, ``stride`` apart, that a job of so many is cut into [groups, ranks].
+
+    Pairs that send and receive are the neighbours of a pipeline: whole chains.
+    """
+    if op == "send_recv" and ranks == 2:
+        ranks = accelerators // stride
+    first = np.arange(accelerators)
+    first = first[(first % (ranks * stride) < stride) & (first + (ranks - 1) * stride < accelerators)]
+    return first[:, None] + stride * np.arange(ranks)
+
+
+def _whole(net: Interconnect, members: Members, axis: str) -> None:
+    """InfeasibleError where the members of a group do not all reach each other."""
+    apart = net.part[members] != net.part[members[:, :1]]
+    if not apart.any():
+        return
+    group = int(np.flatnonzero(apart.any(axis=1))[0])
+    near, far = members[group, 0], members[group, int(np.flatnonzero(apart[group])[0])]
+    names, nodes = net.topology.names, net.topology.accelerators
+    down = net.down
+    raise InfeasibleError(
+        f"no path from {names[nodes[far]]} to {names[nodes[near]]} with {down} link{'' if down == 1 else 's'} down: "
+        f"{f'{axis} ' if axis else ''}group {group} spans them. Try another placement or fewer faults.",
+        field="faults",
+    )
+
+
+@lru_cache(maxsize=4096)
+def _simulated(  # noqa: PLR0917
+    op: str,
+    size: float,
+    ranks: int,
+    stride: int,
+    net: Interconnect,
+    fabric: Fabric,
+    library: str | Library,
+    small: str | Library | None,
+) -> _Price:
+    """The fastest way by closed form that the engine runs and the live links carry."""
+    ways = [
+        way
+        for way in candidates(op, size, ranks, stride, fabric=fabric, library=library, small=small)
+        if way.algorithm in RUNS
+    ]
+    members = groups(op, len(net.part), ranks, stride)
+    last = None
+    for way in ways:
+        try:
+            seconds = _worst(way, size, net, members)
+        except InfeasibleError as error:  # a reducing switch that is down: libraries fall back
+            last = error
+            continue
+        return seconds, way.way.template.algorithm, way.sent, way.way.group.nodes
+    if last is not None:
+        raise last
+    raise InputError(f"the flow engine runs no algorithm of this library for {op}.", field="network")
+
+
+def _worst(way: Candidate, size: float, net: Interconnect, members: Members) -> float:
+    """Seconds until the last group is done: over the routes of the healthy network, detoured where links are down, or
+    round degraded links, whichever is faster; never less than without faults.
+    """
+    kept = contend(way, size, net.topology, members=members)
+    if net.topology is net.healthy:
+        return kept.seconds
+    best = kept.seconds
+    if net.avoiding is not None and kept.link_bytes[net.topology.health < 1].any():
+        with suppress(InfeasibleError):  # there may be no way round
+            best = min(best, contend(way, size, net.topology, members=members, routed=net.avoiding).seconds)
+    return max(best, contend(way, size, net.healthy, members=members).seconds)
