@@ -111,7 +111,9 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 def _value(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 _Table = tuple[Sequence[str], list[list[str]], Sequence[int]]

@@ -148,8 +148,11 @@ def _refuse_unavailable(document: Document) -> None:
 
 def _faults(document: Document, accelerators: int, workload: Training | Inference) -> tuple[Fault, ...]:
     """Slow accelerators and nodes, which a closed form can answer for; anything else needs a network simulated."""
+    written = document.data.get("faults") or ()
+    if not isinstance(written, (list, tuple)):
+        raise document.error(f"faults must be a list (got {show(written)}). Try faults: [].", "faults")
     found: tuple[Fault, ...] = tuple(
-        build(Fault, item, document, f"faults[{index}]") for index, item in enumerate(document.data.get("faults") or ())
+        build(Fault, item, document, f"faults[{index}]") for index, item in enumerate(written)
     )
     for index, fault in enumerate(found):
         place = f"faults[{index}]"
