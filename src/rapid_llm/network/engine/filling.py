@@ -3,8 +3,7 @@
 Compiled. ``flows[:count]`` and ``marks[:links]`` list the tasks and the binding resources that are concerned.
 """
 
-from numba import njit
-
+from rapid_llm.network.engine.compiled import compiled
 from rapid_llm.network.engine.state import ACKS, CLOSE, DISCIPLINE, MARKED, State
 
 NOTHING = 1e-12
@@ -14,7 +13,7 @@ NEWTON = 60
 """Bounds of the iterations of ``by_window``."""
 
 
-@njit(cache=True)
+@compiled
 def share(s: State, count: int) -> None:
     """Rates of the tasks ``flows[:count]`` over the binding resources in ``marks``, written as ``fresh``."""
     passes = 2 if s.options[ACKS] > 0.0 else 1
@@ -26,7 +25,7 @@ def share(s: State, count: int) -> None:
             max_min(s, count)
 
 
-@njit(cache=True)
+@compiled
 def _room(s: State, count: int, again: bool) -> None:
     """What each binding resource has for data: acknowledgements of the other way go first."""
     for k in range(s.tally[MARKED]):
@@ -43,7 +42,7 @@ def _room(s: State, count: int, again: bool) -> None:
                 s.links[back].room -= s.options[ACKS] * rate * s.incidences[e].coefficient
 
 
-@njit(cache=True)
+@compiled
 def max_min(s: State, count: int) -> None:
     """All rates rise together; a task stops at its own bound or with the first of its resources that is full.
 
@@ -77,7 +76,7 @@ def max_min(s: State, count: int) -> None:
         unfrozen = _freeze(s, unfrozen, level)
 
 
-@njit(cache=True)
+@compiled
 def _pause(s: State, unfrozen: int) -> None:
     """Spread fullness upstream: a paused port holds back everything behind it, whatever its destination."""
     spreading = True
@@ -94,7 +93,7 @@ def _pause(s: State, unfrozen: int) -> None:
                 held = held or link.full
 
 
-@njit(cache=True)
+@compiled
 def _freeze(s: State, unfrozen: int, level: float) -> int:
     """Give ``level`` to every task that meets its bound there; the others move to the front, and their number."""
     tasks, links, incidences, flows = s.tasks, s.links, s.incidences, s.flows
@@ -123,7 +122,7 @@ def _freeze(s: State, unfrozen: int, level: float) -> int:
     return kept
 
 
-@njit(cache=True)
+@compiled
 def by_window(s: State, count: int) -> None:
     """First-in-first-out links: a flow runs at window / (round trip + queueing), every full link adds one delay to all.
 
@@ -143,7 +142,7 @@ def by_window(s: State, count: int) -> None:
         s.tasks[s.flows[k]].fresh = min(s.tasks[s.flows[k]].window / _waits(s, s.flows[k]), s.tasks[s.flows[k]].solo)
 
 
-@njit(cache=True)
+@compiled
 def _waits(s: State, number: int) -> float:
     """Round trip of a task with the delays on its way (s)."""
     task = s.tasks[number]
@@ -153,7 +152,7 @@ def _waits(s: State, number: int) -> float:
     return float(waits)
 
 
-@njit(cache=True)
+@compiled
 def _fill_queue(s: State, number: int) -> None:
     """The delay at which one link is just full, the others held: Newton inside a bracket."""
     tasks, incidences = s.tasks, s.incidences

@@ -17,8 +17,8 @@ from rapid_llm.network.tasks import OWN_QUEUE, Floats, Ints, Tasks
 Int32s = NDArray[np.int32]
 Unsigned = NDArray[np.uint64]
 
-WORK = 4e8
-"""Incidences that refinement may visit before it gives up and everything is simulated."""
+PATIENCE = 4
+"""Sweeps of refinement that always pay; further ones only while they cost less than the rounds to simulate."""
 
 
 class Folded(NamedTuple):
@@ -38,7 +38,7 @@ def fold(tasks: Tasks, capacity: Floats) -> Folded | None:
     work = len(tasks.resource) + len(tasks.dependency) + len(tasks)
     classes = refine(
         tasks.resource_start, tasks.resource, tasks.coefficient, tasks.dependency_start, tasks.dependency, tasks.lag,
-        task_colour, link_colour, int(WORK / work) + 2,
+        task_colour, link_colour, PATIENCE + int(tasks.rounds.sum() / work),
     )  # fmt: skip
     if classes < 0 or classes > 0.9 * len(tasks):
         return None

@@ -4,11 +4,9 @@ Updates are lazy: a task is touched when its own rate changes, and rates are com
 arrival or departure reaches over resources that bind.
 """
 
-from heapq import heappop, heappush
-
-from numba import njit
-
+from rapid_llm.network.engine.compiled import compiled
 from rapid_llm.network.engine.filling import share
+from rapid_llm.network.engine.heap import compact, pop, push
 from rapid_llm.network.engine.state import (
     ACKS,
     CHANGED,
@@ -18,6 +16,7 @@ from rapid_llm.network.engine.state import (
     PACKET,
     SLACK,
     SOLVES,
+    WAITING,
     Records,
     State,
 )
@@ -29,47 +28,55 @@ SERVED = 3
 SAME = 1e-12
 """Events closer than this, in seconds and relative to now, are one: float noise must not split a symmetric drain."""
 
-Events = list[tuple[float, int, int]]
-"""A heap of (time, 4 x task + what, version)."""
 
-
-@njit(cache=True)
-def run(s: State) -> None:
-    """Run until nothing is left to happen."""
-    tasks, tally = s.tasks, s.tally
-    events = [(0.0, 0, 0)]
-    events.pop()
-    for number in range(len(tasks)):
-        task = tasks[number]
-        task.missing = _missing(tasks, s.before, number)
-    for number in range(len(tasks)):
-        task = tasks[number]
-        if task.missing == 0:
-            _post(s, events, number, 0.0)
-    _resolve(s, events, 0.0)
-    while len(events) > 0:
-        now = events[0][0]
+@compiled
+def run(s: State) -> bool:
+    """Run until nothing is left to happen (False), or until the heap needs more room (True): grow it and call again."""
+    tasks, heap, tally = s.tasks, s.heap, s.tally
+    if tally[EVENTS] == 0:
+        _start(s)
+    while tally[WAITING] > 0:
+        if 2 * tally[WAITING] > len(heap):
+            compact(s)
+            if 2 * tally[WAITING] > len(heap):
+                return True
+        top = heap[0]
+        now = top.time
         horizon = now + SAME + now * SAME
-        while len(events) > 0 and events[0][0] <= horizon:
-            _, code, version = heappop(events)
+        while tally[WAITING] > 0 and top.time <= horizon:
+            number, what, version = top.code >> 2, top.code & 3, top.version
+            pop(s)
             tally[EVENTS] += 1
-            number, what = code >> 2, code & 3
             task = tasks[number]
             if what == POSTED:
                 task.posted = True
-                _try_begin(s, events, number, now)
+                _try_begin(s, number, now)
             elif what == ARRIVED:
-                _arrive(s, events, number, now)
+                _arrive(s, number, now)
             elif version == task.version and what == SERVED:
                 task.since = now
                 _attach(s, number, now)
             elif version == task.version:
-                _drain(s, events, number, now)
+                _drain(s, number, now)
         if tally[CHANGED] > 0 or tally[MARKED] > 0:
-            _resolve(s, events, now)
+            _resolve(s, now)
+    return False
 
 
-@njit(cache=True)
+@compiled
+def _start(s: State) -> None:
+    """Post every task that waits for nothing."""
+    for number in range(len(s.tasks)):
+        task = s.tasks[number]
+        task.missing = _missing(s.tasks, s.before, number)
+    for number in range(len(s.tasks)):
+        task = s.tasks[number]
+        if task.missing == 0:
+            _post(s, number, 0.0)
+    _resolve(s, 0.0)
+
+
+@compiled
 def _missing(tasks: Records, before: Records, number: int) -> int:
     """Dependencies that the next round of a task still waits for."""
     count = 0
@@ -82,19 +89,19 @@ def _missing(tasks: Records, before: Records, number: int) -> int:
     return count
 
 
-@njit(cache=True)
-def _post(s: State, events: Events, number: int, now: float) -> None:
+@compiled
+def _post(s: State, number: int, now: float) -> None:
     """All dependencies of the next round are met."""
     task = s.tasks[number]
     if task.delay > 0.0:
-        heappush(events, (now + task.delay, number * 4 + POSTED, 0))
+        push(s, now + task.delay, number * 4 + POSTED, 0)
     else:
         task.posted = True
-        _try_begin(s, events, number, now)
+        _try_begin(s, number, now)
 
 
-@njit(cache=True)
-def _try_begin(s: State, events: Events, number: int, now: float) -> None:
+@compiled
+def _try_begin(s: State, number: int, now: float) -> None:
     """Begin the next round of a task where it is posted and alone; in a queue, join its end."""
     task = s.tasks[number]
     if not task.posted or task.running or task.waiting:
@@ -112,11 +119,11 @@ def _try_begin(s: State, events: Events, number: int, now: float) -> None:
             queue.last = number
             return
         queue.busy = True
-    _begin(s, events, number, now)
+    _begin(s, number, now)
 
 
-@njit(cache=True)
-def _begin(s: State, events: Events, number: int, now: float) -> None:
+@compiled
+def _begin(s: State, number: int, now: float) -> None:
     task = s.tasks[number]
     if task.begun == 0:
         task.start = now
@@ -128,23 +135,23 @@ def _begin(s: State, events: Events, number: int, now: float) -> None:
     task.rate = 0.0
     task.version += 1
     if task.amount <= 0.0 or task.resources == task.resources_end:
-        heappush(events, (now, number * 4 + DRAINED, task.version))
+        push(s, now, number * 4 + DRAINED, task.version)
     else:
         queue = _queue_ahead(s, number, now) if s.options[DISCIPLINE] == 1.0 else 0.0
         if queue > 0.0:
-            heappush(events, (now + queue, number * 4 + SERVED, task.version))
+            push(s, now + queue, number * 4 + SERVED, task.version)
         else:
             _attach(s, number, now)
     if task.begun < task.rounds:
         task.missing = _missing(s.tasks, s.before, number)
         if task.missing == 0:
             if task.delay > 0.0:
-                heappush(events, (now + task.delay, number * 4 + POSTED, 0))
+                push(s, now + task.delay, number * 4 + POSTED, 0)
             else:
                 task.posted = True
 
 
-@njit(cache=True)
+@compiled
 def _queue_ahead(s: State, number: int, now: float) -> float:
     """Seconds until a first-in-first-out path serves the first byte of a task: what others have in flight is ahead."""
     ahead = 0.0
@@ -167,8 +174,8 @@ def _queue_ahead(s: State, number: int, now: float) -> float:
     return ahead
 
 
-@njit(cache=True)
-def _release(s: State, events: Events, queue_number: int, now: float) -> None:
+@compiled
+def _release(s: State, queue_number: int, now: float) -> None:
     """Let the next of a queue begin."""
     queue = s.queues[queue_number]
     number = queue.first
@@ -178,10 +185,10 @@ def _release(s: State, events: Events, queue_number: int, now: float) -> None:
     task = s.tasks[number]
     queue.first = task.queue_next
     task.waiting = False
-    _begin(s, events, number, now)
+    _begin(s, number, now)
 
 
-@njit(cache=True)
+@compiled
 def _mark(s: State, number: int) -> None:
     """List a resource on which the tasks ask for more than it has: they need new rates."""
     link = s.links[number]
@@ -191,7 +198,7 @@ def _mark(s: State, number: int) -> None:
         s.tally[MARKED] += 1
 
 
-@njit(cache=True)
+@compiled
 def _attach(s: State, number: int, now: float) -> None:
     tasks, links, incidences, slack = s.tasks, s.links, s.incidences, s.options[SLACK]
     task = tasks[number]
@@ -216,7 +223,7 @@ def _attach(s: State, number: int, now: float) -> None:
         s.tally[CHANGED] += 1
 
 
-@njit(cache=True)
+@compiled
 def _detach(s: State, number: int, now: float) -> None:
     links, incidences, slack = s.links, s.incidences, s.options[SLACK]
     task = s.tasks[number]
@@ -243,7 +250,7 @@ def _detach(s: State, number: int, now: float) -> None:
             link.load -= on.coefficient * task.rate
 
 
-@njit(cache=True)
+@compiled
 def _lead(s: State, number: int, now: float) -> float:
     """Seconds that the last packet of a task is ahead of the flows that drain together with it.
 
@@ -265,8 +272,8 @@ def _lead(s: State, number: int, now: float) -> float:
     return float(min(most, task.latency))
 
 
-@njit(cache=True)
-def _drain(s: State, events: Events, number: int, now: float) -> None:
+@compiled
+def _drain(s: State, number: int, now: float) -> None:
     """The last byte of a round has left; the next round or the next task of the queue may begin."""
     task = s.tasks[number]
     lead = 0.0
@@ -279,17 +286,17 @@ def _drain(s: State, events: Events, number: int, now: float) -> None:
     task.version += 1
     task.drained += 1
     if task.latency > lead:
-        heappush(events, (now + task.latency - lead, number * 4 + ARRIVED, 0))
+        push(s, now + task.latency - lead, number * 4 + ARRIVED, 0)
     else:
-        _arrive(s, events, number, now)
+        _arrive(s, number, now)
     if task.queue >= 0:
-        _release(s, events, task.queue, now)
+        _release(s, task.queue, now)
     if task.drained < task.rounds:
-        _try_begin(s, events, number, now)
+        _try_begin(s, number, now)
 
 
-@njit(cache=True)
-def _arrive(s: State, events: Events, number: int, now: float) -> None:
+@compiled
+def _arrive(s: State, number: int, now: float) -> None:
     """One more round has arrived; tasks that waited for exactly this one may be posted."""
     tasks, after = s.tasks, s.after
     task = tasks[number]
@@ -302,10 +309,10 @@ def _arrive(s: State, events: Events, number: int, now: float) -> None:
         if other.begun < other.rounds and task.arrived == min(task.rounds, other.begun + 1 - edge.lag):
             other.missing -= 1
             if other.missing == 0:
-                _post(s, events, edge.task, now)
+                _post(s, edge.task, now)
 
 
-@njit(cache=True)
+@compiled
 def _reach(s: State) -> int:
     """List everything that shares binding resources with what changed; how many tasks of it run."""
     tasks, links, incidences, flows, marks, tally = s.tasks, s.links, s.incidences, s.flows, s.marks, s.tally
@@ -345,8 +352,8 @@ def _reach(s: State) -> int:
     return kept
 
 
-@njit(cache=True)
-def _resolve(s: State, events: Events, now: float) -> None:
+@compiled
+def _resolve(s: State, now: float) -> None:
     """New rates where something changed; a new drain event for each task whose rate did."""
     tasks, links, incidences, flows, marks, tally = s.tasks, s.links, s.incidences, s.flows, s.marks, s.tally
     alone = tally[MARKED] == 0
@@ -368,7 +375,7 @@ def _resolve(s: State, events: Events, now: float) -> None:
                 on = incidences[e]
                 link = links[on.resource]
                 link.load += on.coefficient * change
-            heappush(events, (now + task.left / task.rate, flows[k] * 4 + DRAINED, task.version))
+            push(s, now + task.left / task.rate, flows[k] * 4 + DRAINED, task.version)
     for k in range(count):
         task = tasks[flows[k]]
         for e in range(task.resources, task.resources_end):

@@ -78,7 +78,8 @@ def _run(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport) ->
     from rapid_llm.network.engine.state import EVENTS, state_of
 
     state = state_of(tasks, capacity, reverse, transport)
-    loop(state)
+    while loop(state):
+        state = state._replace(heap=np.concatenate([state.heap, state.heap]).view(np.recarray))
     return Result(
         start=np.array(state.tasks.start),
         finish=np.array(state.tasks.finish),

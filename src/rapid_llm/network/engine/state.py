@@ -48,7 +48,8 @@ CHANGED: Final = 0
 MARKED: Final = 1
 EVENTS: Final = 2
 SOLVES: Final = 3
-"""Places in ``State.tally``: tasks and resources listed for new rates; events and solutions so far."""
+WAITING: Final = 4
+"""Places in ``State.tally``: tasks and resources listed for new rates; events and solutions so far; events waiting."""
 PACKET: Final = 0
 ACKS: Final = 1
 DISCIPLINE: Final = 2
@@ -57,6 +58,10 @@ SLACK: Final = 3
 shared (index into DISCIPLINES), and the share of a capacity above which demand may bind."""
 CLOSE: Final = 1.0 + 1e-9
 """Shares that differ by less saturate together."""
+
+
+EVENT: Final = np.dtype([("time", np.float64), ("code", np.int64), ("version", np.int64)])
+"""An event: when, 4 x task + what, and the version of a drain (0 of anything else)."""
 
 
 class State(NamedTuple):
@@ -68,6 +73,7 @@ class State(NamedTuple):
     before: Records
     after: Records
     queues: Records
+    heap: Records
     flows: Ints
     marks: Ints
     tally: Ints
@@ -101,10 +107,11 @@ def state_of(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport
     after = np.recarray(len(order), dtype=EDGE)
     after.task, after.lag = owner[order], tasks.lag[order]
     links = _links(capacity, reverse)
-    lists = (np.zeros(n, np.int64), np.zeros(len(links), np.int64), np.zeros(4, np.int64))
+    lists = (np.zeros(n, np.int64), np.zeros(len(links), np.int64), np.zeros(5, np.int64))
     slack = 0.0 if transport.discipline == "pfc" else CLOSE - transport.ack_share
     options = np.array([transport.packet_bytes, transport.ack_share, DISCIPLINES.index(transport.discipline), slack])
-    return State(t, links, _incidences(tasks), before, after, queues, *lists, options.astype(np.float64))
+    heap = np.recarray(8 * n + 64, dtype=EVENT)  # a batch of events adds at most three a task
+    return State(t, links, _incidences(tasks), before, after, queues, heap, *lists, options.astype(np.float64))
 
 
 def _links(capacity: Floats, reverse: Ints) -> Records:

@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from rapid_llm.network.engine.compiled import compiled
 from rapid_llm.network.routing.search import HASHED, LOADED, Graph, Search, detour, mix, near, shortest, spread
 from rapid_llm.network.tasks import Floats, Ints
 
@@ -23,7 +24,7 @@ def _room(links: Ints, used: int, wanted: int) -> Ints:
     return grown
 
 
-@njit(cache=True)
+@compiled
 def _carry(g: Graph, links: Ints, begin: int, end: int, amount: float) -> None:
     for k in range(begin, end):
         g.load[links[k]] += amount
@@ -114,7 +115,7 @@ def each_detour(g: Graph, source: Ints, target: Ints, amount: Floats) -> tuple[I
     return length, links[:used]
 
 
-@njit(cache=True)
+@compiled
 def _worst(g: Graph, found: Ints, count: int) -> float:
     most = 0.0
     for k in range(count):
@@ -156,7 +157,7 @@ def each_ugal(
     return length, links[:used]
 
 
-@njit(cache=True)
+@compiled
 def _moves(sides: Ints, wraps: Ints, a: int, b: int, axis: int) -> tuple[int, bool, bool]:
     """Steps along an axis, whether they go down, and whether both ways are equally long."""
     stride = 1

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from rapid_llm.network.engine.compiled import compiled
 from rapid_llm.network.tasks import Floats, Ints
 
 FIRST = 0
@@ -47,7 +48,7 @@ class Search(NamedTuple):
     order: Ints
 
 
-@njit(cache=True)
+@compiled
 def mix(a: int, b: int) -> int:
     """A hash of two whole numbers in 62 bits (finaliser of SplitMix64; Steele et al. 2014)."""
     z = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(b) * np.uint64(0xD1B54A32D192ED03)
@@ -56,7 +57,7 @@ def mix(a: int, b: int) -> int:
     return int((z ^ (z >> np.uint64(31))) >> np.uint64(2))
 
 
-@njit(cache=True)
+@compiled
 def _step_cost(g: Graph, link: int, mode: int, amount: float, key: int) -> float:
     if mode == LOADED:
         return float(((g.load[link] + amount) / g.capacity[link]) ** 2)
@@ -65,7 +66,7 @@ def _step_cost(g: Graph, link: int, mode: int, amount: float, key: int) -> float
     return 0.0
 
 
-@njit(cache=True)
+@compiled
 def _grow(
     g: Graph,
     w: Search,
@@ -142,7 +143,7 @@ def meet(
             return best, first[0], last[0]
 
 
-@njit(cache=True)
+@compiled
 def near(g: Graph, a: int, b: int, mode: int, amount: float, key: int, found: Ints) -> int:
     """A path of one or two hops between nodes of few links, or 0: most pairs below one switch end here."""
     out_first, out_last, in_first, in_last = g.out_start[a], g.out_start[a + 1], g.in_start[b], g.in_start[b + 1]
