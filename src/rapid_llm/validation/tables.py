@@ -43,9 +43,7 @@ SCHEMAS: Mapping[str, frozenset[str]] = {
     "kernel_generation": _columns("batch kv_len heads kv_heads head_dim window attn_dtype kv_dtype latency_us"),
     "kernel_moe": _columns("tokens hidden inter topk experts tp ep dtype dist latency_us"),
     "kernel_mla": _columns("op heads batch isl prefix tp mla_dtype kv_dtype gemm_dtype latency_us"),
-    "kernel_ssm": _columns(
-        "op kernel_source phase batch_size seq_len num_v_heads head_k_dim head_v_dim latency_us"
-    ),
+    "kernel_ssm": _columns("op kernel_source phase batch_size seq_len num_v_heads head_k_dim head_v_dim latency_us"),
     "collective_logs": _columns("system gpu nodes ranks collective bytes time_us algbw_GBps"),
 }
 """The columns that make a table one of a schema; further columns are welcome."""

@@ -1,4 +1,7 @@
-"""The suites of kernels: gemm, attention, mla, moe, ssm. A row is one kernel on one accelerator, replayed in a loop."""
+"""The suites of kernels: gemm, attention, mla, moe, ssm. A row is one kernel on one accelerator, replayed in a loop.
+
+Layer profiles of other tools (``profiles``) show what transfers to devices without a fit; they stand beside the mean.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -151,6 +154,7 @@ def _answered(
                 measured=measured,
                 scenario=None,
                 answer=partial(float, predicted[row]),
+                headline=table.schema not in profiles.READERS,
                 baselines=known,
             )
 
