@@ -68,12 +68,14 @@ def _before_core(q: Column, kv: Column, s: Shapes) -> list[Canonical]:
     if not s.context_parallel:
         return []
     p = s.plans
-    size = s.tokens * p.cp * (kv / p.ulysses) * s.act
+    elements = s.tokens * p.cp * (kv / p.ulysses)
     ring, exchanged = ((ranks > 1).astype(float) for ranks in (p.cp / p.ulysses, p.ulysses))
     heads = s.tokens * (q + kv) * s.act
+    exchange = Collective("attention kv exchange", "all_gather", "reduce_scatter", "cp", elements * s.act, again=True)
+    exchange.when, exchange.grad_size = ring, elements * s.ring_gradient
     return [
         Collective("attention heads exchange", "all_to_all", "all_to_all", "ulysses", heads, when=exchanged),
-        Collective("attention kv exchange", "all_gather", "reduce_scatter", "cp", size, again=True, when=ring),
+        exchange,
     ]
 
 

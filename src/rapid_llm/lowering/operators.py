@@ -43,7 +43,7 @@ class Collective:
     op and backward name the collectives ("" for none); axis is whose process group carries it; size is the message in
     bytes [P] as ``network`` counts it. ``again``: the backward pass repeats the forward message (gathered inputs that
     were not kept, Korthikanti et al. 2022, section 4.2.2); ``kept``: of such an input, its name and the bytes that
-    stay until then [P].
+    stay until then [P]. ``grad_size``: bytes of the backward message where they differ.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Collective:
     again: bool = False
     when: Column | float = 1.0
     kept: tuple[str, Column] | None = None
+    grad_size: Column | None = None
 
 
 Canonical = Operator | Collective

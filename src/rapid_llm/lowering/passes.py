@@ -70,7 +70,8 @@ def backward_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], s:
             if op.again:
                 builder.message(op.name + " again", op.op, op.axis, cell, size=op.size, count=op.when)
             if op.backward:
-                builder.message(op.name + " grad", op.backward, op.axis, cell, size=op.size, count=op.when)
+                size = op.size if op.grad_size is None else op.grad_size
+                builder.message(op.name + " grad", op.backward, op.axis, cell, size=size, count=op.when)
         elif op.family == "gemm":
             _gemm_backward(builder, unit, op, s)
         elif op.family == "pointwise":

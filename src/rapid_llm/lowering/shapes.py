@@ -44,6 +44,7 @@ class Shapes:
     kv: float
     gradient: float
     reduce: float
+    ring_gradient: float
     compute: str
     activation_dtype: str
     attention_dtype: str
@@ -99,6 +100,7 @@ class Shapes:
             kv=dtype(precision.kv_cache).bytes,
             gradient=dtype(precision.gradients).bytes,
             reduce=dtype(runtime.training.reduce_dtype).bytes if runtime.training else 0.0,
+            ring_gradient=dtype(_ring_dtype(precision, runtime)).bytes,
             compute=precision.weights if dtype(precision.weights).weight_only else precision.compute,
             activation_dtype=precision.activations,
             attention_dtype=_attention_dtype(precision),
@@ -108,6 +110,11 @@ class Shapes:
             context_parallel=bool((plans.cp > 1).any()),
             key=(plans.key, new.tobytes(), past.tobytes(), training, precision, runtime, work),
         )
+
+
+def _ring_dtype(precision: Precision, runtime: Runtime) -> str:
+    """The dtype of the gradients of keys and values that go round a ring: as activations, or what a framework says."""
+    return runtime.training.ring_gradients or precision.activations if runtime.training else precision.activations
 
 
 def _attention_dtype(precision: Precision) -> str:
