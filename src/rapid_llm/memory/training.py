@@ -60,9 +60,7 @@ def holdings(lowered: Lowered, runtime: Runtime, precision: Precision) -> Holdin
         loss=present[-1] * (lowered.logits * FP32_BYTES * facts.loss_copies)[:, None],
         lasting=lasting,
         always=_unsharded(lowered, facts) + lasting[:, None],
-        flight=micro_batches_in_flight(
-            plans.pp, plans.vpp, plans.micro_batches, plans.schedule, layers.shape[2]
-        ),
+        flight=micro_batches_in_flight(plans.pp, plans.vpp, plans.micro_batches, plans.schedule, layers.shape[2]),
         alive=np.arange(layers.shape[2])[None, :] < plans.pp[:, None],
     )
 

@@ -42,7 +42,8 @@ def quantiles_yaml(card: Scorecard) -> str:
 
 
 def _listed(card: Scorecard, row: ScoreRow, what: str) -> str:
-    mine = (r for r in card.results if (r.case.suite, r.case.group, r.case.metric) == (row.suite, row.group, row.metric))
+    key = (row.suite, row.group, row.metric)
+    mine = (r for r in card.results if (r.case.suite, r.case.group, r.case.metric) == key)
     found = Counter(name for result in mine if result.predicted is not None for name in _names(result, what))
     return ", ".join(f"'{name}'" for name, _ in found.most_common())
 
