@@ -38,7 +38,7 @@ def with_plan(mapping, **changes):
 
 @pytest.mark.parametrize(
     ("model", "plan", "global_batch", "recompute", "seconds"),
-    [  # Korthikanti et al. 2022, table 5: seconds per iteration, full recompute, and selective with sequence parallelism
+    [  # Korthikanti et al. 2022, table 5: s per iteration, full recompute, and selective with sequence parallelism
         ("gpt-175b", {"tp": 8, "pp": 8, "vpp": 3}, 64, "full", 18.13),
         ("gpt-175b", {"tp": 8, "pp": 8, "vpp": 3}, 64, "selective", 13.75),
         ("gpt-530b", {"tp": 8, "pp": 35, "vpp": 3}, 280, "full", 49.05),
