@@ -219,11 +219,12 @@ class MoeKernel(Kernel):
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ScanKernel(Kernel):
-    """Chunked recurrent mixers; ``chunk_tokens`` tokens a chunk."""
+    """Chunked recurrent mixers; ``chunk_tokens`` tokens a chunk; ``fused``: one kernel does all of it."""
 
     family: Literal["scan"]
     constants: Map[ScanConstants]
     chunk_tokens: Count = 64
+    fused: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

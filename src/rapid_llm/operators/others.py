@@ -49,21 +49,24 @@ def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r
 def price_scan(columns: tuple[Column, ...], kernel: ScanKernel, c: ScanConstants, r: Rates) -> Prices:
     """Time of a recurrent mixer, columns as ``COLUMNS['scan']``.
 
-    One token: the state is read and written once. Many: the tokens' bytes at the scan's bandwidth besides, and never
-    faster than its chunks one after another, ``chunk`` seconds each.
+    One token: the state is read and written once. Many: the tokens' bytes at the scan's bandwidth besides, and the
+    chunks of a head one after another, ``chunk`` seconds each. One fused kernel takes the longer of both; a chain of
+    kernels (one walks the states, heads over all units, the others stream) takes their sum.
     """
     batch, new, heads, key_dim, value_dim, state_bytes, backward = columns
     flops, moved = scan_work(columns)
     decode = (new == 1.0) & (backward == 0.0)
     passes = np.where(backward > 0, 2.5, 1.0)
-    serial = np.where(decode, 0.0, passes * c.chunk * np.ceil(new / kernel.chunk_tokens))
+    waves = 1.0 if kernel.fused else np.maximum(batch * heads / r.units, 1.0)
+    serial = np.where(decode, 0.0, passes * c.chunk * np.ceil(new / kernel.chunk_tokens) * waves)
     compute = np.maximum(flops / r.peak, serial)
     state = np.where(backward > 0, 2.0, 1.0) * 2.0 * batch * heads * key_dim * value_dim * state_bytes
     tokens = moved - state
     share = np.where(decode, c.decode_bandwidth, c.bandwidth)
     memory = r.stream(state, c.decode_bandwidth, moved) + r.stream(tokens, share, moved, share)
     fixed = r.launch + np.where(decode, c.decode_setup, c.setup)
-    return summarise(fixed, np.maximum(compute, memory), work=(flops, moved), sides=(compute, memory))
+    variable = np.maximum(compute, memory) if kernel.fused else compute + memory
+    return summarise(fixed, variable, work=(flops, moved), sides=(compute, memory))
 
 
 def price_pointwise(
