@@ -281,6 +281,21 @@ def test_the_interpreted_loop_gives_the_same_answer():
     assert len(answers) == 1
 
 
+def test_a_second_process_pays_no_compilation():
+    code = (
+        "import numpy as np\n"
+        "from rapid_llm.network.engine import run\n"
+        "from rapid_llm.network.tasks import csr, tasks\n"
+        "run(tasks(1.0, *csr([[0], [0]])), np.ones(1), fold=False)\n"
+        "from rapid_llm.network.engine import loop\n"
+        "print(sum(loop.run.stats.cache_misses.values()))\n"
+    )
+    misses = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(2)
+    ]
+    assert misses[1].stdout == "0\n"
+
+
 def test_background_traffic_shares_links():
     net = clusters.switch(4, GB)
     routes = route(net, np.array([0, 2]), np.array([1, 1]))

@@ -6,17 +6,19 @@ arrival or departure reaches over resources that bind.
 
 from rapid_llm.network.engine.compiled import compiled
 from rapid_llm.network.engine.filling import share
-from rapid_llm.network.engine.heap import compact, pop, push
+from rapid_llm.network.engine.heap import push, release, take
 from rapid_llm.network.engine.state import (
     ACKS,
     CHANGED,
     DISCIPLINE,
     EVENTS,
+    INSTANTS,
     MARKED,
     PACKET,
+    SAME,
     SLACK,
     SOLVES,
-    WAITING,
+    USED,
     Records,
     State,
 )
@@ -25,42 +27,50 @@ DRAINED = 0
 ARRIVED = 1
 POSTED = 2
 SERVED = 3
-SAME = 1e-12
-"""Events closer than this, in seconds and relative to now, are one: float noise must not split a symmetric drain."""
 
 
 @compiled
 def run(s: State) -> bool:
-    """Run until nothing is left to happen (False), or until the heap needs more room (True): grow it and call again."""
-    tasks, heap, tally = s.tasks, s.heap, s.tally
+    """Run until nothing is left to happen (False), or until events need more room (True): double it, call again."""
+    tally = s.tally
     if tally[EVENTS] == 0:
         _start(s)
-    while tally[WAITING] > 0:
-        if 2 * tally[WAITING] > len(heap):
-            compact(s)
-            if 2 * tally[WAITING] > len(heap):
-                return True
-        top = heap[0]
+    while tally[INSTANTS] > 0:
+        if 2 * tally[USED] > len(s.events):
+            return True
+        top = s.events[s.heap[0]]
         now = top.time
-        horizon = now + SAME + now * SAME
-        while tally[WAITING] > 0 and top.time <= horizon:
-            number, what, version = top.code >> 2, top.code & 3, top.version
-            pop(s)
-            tally[EVENTS] += 1
-            task = tasks[number]
-            if what == POSTED:
-                task.posted = True
-                _try_begin(s, number, now)
-            elif what == ARRIVED:
-                _arrive(s, number, now)
-            elif version == task.version and what == SERVED:
-                task.since = now
-                _attach(s, number, now)
-            elif version == task.version:
-                _drain(s, number, now)
+        while tally[INSTANTS] > 0:
+            top = s.events[s.heap[0]]
+            if top.time > now + SAME + now * SAME:
+                break
+            number = take(s)
+            while number >= 0:
+                number = _happen(s, number, now)
         if tally[CHANGED] > 0 or tally[MARKED] > 0:
             _resolve(s, now)
     return False
+
+
+@compiled
+def _happen(s: State, number: int, now: float) -> int:
+    """One event; the next one of the same instant, or -1."""
+    event = s.events[number]
+    code, version, following = event.code, event.version, event.following
+    release(s, number)
+    s.tally[EVENTS] += 1
+    task, what = s.tasks[code >> 2], code & 3
+    if what == POSTED:
+        task.posted = True
+        _try_begin(s, code >> 2, now)
+    elif what == ARRIVED:
+        _arrive(s, code >> 2, now)
+    elif version == task.version and what == SERVED:
+        task.since = now
+        _attach(s, code >> 2, now)
+    elif version == task.version:
+        _drain(s, code >> 2, now)
+    return int(following)
 
 
 @compiled

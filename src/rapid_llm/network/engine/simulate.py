@@ -75,11 +75,11 @@ def _folded(tasks: Tasks, capacity: Floats) -> Result | None:
 
 def _run(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport) -> Result:
     from rapid_llm.network.engine.loop import run as loop
-    from rapid_llm.network.engine.state import EVENTS, state_of
+    from rapid_llm.network.engine.state import EVENTS, grown, state_of
 
     state = state_of(tasks, capacity, reverse, transport)
     while loop(state):
-        state = state._replace(heap=np.concatenate([state.heap, state.heap]).view(np.recarray))
+        state = grown(state)
     return Result(
         start=np.array(state.tasks.start),
         finish=np.array(state.tasks.finish),

@@ -1,6 +1,8 @@
 """What the compiled loop reads and writes: records of tasks, resources and the incidences between them."""
 
+from importlib import resources
 from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +11,13 @@ from rapid_llm.network.tasks import DISCIPLINES, OWN_QUEUE, Floats, Ints, Tasks,
 
 Records = Any
 """A numpy record array; one record is written by its names."""
+
+
+def _sources() -> int:
+    """A checksum of the functions that are compiled together."""
+    folder = resources.files(__package__)
+    return crc32(b"".join(folder.joinpath(f"{name}.py").read_bytes() for name in ("loop", "filling", "heap")))
+
 
 TASK: Final = np.dtype(
     [
@@ -41,15 +50,25 @@ INCIDENCE: Final = np.dtype(
     [("coefficient", np.float64), *((name, np.int32) for name in ("resource", "owner", "following", "previous"))]
 )
 EDGE: Final = np.dtype([("task", np.int32), ("lag", np.int32)])
-QUEUE: Final = np.dtype([("busy", np.bool_), ("first", np.int64), ("last", np.int64)], align=True)
-"""An in-order queue: whether a task of it runs, and the list of those that wait."""
+QUEUE: Final = np.dtype(
+    [("busy", np.bool_), ("first", np.int64), ("last", np.int64), (f"source_{_sources():08x}", np.bool_)], align=True
+)
+"""An in-order queue: whether a task of it runs, and the list of those that wait. The last field is never read: with it
+other sources have other types, since a cached caller does not notice by itself that what it calls has changed."""
 
 CHANGED: Final = 0
 MARKED: Final = 1
 EVENTS: Final = 2
 SOLVES: Final = 3
-WAITING: Final = 4
-"""Places in ``State.tally``: tasks and resources listed for new rates; events and solutions so far; events waiting."""
+INSTANTS: Final = 4
+USED: Final = 5
+FREE: Final = 6
+"""Places in ``State.tally``: tasks and resources listed for new rates; events and solutions so far; instants in the
+heap, records of events in use, and the first free one."""
+SLOTS: Final = 256
+"""Instants that are looked up by their time (a power of two)."""
+SAME: Final = 1e-12
+"""Events closer than this, in seconds and relative to now, are one: float noise must not split a symmetric drain."""
 PACKET: Final = 0
 ACKS: Final = 1
 DISCIPLINE: Final = 2
@@ -60,8 +79,11 @@ CLOSE: Final = 1.0 + 1e-9
 """Shares that differ by less saturate together."""
 
 
-EVENT: Final = np.dtype([("time", np.float64), ("code", np.int64), ("version", np.int64)])
-"""An event: when, 4 x task + what, and the version of a drain (0 of anything else)."""
+EVENT: Final = np.dtype(
+    [("time", np.float64), *((name, np.int64) for name in ("code", "version", "following", "last"))]
+)
+"""An event: when, 4 x task + what, the version of a drain (0 of anything else), the next of its instant and, in the
+first of an instant that waits, the last."""
 
 
 class State(NamedTuple):
@@ -73,7 +95,9 @@ class State(NamedTuple):
     before: Records
     after: Records
     queues: Records
-    heap: Records
+    events: Records
+    heap: Ints
+    recent: Ints
     flows: Ints
     marks: Ints
     tally: Ints
@@ -107,11 +131,31 @@ def state_of(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport
     after = np.recarray(len(order), dtype=EDGE)
     after.task, after.lag = owner[order], tasks.lag[order]
     links = _links(capacity, reverse)
-    lists = (np.zeros(n, np.int64), np.zeros(len(links), np.int64), np.zeros(5, np.int64))
+    lists = (np.zeros(n, np.int64), np.zeros(len(links), np.int64), np.zeros(7, np.int64))
     slack = 0.0 if transport.discipline == "pfc" else CLOSE - transport.ack_share
-    options = np.array([transport.packet_bytes, transport.ack_share, DISCIPLINES.index(transport.discipline), slack])
-    heap = np.recarray(8 * n + 64, dtype=EVENT)  # a batch of events adds at most three a task
-    return State(t, links, _incidences(tasks), before, after, queues, heap, *lists, options.astype(np.float64))
+    settings = np.array([transport.packet_bytes, transport.ack_share, DISCIPLINES.index(transport.discipline), slack])
+    options = settings.astype(np.float64)
+    events = free_events(0, 8 * n + 64)  # an instant adds at most three a task
+    heap, recent = np.zeros(len(events), np.int64), np.full(SLOTS, -1)
+    return State(t, links, _incidences(tasks), before, after, queues, events, heap, recent, *lists, options)
+
+
+def free_events(first: int, count: int) -> Records:
+    """Records of events ``first`` to ``first + count``, each leading to the next."""
+    events: Records = np.recarray(count, dtype=EVENT)
+    events[:] = np.zeros((), dtype=EVENT)
+    events.following, events.last = np.arange(first + 1, first + count + 1), -1
+    return events
+
+
+def grown(state: State) -> State:
+    """The same state with twice the room for events."""
+    count = len(state.events)
+    more = free_events(count, count)
+    more[-1].following = state.tally[FREE]
+    state.tally[FREE] = count
+    events = np.concatenate([state.events, more]).view(np.recarray)
+    return state._replace(events=events, heap=np.concatenate([state.heap, np.zeros(count, np.int64)]))
 
 
 def _links(capacity: Floats, reverse: Ints) -> Records:
