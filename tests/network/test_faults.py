@@ -42,8 +42,8 @@ def test_faults_at_cards_switches_nodes_and_accelerators():
     net = cluster()
     for fault in ({"nic": "node1.nic2"}, {"switch": "leaf0.1"}, {"node": 2}, {"node": "node2"}, {"accelerator": 9}):
         assert (broken(net, {**fault, "down": True}).health == 0).any()
-    assert speeds(net, read_faults([{"accelerator": 9, "speed": "80 %"}])).tolist()[9] == 0.8
-    assert speeds(net, read_faults([{"node": 1, "down": True}])).tolist()[4:8] == [0.0] * 4
+    assert speeds(read_faults([{"accelerator": 9, "speed": "80 %"}]), 16, 4) == {9: 0.8}
+    assert speeds(read_faults([{"node": "node1", "speed": 0.5}]), 16, 4) == dict.fromkeys(range(4, 8), 0.5)
 
 
 def test_random_faults_are_the_same_for_a_seed():
@@ -144,10 +144,10 @@ def test_faults_that_do_not_exist_are_refused(item, sentence):
 @pytest.mark.parametrize(
     ("item", "sentence"),
     [
-        ({"down": True}, "a fault is at one of link, nic, switch, node, accelerator or random (got none)"),
+        ({"down": True}, "must be at one of link, nic, switch, node, accelerator or random (got none)"),
         ({"nic": "a", "node": 1, "down": True}, "(got nic and node)"),
-        ({"nic": "a"}, "the fault at nic does nothing; give down: true, bandwidth, latency or speed"),
-        ({"nic": "a", "speed": "50 %"}, "speed is of an accelerator or a node, not of a nic"),
+        ({"nic": "a"}, "does nothing at nic; give down: true, bandwidth, latency or speed"),
+        ({"nic": "a", "speed": "50 %"}, "takes speed at an accelerator or a node, not at a nic"),
     ],
 )
 def test_faults_that_say_nothing_are_refused(item, sentence):

@@ -81,6 +81,12 @@ def read(*overrides, text=TRAINING, checked=True):
          "parallelism.layers_per_stage deals whole stages, and vpp 2 cuts them. Try vpp 1."),
         ("documents=[9000]", "workload.documents holds 9000 tokens, more than sequence_length 8192. "
          "Try sequence_length 9000, or documents cut to it."),
+        ("routing.hottest=1.5", "workload.routing needs a model with experts, and llama-3.1-8b has none. "
+         "Try to leave it out."),
+        ("model=mixtral-8x7b routing.counts=[1,2,3]", "workload.routing.counts must count each of num_experts 8 (got 3). "
+         "Try routing: {hottest: 1.3}, the load of the hottest rank over the mean."),
+        ("accelerators=8 dp_shard=2 zero_stage=0", "parallelism.dp_shard 2 of dp 8 shards nothing under zero_stage 0. "
+         "Try zero_stage 3, which is hybrid sharding, or 1."),
         ("micro_batch_size=256", "workload.micro_batch_size 256 is above global_batch_size 128. "
          "Try 1, 2, 4, 8, 16, 32, 64, 128."),
     ],
@@ -94,7 +100,7 @@ def test_training_sentences(overrides, sentence):
 def full(override):
     """``tp=3`` as ``--set`` takes it."""
     name = override.split("=")[0]
-    if name in ("global_batch_size", "micro_batch_size", "sequence_length", "documents"):
+    if name in ("global_batch_size", "micro_batch_size", "sequence_length", "documents") or name.startswith("routing"):
         return f"workload.{override}"
     return (
         override

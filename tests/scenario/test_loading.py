@@ -209,13 +209,20 @@ def test_sources():
          "scenario.yaml:2: system 'dgx-h10' is not in the catalogue. Did you mean 'dgx-h100'? "
          "A path to a YAML file works too."),
         ("dgx-h100", "nowhere.yaml", "nowhere.yaml: no such file."),
-        ("accelerators: 64\n", "network: flow\n",
-         "scenario.yaml:3: network: flow is not available yet. Try network: closed-form."),
+        ("accelerators: 64\n", "network: flows\n",
+         "scenario.yaml:3: network 'flows' is unknown. Did you mean 'flow'? Known: closed-form, flow."),
+        ("accelerators: 64\n", "faults: [{nic: node0.nic0}]\n",
+         "scenario.yaml:3: faults[0] does nothing at nic; give down: true, bandwidth, latency or speed."),
+        ("accelerators: 64\n", "faults: [{nic: node0.nic0, bandwidth: 150 %}]\n",
+         "scenario.yaml:3: faults[0].bandwidth must be at most 1 (got 1.5)."),
+        ("accelerators: 64\n", "accelerators: 64\nnetwork: flow\nfaults: [{nic: node0.nic9, down: true}]\n",
+         "scenario.yaml:5: dgx-h100 x 8 has no node 'node0.nic9'. Did you mean 'node0.nic7' or "
+         "'node0.nic6' or 'node0.nic5'?"),
         ("accelerators: 64\n", "faults: [{nic: node0.nic0, down: true}]\n",
-         "scenario.yaml:3: faults of links, cards and switches need network: flow, which is not available yet. "
-         "Try faults: [{accelerator: 17, speed: 80 %}], a slow accelerator."),
+         "scenario.yaml:3: faults of links, cards and switches need network: flow (got node0.nic0 down and network: "
+         "closed-form). Try network: flow."),
         ("accelerators: 64\n", "accelerators: 64\nfaults: [{accelerator: 64, speed: 80 %}]\n",
-         "scenario.yaml:4: faults[0].accelerator 64 is not among the accelerators 0 to 63 of the job."),
+         "scenario.yaml:4: faults name accelerator 64, but the job has 0 to 63."),
         ("accelerators: 64\n", "placement: {order: [tp, dp]}\n",
          "scenario.yaml:3: placement.order must name each of tp, cp, ep, dp, pp once (got tp, dp). "
          "Try [tp, cp, ep, dp, pp]."),

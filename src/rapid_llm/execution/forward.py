@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from rapid_llm.execution.messages import send_time, sends
 from rapid_llm.execution.passes import Passes, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, price_step
+from rapid_llm.execution.stragglers import Slow, paces
 from rapid_llm.lowering import Lowered
+from rapid_llm.lowering.table import FORWARD
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -20,7 +22,8 @@ Matrix = NDArray[np.float64]
 class ForwardSteps:
     """N forward passes, each with its own shapes.
 
-    stages: seconds of one pass on each stage, sends included [N, S]; host: what the engine adds to each step [N] (s).
+    stages: seconds of one pass on each stage, sends included [N, S]; host: what the engine adds to each step [N] (s);
+    late: what slow accelerators add to each stage of the slowest replica [N, S].
     """
 
     priced: Priced
@@ -28,6 +31,7 @@ class ForwardSteps:
     stages: Matrix
     send: Column
     host: Column
+    late: Matrix
 
     @property
     def traversal(self) -> Column:
@@ -47,16 +51,25 @@ class ForwardSteps:
         return np.asarray(sum(found, np.zeros(passes.shape[1])))
 
 
-def forward_steps(lowered: Lowered, machine: Machine) -> ForwardSteps:
-    """Time the forward passes of a lowered inference table."""
+def forward_steps(lowered: Lowered, machine: Machine, slow: Slow | None = None) -> ForwardSteps:
+    """Time the forward passes of a lowered inference table, of one plan; ``slow``: accelerators that compute slower."""
     priced = price_step(lowered, machine, sends(lowered, machine.runtime))
     passes = time_passes(priced)
     plans = lowered.shapes.plans
     stages = np.einsum("ups,up->ps", lowered.layers, passes.forward)
     send = send_time(priced.others, lowered)
     last = np.arange(stages.shape[1])[None, :] >= plans.pp[:, None] - 1
-    stages = stages + np.where(last, 0.0, send[:, None])
-    return ForwardSteps(priced, passes, stages, send, _engine_time(lowered, machine))
+    late = _late(lowered, passes, slow) if slow else np.zeros_like(stages)
+    stages = stages + np.where(last, 0.0, send[:, None]) + late
+    return ForwardSteps(priced, passes, stages, send, _engine_time(lowered, machine), late)
+
+
+def _late(lowered: Lowered, passes: Passes, slow: Slow) -> Matrix:
+    """Seconds by which slow accelerators delay each stage of the replica that they delay most [N, S]."""
+    work, idle = (np.einsum("ups,up->ps", lowered.layers, one[FORWARD]) for one in (passes.kernels, passes.host))
+    pace = paces(lowered.shapes.plans, 0, slow, work.shape[1])[:, None, :]
+    late = np.maximum((pace - 1.0) * work - idle, 0.0)
+    return np.asarray(late[late.sum(axis=(1, 2)).argmax()])
 
 
 def _engine_time(lowered: Lowered, machine: Machine) -> Column:

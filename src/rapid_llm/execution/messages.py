@@ -44,8 +44,8 @@ def sends(lowered: Lowered, runtime: Runtime) -> list[Request]:
     size = np.where(scatters, whole / plans.tp, whole)
     ends, peers = np.where(plans.pp > 1, 2, 1), np.where(scatters, plans.tp, 1)
     return [
-        Request("send_recv", size, ends, plans.stride("pp")),
-        Request("all_gather", whole, peers, plans.stride("tp")),
+        Request("send_recv", size, ends, plans.stride("pp"), "pp"),
+        Request("all_gather", whole, peers, plans.stride("tp"), "tp"),
     ]
 
 
@@ -79,7 +79,7 @@ def bulks(lowered: Lowered, runtime: Runtime) -> list[Bulk]:
         ranks, stride = (
             np.repeat(column[0], size.shape[1]).reshape(size.shape) for column in (rows.ranks, rows.stride)
         )
-        found.append(Bulk(rows, size, count, Request(rows.op, size / count, ranks, stride)))
+        found.append(Bulk(rows, size, count, Request(rows.op, size / count, ranks, stride, rows.axis)))
     return found
 
 

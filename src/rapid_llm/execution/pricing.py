@@ -16,6 +16,7 @@ from rapid_llm.lowering import Kernels, Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD
 from rapid_llm.network import OPS, CollectivePrices, Fabric, price_experts
 from rapid_llm.network import price as price_messages
+from rapid_llm.network.flow_prices import Interconnect, Links, interconnect, price_flow
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import Prices
 from rapid_llm.operators import price as price_kernels
@@ -31,24 +32,27 @@ DEDUPLICATE_ABOVE = 256
 @dataclass(frozen=True, slots=True)
 class Machine:
     """What prices a step: one accelerator, its fabric, the runtime, whether long compute-bound work throttles it, and
-    the speed of the CPUs that feed it over those the runtime's host costs were measured on."""
+    the speed of the CPUs that feed it over those the runtime's host costs were measured on. With ``net``, messages are
+    priced link by link."""
 
     accelerator: Accelerator
     fabric: Fabric
     runtime: Runtime
     clock: float
     host_speed: float
+    net: Interconnect | None = None
 
     @classmethod
-    def of(cls, system: System, runtime: Runtime) -> Machine:
+    def of(cls, system: System, runtime: Runtime, links: Links | None = None) -> Machine:
         """The machine of a system with one node group. Training keeps the matrix units busy for hours, so it runs at
         the clock that the power limit sustains; inference alternates with memory-bound decode and runs at boost."""
         if len(system.groups) > 1:
             raise InputError(f"system '{system.name}' has {len(system.groups)} node groups; one is priced so far.")
         accelerator = system.groups[0].node.accelerator
         clock = accelerator.sustained.clock if runtime.workload == "training" else 1.0
-        fabric = Fabric.of(_driven(system, runtime.communication.nics))
-        return cls(accelerator, fabric, runtime, clock, system.groups[0].node.host_speed)
+        driven = _driven(system, runtime.communication.nics)
+        net = None if links is None else interconnect(driven, links)
+        return cls(accelerator, Fabric.of(driven), runtime, clock, system.groups[0].node.host_speed, net)
 
 
 @lru_cache(maxsize=64)
@@ -128,18 +132,25 @@ def _distinct(cells: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Messages of one operation to be priced: bytes, ranks of their groups, stride between them, of one shape."""
+    """Messages of one operation to be priced: bytes, ranks of their groups, stride between them, of one shape; and the
+    parallel axis that sends them, for sentences."""
 
     op: str
     size: Matrix
     ranks: Matrix
     stride: Matrix
+    axis: str = ""
 
 
 def price_requests(requests: Sequence[Request], machine: Machine) -> list[CollectivePrices]:
-    """Price messages with the libraries of the machine's runtime, all in one call; each in the shape of its request."""
+    """Price messages with the libraries of the machine's runtime, all in one call; each in the shape of its request.
+
+    Link by link where the machine has a ``net``: InfeasibleError where its faults cut a group apart.
+    """
     if not requests:
         return []
+    if machine.net is not None:
+        return [_by_link(request, machine, machine.net) for request in requests]
     communication = machine.runtime.communication
     prices = price_messages(
         np.repeat([OPS.index(r.op) for r in requests], [r.size.size for r in requests]),
@@ -159,6 +170,25 @@ def price_requests(requests: Sequence[Request], machine: Machine) -> list[Collec
     return out
 
 
+def _by_link(request: Request, machine: Machine, net: Interconnect) -> CollectivePrices:
+    communication = machine.runtime.communication
+    return price_flow(
+        request.op,
+        request.size,
+        request.ranks,
+        request.stride,
+        net=net,
+        fabric=machine.fabric,
+        library=communication.library,
+        small=communication.small_all_reduce,
+        axis=_SAID.get(request.axis, request.axis),
+    )
+
+
+_SAID = {"data": "dp", "shard": "dp", "replicas": "dp", "edp": "dp"}
+"""Axes whose groups a user knows by another name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Priced:
     """A lowered step with a price on every row; ``others``: prices of the further requests, in their order."""
@@ -172,7 +202,7 @@ class Priced:
 
 def price_step(lowered: Lowered, machine: Machine, others: Sequence[Request] = ()) -> Priced:
     """Price all rows of a lowered step, and ``others``: messages that no pass of a unit sends."""
-    rows = [Request(table.op, table.size, table.ranks, table.stride) for table in lowered.messages]
+    rows = [Request(table.op, table.size, table.ranks, table.stride, table.axis) for table in lowered.messages]
     found = price_requests([*rows, *others], machine)
     messages = tuple(PricedMessages(*pair) for pair in zip(lowered.messages, found, strict=False))
     if machine.runtime.communication.expert:
@@ -189,6 +219,7 @@ def price_step(lowered: Lowered, machine: Machine, others: Sequence[Request] = (
 def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
     """Dispatch and combine priced by a library made for them. The backward pass of one is the other; training runs the
     kernels that the host waits for, inference whichever is faster. Token states of one byte carry scales beside them.
+    Link by link, it takes longer by as much as the exchange of a collective library does.
     """
     rows, s, library = message.rows, lowered.shapes, machine.runtime.communication.expert
     if rows.op != "all_to_all" or rows.axis != "ep" or library is None:
@@ -213,6 +244,10 @@ def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> 
             element_bytes=s.act if phase == "combine" else out,
         )
         seconds[at], wire[at] = found.seconds, found.wire_bytes
+    if machine.net is not None:
+        (plain,) = price_requests([Request(rows.op, rows.size, rows.ranks, rows.stride)], replace(machine, net=None))
+        taken = message.prices.seconds
+        seconds *= np.divide(taken, plain.seconds, out=np.ones_like(taken), where=plain.seconds > 0)
     return replace(message, prices=replace(message.prices, seconds=seconds, wire_bytes=wire))
 
 

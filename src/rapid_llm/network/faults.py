@@ -8,10 +8,10 @@ from pydantic.dataclasses import dataclass
 
 from rapid_llm.documents import build
 from rapid_llm.errors import InputError, nearest
-from rapid_llm.network.tasks import Floats, Ints
+from rapid_llm.network.tasks import Ints
 from rapid_llm.network.topology import NODE_KINDS, Topology
 from rapid_llm.nouns import STRICT
-from rapid_llm.units import Count, Fraction, Seconds
+from rapid_llm.units import Count, Fraction, Seconds, format_percent, format_seconds
 
 SWITCHES: Final = ("nvswitch", "leaf", "spine", "core", "router")
 """Kinds of node that ``switch`` may name."""
@@ -50,16 +50,45 @@ class Fault:
         places = [name for name in ("link", "nic", "switch", "node", "accelerator", "random") if self._given(name)]
         if len(places) != 1:
             raise ValueError(
-                "a fault is at one of link, nic, switch, node, accelerator or random "
+                "must be at one of link, nic, switch, node, accelerator or random "
                 f"(got {' and '.join(places) or 'none'})"
             )
         if not self.down and self.bandwidth is None and self.latency is None and self.speed is None:
-            raise ValueError(f"the fault at {places[0]} does nothing; give down: true, bandwidth, latency or speed")
+            raise ValueError(f"does nothing at {places[0]}; give down: true, bandwidth, latency or speed")
         if self.speed is not None and places[0] not in ("accelerator", "node"):
-            raise ValueError(f"speed is of an accelerator or a node, not of a {places[0]}")
+            raise ValueError(f"takes speed at an accelerator or a node, not at a {places[0]}")
 
     def _given(self, name: str) -> bool:
         return getattr(self, name) is not None
+
+    @property
+    def of_links(self) -> bool:
+        """Whether it changes what links carry, and not only how fast an accelerator computes."""
+        return self.down or self.bandwidth is not None or self.latency is not None
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words: ``node1.nic2``, ``accelerator 17``."""
+        if self.link is not None:
+            return f"{self.link[0]} - {self.link[1]}"
+        if self.random is not None:
+            return f"{self.random.links} random links (seed {self.random.seed})"
+        if self.accelerator is not None:
+            return f"accelerator {self.accelerator}"
+        return self.nic or self.switch or f"node{str(self.node).removeprefix('node')}"
+
+    def __str__(self) -> str:
+        """Where it is and what it does there: ``node1.nic2 at 50 % of its bandwidth``."""
+        if self.down:
+            return f"{self.place} down"
+        does = []
+        if self.bandwidth is not None:
+            does.append(f"at {format_percent(self.bandwidth)} of its bandwidth")
+        if self.latency is not None:
+            does.append(f"{format_seconds(self.latency)} slower")
+        if self.speed is not None:
+            does.append(f"at {format_percent(self.speed)} of its speed")
+        return f"{self.place} {', '.join(does)}"
 
 
 def read_faults(items: Sequence[Mapping[str, Any] | Fault], prefix: str = "faults") -> tuple[Fault, ...]:
@@ -87,14 +116,33 @@ def apply(topology: Topology, faults: Sequence[Fault]) -> Topology:
     return topology.with_health(health, latency=latency)
 
 
-def speeds(topology: Topology, faults: Sequence[Fault]) -> Floats:
-    """Share of its compute that each accelerator has left (0 where it is down), in order of ``accelerators``."""
-    share = np.ones(len(topology.accelerators))
+def speeds(faults: Sequence[Fault], accelerators: int, per_node: int) -> dict[int, float]:
+    """Share of its compute that each slow accelerator of a job has left, by its place; those of a slow node are all
+    slow. InputError for an accelerator or a node that the job does not have.
+    """
+    found: dict[int, float] = {}
     for fault in faults:
-        if fault.accelerator is not None or fault.node is not None:
-            mine = np.isin(topology.accelerators, _places(topology, fault))
-            share[mine] *= 0.0 if fault.down else fault.speed or 1.0
-    return share
+        if fault.accelerator is None and fault.node is None:
+            continue
+        first, last = _span(fault, accelerators, per_node)
+        for place in range(first, last) if fault.speed is not None else ():
+            found[place] = found.get(place, 1.0) * (fault.speed or 1.0)
+    return found
+
+
+def _span(fault: Fault, accelerators: int, per_node: int) -> tuple[int, int]:
+    """The places of an accelerator or of those of a node: from, to."""
+    if fault.accelerator is not None:
+        if not 0 <= fault.accelerator < accelerators:
+            raise InputError(
+                f"faults name accelerator {fault.accelerator}, but the job has 0 to {accelerators - 1}.",
+                field="faults",
+            )
+        return fault.accelerator, fault.accelerator + 1
+    text, nodes = str(fault.node).removeprefix("node"), -(-accelerators // per_node)
+    if not text.isdigit() or int(text) >= nodes:
+        raise InputError(f"faults name node '{fault.node}', but the job has node0 to node{nodes - 1}.", field="faults")
+    return int(text) * per_node, min(int(text) * per_node + per_node, accelerators)
 
 
 def links_of(topology: Topology, fault: Fault) -> Ints:

@@ -113,12 +113,15 @@ def forward_breakdown(
     tally = Tally()
     layers, pp = steps.priced.lowered.layers, steps.priced.lowered.shapes.plans.pp
     passes, sends, runs = layers.sum(axis=2) * weight[None, :], weight * (pp - 1.0), weight
+    late = float(steps.late.sum(axis=1) @ weight)
     if streamed is not None and streamed.any():
         pacing = steps.stages.argmax(axis=1)
         passes = passes + layers[:, np.arange(len(pp)), pacing] * streamed[None, :]
         sends, runs = sends + streamed * (pacing < pp - 1.0), weight + streamed
+        late += float(steps.late[np.arange(len(pp)), pacing] @ streamed)
     _passes(tally, steps.priced, steps.passes, passes)
     tally.add(COMMUNICATION, "pp", float(steps.send @ sends), bound="network")
+    tally.add(WAITING_SLOW, WAITING_SLOW, late, bound="schedule")
     tally.add(HOST, "engine", float(steps.host @ runs) + ingress, bound="host")
     spent = sum(s for cells in tally.groups.values() for s, _ in cells.values())
     tally.add(rest, rest, total - spent if abs(total - spent) > 1e-12 * total else 0.0, bound="schedule")

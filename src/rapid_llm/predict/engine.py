@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil
-from typing import Any
+from typing import Any, TypedDict
 
 from rapid_llm.documents import known_fields
-from rapid_llm.errors import InputError
+from rapid_llm.errors import InfeasibleError, InputError
+from rapid_llm.execution import Slow
+from rapid_llm.network.faults import speeds
+from rapid_llm.network.flow_prices import Links
 from rapid_llm.parallelism import Parallelism, Plans
 from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.feasibility import memory_violation
@@ -21,7 +24,7 @@ from rapid_llm.predict.training import TrainingTable, evaluate_training
 from rapid_llm.predict.training_report import training_report
 from rapid_llm.predict.whatif import what_if
 from rapid_llm.scenario import Scenario, from_mapping, require
-from rapid_llm.workload import Inference, Training
+from rapid_llm.workload import Inference, Routing, Training
 
 
 def predict(scenario: Scenario, *, allow_infeasible: bool = False, sensitivities: bool = False) -> Report:
@@ -32,13 +35,23 @@ def predict(scenario: Scenario, *, allow_infeasible: bool = False, sensitivities
     InputError where no hardware could answer it.
     """
     require(scenario)
-    table = evaluate(scenario)
+    try:
+        table = evaluate(scenario)
+    except InfeasibleError as error:
+        return _cut_off(scenario, error)
     report = _report(scenario, table)
     if not report.feasible:
         return _infeasible(scenario, report, keep_times=allow_infeasible)
     if sensitivities:
         report = replace(report, what_if=what_if(scenario, headline(report), _headline_of))
     return report
+
+
+def _cut_off(scenario: Scenario, error: InfeasibleError) -> Report:
+    """The answer where faults leave ranks without a path to each other: memory, and why there is no time."""
+    report = fit(scenario)
+    apart = Violation("network", error.message, need=1.0, have=0.0)
+    return replace(report, feasible=False, violations=(*report.violations, apart))
 
 
 def fit(scenario: Scenario) -> Report:
@@ -62,19 +75,20 @@ def evaluate(scenario: Scenario) -> TrainingTable | InferenceTable:
     work, precision = scenario.workload, scenario.precision
     common = scenario.model, scenario.system, scenario.runtime, precision, plans_of(scenario)
     if isinstance(work, Training):
-        return evaluate_training(*common, work=work, slow=_slow(scenario))
-    return evaluate_inference(*common, work)
+        return evaluate_training(*common, work=work, **_conditions(scenario))
+    return evaluate_inference(*common, work, **_conditions(scenario))
 
 
-def _slow(scenario: Scenario) -> dict[int, float]:
-    """Share of compute that the scenario's slow accelerators have left, by place; those of a slow node are all slow."""
-    size = scenario.system.groups[0].node.accelerators
-    found: dict[int, float] = {}
-    for fault in scenario.faults:
-        first, count = (fault.accelerator, 1) if fault.accelerator is not None else (int(fault.node or 0) * size, size)
-        for place in range(first, min(first + count, scenario.accelerators)):
-            found[place] = found.get(place, 1.0) * (fault.speed or 1.0)
-    return found
+class _Conditions(TypedDict):
+    slow: Slow
+    links: Links | None
+
+
+def _conditions(scenario: Scenario) -> _Conditions:
+    """Which accelerators are slow, and the links of the job where the network is priced flow by flow."""
+    size, count = scenario.system.groups[0].node.accelerators, scenario.accelerators
+    links = Links(count, scenario.faults) if scenario.network == "flow" else None
+    return {"slow": speeds(scenario.faults, count, size), "links": links}
 
 
 def plans_of(scenario: Scenario) -> Plans:
@@ -109,7 +123,7 @@ def evaluate_many(scenarios: Iterable[Scenario]) -> TrainingTable:
         first.precision,
         plans,
         work=first.workload,
-        slow=_slow(first),
+        **_conditions(first),
     )
 
 
@@ -166,7 +180,9 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
     kinds = {b.mixer.kind for b in blocks if b.mixer} - {"attention", "mla"}
     if kinds:
         found.append(f"{', '.join(sorted(kinds))} blocks are priced at the roofline of their bytes and FLOPs")
-    if any(b.ffn and b.ffn.kind == "moe" for b in blocks):
+    work = scenario.workload
+    uneven = isinstance(work, Training) and work.routing != Routing()
+    if any(b.ffn and b.ffn.kind == "moe" for b in blocks) and not uneven:
         found.append("tokens spread evenly over experts")
     if scenario.model.vision:
         found.append("text only: the vision tower holds memory and runs no image")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision
-from rapid_llm.execution import ForwardSteps, Machine, forward_steps
+from rapid_llm.execution import ForwardSteps, Machine, Slow, forward_steps
 from rapid_llm.hardware import System
 from rapid_llm.lowering import Lowered, Shapes, lower
 from rapid_llm.memory import CATEGORIES, Account, cache_room, inference_account
 from rapid_llm.model import Model
+from rapid_llm.network.flow_prices import Links
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime, Serving
 from rapid_llm.workload import Inference, Points, decode_points, join, points_of, prefill_points
@@ -68,6 +69,7 @@ class Job:
     plans: Plans
     work: Inference
     machine: Machine
+    slow: Slow = field(default_factory=dict)
 
     @property
     def engine(self) -> Serving:
@@ -141,7 +143,7 @@ class Job:
     def time(self, points: Points, verified: NDArray[np.bool_] | None = None) -> tuple[Lowered, ForwardSteps]:
         """Lower and time forward passes."""
         lowered = self.lower(points, verified)
-        return lowered, forward_steps(lowered, self.machine)
+        return lowered, forward_steps(lowered, self.machine, self.slow)
 
     def account(self, lowered: Lowered) -> Account:
         """Memory of the passes of a table."""
@@ -149,14 +151,25 @@ class Job:
 
 
 def evaluate_inference(  # noqa: PLR0917
-    model: Model, system: System, runtime: Runtime, precision: Precision, plans: Plans, workload: Inference
+    model: Model,
+    system: System,
+    runtime: Runtime,
+    precision: Precision,
+    plans: Plans,
+    workload: Inference,
+    *,
+    slow: Slow | None = None,
+    links: Links | None = None,
 ) -> InferenceTable:
     """Evaluate a batch under one plan. ``plans.micro_batch`` is the requests of one replica.
+
+    ``slow``: the share of its compute that an accelerator has left, by its place (the slowest replica counts);
+    ``links``: those that messages are priced on, one by one.
 
     A batch that the cache does not hold runs in equal rounds: requests wait until others are done, as engines queue
     them. Memory is that of the batch as given, so that the verdict says so; an automatic batch is what the cache holds.
     """
-    job = Job(model, runtime, precision, plans, workload, Machine.of(system, runtime))
+    job = Job(model, runtime, precision, plans, workload, Machine.of(system, runtime, links), slow or {})
     evaluate = static_batch if workload.batching == "static" else continuous_batch
     requests = int(plans.micro_batch[0])
     table = evaluate(job, requests)

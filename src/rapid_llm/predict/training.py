@@ -16,6 +16,7 @@ from rapid_llm.lowering import Shapes, lower
 from rapid_llm.memory import Account, training_account
 from rapid_llm.model import Model
 from rapid_llm.model.flops import step_flops
+from rapid_llm.network.flow_prices import Links
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
 from rapid_llm.workload import Training
@@ -70,13 +71,15 @@ def evaluate_training(
     *,
     work: Training,
     slow: Slow | None = None,
+    links: Links | None = None,
 ) -> TrainingTable:
     """Evaluate every plan of ``plans`` for one training job, as one table.
 
-    ``slow``: the share of its compute that an accelerator has left, by its place.
+    ``slow``: the share of its compute that an accelerator has left, by its place; ``links``: those that messages are
+    priced on, one by one. InfeasibleError where their faults cut a group apart.
     """
     lowered = lower(model, training_shapes(plans, work, precision, runtime), runtime)
-    machine = Machine.of(system, runtime)
+    machine = Machine.of(system, runtime, links)
     step = training_step(lowered, machine, slow)
     account = training_account(lowered, runtime, precision, machine.accelerator)
     return TrainingTable(plans, step, account)

@@ -243,6 +243,15 @@ CHECKS: tuple[Check, ...] = (
         ),
     ),
     Check(
+        "dp_shard goes with ZeRO",
+        "parallelism.dp_shard",
+        lambda c: (c.dp_shard == c.dp) | (c.zero_stage > 0),
+        lambda r: (
+            f"parallelism.dp_shard {r['dp_shard']} of dp {r['dp']} shards nothing under zero_stage 0. "
+            "Try zero_stage 3, which is hybrid sharding, or 1."
+        ),
+    ),
+    Check(
         "micro-batch is within the global batch",
         "workload.micro_batch_size",
         lambda c: (c.training == 0) | (c.micro_batch_size <= c.global_batch_size),
@@ -268,6 +277,21 @@ CHECKS: tuple[Check, ...] = (
             f"{r['sequence_length']}. Try sequence_length {r['longest_document']}, or documents cut to it."
         ),
     ),
+    Check(
+        "routing needs experts",
+        "workload.routing",
+        lambda c: (c.num_experts > 0) | ((c.routed == 0) & (c.expert_adapters == 0)),
+        sentences.routing,
+    ),
+    Check(
+        "every expert is counted",
+        "workload.routing.counts",
+        lambda c: (c.counted_experts == 0) | (c.num_experts == 0) | (c.counted_experts == c.num_experts),
+        lambda r: (
+            f"workload.routing.counts must count each of num_experts {r['num_experts']} (got {r['counted_experts']}). "
+            "Try routing: {hottest: 1.3}, the load of the hottest rank over the mean."
+        ),
+    ),
     Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
     Check(
         "every replica has a request",
@@ -275,6 +299,16 @@ CHECKS: tuple[Check, ...] = (
         lambda c: (c.training > 0) | (c.batch_size >= c.dp),
         sentences.replicas,
     ),
+    Check(
+        "faults of links need a network of links",
+        "faults",
+        lambda c: (c.link_faults == 0) | (c.flow > 0),
+        lambda r: (
+            f"faults of links, cards and switches need network: flow (got {r['broken']} and network: closed-form). "
+            "Try network: flow."
+        ),
+    ),
+    Check("faults are within the job", "faults", lambda c: c.misplaced == 0, lambda r: str(r["why_misplaced"])),
     Check(
         "replicas are even",
         "workload.batch_size",

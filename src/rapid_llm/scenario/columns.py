@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.dtypes import dtype
+from rapid_llm.errors import InputError
 from rapid_llm.model import MLP, Model, MoE
 from rapid_llm.parallelism import FOLDED, TWO_WAY
 from rapid_llm.scenario.scenario import Scenario
-from rapid_llm.workload import Training
+from rapid_llm.workload import Routing, Training
 
 Column = NDArray[np.float64]
 
@@ -44,15 +45,16 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
 
     Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, dealt_stages and dealt_layers by hand; of the
     schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches;
-    accelerators, node_size, system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a
-    format that cannot be trained), micro_batch_size, global_batch_size (training), sequence_length (prompt and
-    output of an inference request), longest_document, batch_size (inference), and of the model: hidden_size,
-    vocab_size, num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads,
-    num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is
-    the greatest common divisor over them, since what divides it divides all; 0 means that the model has no such
-    thing.
+    accelerators, node_size, system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format
+    that cannot be trained), flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training),
+    sequence_length (prompt and output of an inference request), longest_document, routed (unevenly), counted_experts,
+    expert_adapters (0 or 1), batch_size (inference), and of the model: hidden_size, vocab_size, num_hidden_layers,
+    max_position_embeddings, num_attention_heads, num_key_value_heads, num_state_heads, num_experts, intermediate_size,
+    moe_intermediate_size. Where layers differ, a model's size is the greatest common divisor over them, since what
+    divides it divides all; 0 means that the model has no such thing.
     """
-    values = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **(plans or {})}
+    own = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **_faults(scenario)}
+    values = {**own, **(plans or {})}
     return Columns(
         values={name: np.atleast_1d(np.asarray(value, dtype=np.float64)) for name, value in values.items()},
         names=_names(scenario),
@@ -125,6 +127,9 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "global_batch_size": work.global_batch_size,
             "sequence_length": work.sequence_length,
             "longest_document": max(work.documents, default=0),
+            "routed": work.routing != Routing(),
+            "counted_experts": len(work.routing.counts),
+            "expert_adapters": bool(work.lora and "experts" in work.lora.targets),
             "batch_size": 0,
         }
     else:
@@ -132,16 +137,46 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "micro_batch_size": 1,
             "global_batch_size": 0,
             "longest_document": 0,
+            "routed": 0,
+            "counted_experts": 0,
+            "expert_adapters": 0,
             "sequence_length": work.prompt_tokens + work.output_tokens,
             "batch_size": (scenario.parallelism.dp or 1) if work.batch_size == "auto" else work.batch_size,
         }
     return {**shared, **sizes}
 
 
+def _faults(scenario: Scenario) -> dict[str, int]:
+    return {
+        "flow": scenario.network == "flow",
+        "link_faults": any(fault.of_links for fault in scenario.faults),
+        "misplaced": bool(_misplaced(scenario)),
+    }
+
+
+def _misplaced(scenario: Scenario) -> str:
+    """Why a fault is at no place of the job; empty where all are at one."""
+    if not scenario.faults:
+        return ""
+    from rapid_llm.execution import Machine
+    from rapid_llm.network.faults import speeds
+    from rapid_llm.network.flow_prices import Links
+
+    try:
+        speeds(scenario.faults, scenario.accelerators, scenario.system.groups[0].node.accelerators)
+        if scenario.network == "flow":
+            Machine.of(scenario.system, scenario.runtime, Links(scenario.accelerators, scenario.faults))
+    except InputError as error:
+        return error.message if error.field == "faults" else ""
+    return ""
+
+
 def _names(scenario: Scenario) -> dict[str, str]:
     chip = scenario.system.groups[0].node.accelerator
     return {
         "model": scenario.model.name,
+        "why_misplaced": _misplaced(scenario),
+        "broken": next((str(fault) for fault in scenario.faults if fault.of_links), ""),
         "system": scenario.system.name,
         "accelerator": chip.name,
         "runtime": scenario.runtime.name,

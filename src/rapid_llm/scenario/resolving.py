@@ -45,7 +45,7 @@ class Input:
     placement: Placement = Placement()
     precision: str | dict[str, Any] | None = None
     network: Literal["closed-form", "flow"] = "closed-form"
-    faults: tuple[dict[str, Any], ...] = ()
+    faults: tuple[Fault, ...] = ()
     base: str | None = None
 
 
@@ -103,7 +103,8 @@ def resolve(document: Document) -> Scenario:
         placement=_placement(document),
         precision=formats,
         workload=_recompute(workload, engine, defaults),
-        faults=_faults(document, accelerators, workload),
+        network=_network(document),
+        faults=_faults(document),
         defaults=tuple(defaults),
         origins=_origins(document),
     )
@@ -139,39 +140,21 @@ def _refuse_unavailable(document: Document) -> None:
     if isinstance(workload, Mapping) and workload.get("kind") == "serving":
         message = "workload.kind: serving (a stream of requests) is not available yet. Try kind: inference, a batch."
         raise document.error(message, "workload.kind")
-    network = _field(document, "network", str, default="closed-form")
-    if network == "flow":
-        raise document.error("network: flow is not available yet. Try network: closed-form.", "network")
-    if network != "closed-form":
-        build(Input, {**document.data, "model": "", "system": ""}, document)
 
 
-def _faults(document: Document, accelerators: int, workload: Training | Inference) -> tuple[Fault, ...]:
-    """Slow accelerators and nodes, which a closed form can answer for; anything else needs a network simulated."""
+def _faults(document: Document) -> tuple[Fault, ...]:
+    """What is slow, degraded or down; whether the job has such a place is left to the checks."""
     written = document.data.get("faults") or ()
     if not isinstance(written, (list, tuple)):
         raise document.error(f"faults must be a list (got {show(written)}). Try faults: [].", "faults")
-    found: tuple[Fault, ...] = tuple(
-        build(Fault, item, document, f"faults[{index}]") for index, item in enumerate(written)
-    )
-    for index, fault in enumerate(found):
-        place = f"faults[{index}]"
-        slow = fault.speed is not None and not fault.down and fault.bandwidth is None and fault.latency is None
-        if not slow or isinstance(fault.node, str):
-            message = (
-                "faults of links, cards and switches need network: flow, which is not available yet. "
-                "Try faults: [{accelerator: 17, speed: 80 %}], a slow accelerator."
-            )
-            raise document.error(message, place)
-        if workload.kind == "inference":
-            raise document.error("faults are for training, and workload.kind is inference. Try faults: [].", place)
-        if fault.accelerator is not None and fault.accelerator >= accelerators:
-            raise document.error(
-                f"faults[{index}].accelerator {fault.accelerator} is not among the accelerators 0 to "
-                f"{accelerators - 1} of the job.",
-                place,
-            )
-    return found
+    return tuple(build(Fault, item, document, f"faults[{index}]") for index, item in enumerate(written))
+
+
+def _network(document: Document) -> Literal["closed-form", "flow"]:
+    given = document.data.get("network")
+    fields = {**_MINIMAL, "network": given} if given is not None else _MINIMAL
+    network: Literal["closed-form", "flow"] = build(Input, fields, document).network
+    return network
 
 
 def _field(

@@ -38,7 +38,7 @@ class Scenario:
     placement: Placement = Placement()
     precision: Precision
     workload: Workload
-    network: Literal["closed-form"] = "closed-form"
+    network: Literal["closed-form", "flow"] = "closed-form"
     faults: tuple[Fault, ...] = ()
     defaults: tuple[str, ...] = ()
     origins: Map[str] = FrozenDict()
@@ -55,7 +55,7 @@ class Scenario:
             "precision": _noun(self.precision),
             "workload": plain(self.workload),
             "network": self.network,
-            "faults": [{name: value for name, value in plain(fault).items() if value} for fault in self.faults],
+            "faults": [_given(fault) for fault in self.faults],
         }
 
     @cached_property
@@ -79,6 +79,11 @@ class Scenario:
             for slot, name in self.origins.items()
             for path, source in readers[slot](name).items()
         }
+
+
+def _given(fault: Fault) -> dict[str, Any]:
+    """What is said of a fault, and not what is left out."""
+    return {name: value for name, value in plain(fault).items() if value is not False}
 
 
 @lru_cache(maxsize=256)

@@ -88,6 +88,12 @@ def _even(layers: int, stages: int) -> str:
     return listed([each + 1] * more + [each] * (stages - more)) if stages <= MOST_TRIED else f"about {each} each"
 
 
+def routing(row: Row) -> str:
+    """Something about experts is said of a model without any."""
+    said = "lora.targets experts" if row["expert_adapters"] else "routing"
+    return f"workload.{said} needs a model with experts, and {row['model']} has none. Try to leave it out."
+
+
 def degrees(row: Row) -> str:
     """The product of the degrees, and the values of one of them that would divide."""
     total = row["accelerators"]
