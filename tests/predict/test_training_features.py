@@ -133,3 +133,14 @@ def test_the_hottest_rank_sets_the_pace_of_experts():
     assert uneven == pytest.approx(moe(hottest=2.0)) and uneven > even
     assert moe(hottest=2.0, capacity=1.25) == pytest.approx(moe(hottest=1.25))
     assert moe(hottest=3.0) > uneven
+
+
+def test_a_predictor_of_a_further_token_is_a_layer_and_a_head_more():
+    # DeepSeek-V3, section 2.2: a projection 2 h -> h, one layer and the shared head of 128,256 words on the last stage.
+    plain, ahead = report({"pp": 4}), report({"pp": 4}, mtp_layers=1)
+    layer = 4096 * (4096 * 2 + 1024 * 2 + 3 * 14336)
+    last = 8 * layer + 128256 * 4096
+    more = (layer + 2 * 4096**2 + 128256 * 4096) / last
+    assert ahead.step_time_s / plain.step_time_s == pytest.approx(1 + 0.9 * more, rel=0.1)
+    scenario = from_mapping({**BASE, "workload": {**BASE["workload"], "mtp_layers": 1}})
+    assert fit(scenario).memory.peak_bytes == predict(scenario, allow_infeasible=True).memory.peak_bytes

@@ -19,18 +19,20 @@ from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_b
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.sharding import shard_rows
 from rapid_llm.lowering.table import Builder, Kernels, Messages, gathered_bytes, saved_bytes
-from rapid_llm.lowering.weights import block_parameters, outer_parameters
+from rapid_llm.lowering.weights import ahead_parameters, block_parameters, outer_parameters
 from rapid_llm.model.architecture import Attention, Model, MoE
-from rapid_llm.runtime import Runtime
+from rapid_llm.runtime import Runtime, Training
 
 Matrix = NDArray[np.float64]
+OUTER = 2
+"""Units that stand around the layers: embedding and head, the last two."""
 REMEMBERED_PLANS = 8
 """Plans up to which a lowered table is kept: about 0.1 MB each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A step as tables. Units are the block kinds, then 'embedding' and 'head'; U units, P plans, S stages.
+    """A step as tables. Units are the block kinds (and 'mtp'), 'embedding' and 'head'; U units, P plans, S stages.
 
     kernels, messages: what one pass of a unit runs. layers: passes of each unit on each stage [U, P, S]. dense,
     expert: parameters of one rank per unit pass [U, P]; trained: of both, those with gradients [2, U, P]. saved:
@@ -57,8 +59,8 @@ class Lowered:
     experts: float
 
 
-def unit_names(model: Model) -> tuple[str, ...]:
-    """Names of the units: block kinds by what they are, then embedding and head."""
+def unit_names(model: Model, ahead: int = 0) -> tuple[str, ...]:
+    """Names of the units: block kinds by what they are, predictors of further tokens, then embedding and head."""
     names = []
     for index, layer in enumerate(model.blocks):
         mixer: str = layer.mixer.kind if layer.mixer else ""
@@ -68,7 +70,7 @@ def unit_names(model: Model) -> tuple[str, ...]:
         names.append(f"layer {index + 1} ({' + '.join(part for part in (mixer, ffn) if part)})")
     if len(names) == 1:
         names = ["layer"]
-    return (*names, "embedding", "head")
+    return (*names, *(["mtp"] if ahead else []), "embedding", "head")
 
 
 def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False) -> Lowered:
@@ -83,53 +85,29 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
 
 
 def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lowered:
-    plans = s.plans
     facts = runtime.training
-    builder = Builder(plans)
-    vocab = outer.padded_vocabulary(model.vocab_size, facts.vocab_multiple if facts else 1, plans.tp)
-    dropout = bool(s.training and facts and facts.dropout)
-    sequences: list[list[Canonical]] = [block(layer, model.hidden_size, s, runtime) for layer in model.blocks]
-    if not s.training:
-        sequences = [_rotated(sequence) for sequence in sequences]
-    sequences.append(outer.embedding(model, s, dropout=dropout))
-    sequences.append(outer.head(model, s, vocab) + ([] if s.training else outer.sampling(s, model.vocab_size)))
-    if s.lora:
-        sequences = [adapted(sequence, s.lora, s) for sequence in sequences]
-    sequences = [fuse(sequence, runtime.fusions) for sequence in sequences]
-
-    kinds, width = len(model.blocks), len(plans)
-    saved, working, gathered = (np.zeros((kinds + 2, width)) for _ in range(3))
-    selective = facts.selective if facts else ()
-    keeps = facts.selective_keeps.get(s.compute) if facts else None
-    rerun = Rerun.of(plans, selective) if s.training else None
-    for unit, sequence in enumerate(sequences):
-        if not s.training:
-            working[unit] = _widest(sequence)
-        elif unit < kinds:
-            saved[unit], working[unit] = kept_bytes(sequence, plans, selective, keeps)
-        else:
-            saved[unit] = _outer_saved(sequence)
-        gathered[unit] = gathered_bytes(sequence)
-        if bytes_only:
-            continue
-        forward_rows(builder, unit, sequence, rerun if unit < kinds else None)
-        if s.training and not (s.lora and unit == kinds):
-            backward_rows(builder, unit, sequence, s)
+    builder = Builder(s.plans)
+    vocab = outer.padded_vocabulary(model.vocab_size, facts.vocab_multiple if facts else 1, s.plans.tp)
+    sequences = _sequences(model, s, runtime, vocab)
+    saved, working, gathered = _activations(sequences, s, facts)
     dense, expert = _parameters(model, s, facts.vocab_multiple if facts else 1)
     trained = np.stack([dense, expert])
     if s.lora:
         trained = _adapters(sequences, s)
         dense, expert = dense + trained[0], expert + trained[1]
+    if not bytes_only:
+        _pass_rows(builder, sequences, s, facts)
     if s.training and not bytes_only:
-        for unit in range(kinds + 2):
+        for unit in range(len(sequences)):
             held = (dense[unit], trained[0, unit]), (expert[unit], trained[1, unit])
             shard_rows(builder, unit, *held, s, whole=bool(facts and facts.whole_gradients))
             outer.optimizer_rows(builder, unit, trained[0, unit], trained[1, unit], s)
         if model.tie_word_embeddings and not s.lora:
-            outer.tied_row(builder, kinds + 1, vocab * model.hidden_size, s)
+            outer.tied_row(builder, len(sequences) - 1, vocab * model.hidden_size, s)
     kernels, messages = builder.freeze()
+    mixtures = [layer.ffn for layer in model.blocks if isinstance(layer.ffn, MoE)]
     return Lowered(
-        units=unit_names(model),
+        units=unit_names(model, s.ahead),
         hidden_size=model.hidden_size,
         shapes=s,
         kernels=kernels,
@@ -143,11 +121,51 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         gathered=gathered,
         cache=_cache(model, s, runtime),
         logits=s.rows * vocab,
-        experts_per_token=max(
-            float(b.ffn.num_experts_per_tok) if isinstance(b.ffn, MoE) else 1.0 for b in model.blocks
-        ),
-        experts=max(float(b.ffn.num_experts) if isinstance(b.ffn, MoE) else 1.0 for b in model.blocks),
+        experts_per_token=max([1.0, *(float(ffn.num_experts_per_tok) for ffn in mixtures)]),
+        experts=max([1.0, *(float(ffn.num_experts) for ffn in mixtures)]),
     )
+
+
+def _sequences(model: Model, s: Shapes, runtime: Runtime, vocab: Column) -> list[list[Canonical]]:
+    """The forward pass of each unit, as the runtime fuses it."""
+    facts = runtime.training
+    sequences: list[list[Canonical]] = [block(layer, model.hidden_size, s, runtime) for layer in model.blocks]
+    if not s.training:
+        sequences = [_rotated(sequence) for sequence in sequences]
+    if s.ahead:
+        last = block(model.blocks[model.pattern[-1]], model.hidden_size, s, runtime)
+        sequences.append(outer.predict_ahead(model, s, vocab, last))
+    sequences.append(outer.embedding(model, s, dropout=bool(s.training and facts and facts.dropout)))
+    sequences.append(outer.head(model, s, vocab) + ([] if s.training else outer.sampling(s, model.vocab_size)))
+    if s.lora:
+        sequences = [adapted(sequence, s.lora, s) for sequence in sequences]
+    return [fuse(sequence, runtime.fusions) for sequence in sequences]
+
+
+def _activations(sequences: list[list[Canonical]], s: Shapes, facts: Training | None) -> tuple[Matrix, Matrix, Matrix]:
+    """Bytes that a pass of each unit saves, works on beside, and gathers beyond its shards [U, P]."""
+    saved, working, gathered = (np.zeros((len(sequences), len(s.plans))) for _ in range(3))
+    selective = facts.selective if facts else ()
+    keeps = facts.selective_keeps.get(s.compute) if facts else None
+    for unit, sequence in enumerate(sequences):
+        if not s.training:
+            working[unit] = _widest(sequence)
+        elif unit < len(sequences) - OUTER:
+            saved[unit], working[unit] = kept_bytes(sequence, s.plans, selective, keeps)
+        else:
+            saved[unit] = _outer_saved(sequence)
+        gathered[unit] = gathered_bytes(sequence)
+    return saved, working, gathered
+
+
+def _pass_rows(builder: Builder, sequences: list[list[Canonical]], s: Shapes, facts: Training | None) -> None:
+    """Rows of the forward and backward passes of each unit; of a frozen embedding there is none backward."""
+    layers = len(sequences) - OUTER
+    rerun = Rerun.of(s.plans, facts.selective if facts else ()) if s.training else None
+    for unit, sequence in enumerate(sequences):
+        forward_rows(builder, unit, sequence, rerun if unit < layers else None)
+        if s.training and not (s.lora and unit == layers):
+            backward_rows(builder, unit, sequence, s)
 
 
 @lru_cache(maxsize=128)
@@ -187,6 +205,9 @@ def _inside(op: Operator) -> Column | float:
 def _parameters(model: Model, s: Shapes, vocab_multiple: int) -> tuple[Matrix, Matrix]:
     pairs = [block_parameters(layer, model.hidden_size, s.plans) for layer in model.blocks]
     first, last = outer_parameters(model, s.plans, vocab_multiple)
+    if s.ahead:
+        dense, expert = pairs[model.pattern[-1]]
+        pairs.append((dense + ahead_parameters(model, s.plans, vocab_multiple), expert))
     zero = np.zeros(len(s.plans))
     dense = np.stack([*(zero + d for d, _ in pairs), zero + first, zero + last])
     expert = np.stack([*(zero + e for _, e in pairs), zero, zero])
@@ -206,12 +227,13 @@ def _layers(model: Model, s: Shapes, balance: str) -> NDArray[np.float64]:
     ends = np.zeros((2, width, parts))
     ends[0, :, 0] = 1.0
     ends[1, np.arange(width), s.plans.parts.astype(np.int64) - 1] = 1.0
-    return on_stages(np.concatenate([layers, ends]), s.plans)
+    further = [s.ahead * ends[1:]] if s.ahead else []
+    return on_stages(np.concatenate([layers, *further, ends]), s.plans)
 
 
 def _cache(model: Model, s: Shapes, runtime: Runtime) -> Matrix:
     """KV-cache and state bytes that one layer pass keeps for its sequences on one rank [U, P]."""
     if s.training:
-        return np.zeros((len(model.blocks) + 2, len(s.plans)))
+        return np.zeros((len(model.blocks) + bool(s.ahead) + OUTER, len(s.plans)))
     block = runtime.serving.kv_block_tokens if runtime.serving else 1
     return cache_bytes(model, s.plans, s.past + s.new, s.kv, block) * s.batch / s.plans.cp

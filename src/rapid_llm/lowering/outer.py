@@ -65,6 +65,22 @@ def head(model: Model, s: Shapes, vocab: Column) -> list[Canonical]:
     return out
 
 
+def predict_ahead(model: Model, s: Shapes, vocab: Column, layer: list[Canonical]) -> list[Canonical]:
+    """One predictor of a further token: norms of the state and of the next token's embedding, their projection to one
+    state, a layer, and the shared head (DeepSeek-V3, section 2.2)."""
+    hidden = model.hidden_size
+    size = s.shard * hidden * s.act
+    both = {"eh": 2.0 * s.tokens * hidden * s.act}
+    out: list[Canonical] = [
+        pointwise("embedding", "gather", {"rows": size}, {"e": size}),
+        pointwise("norm", "reduce", {"h": size}, {"eh": size}, saves=("h",)),
+        pointwise("norm", "reduce", {"e": size}, {"eh": size}, saves=("e",)),
+        *gather("mtp", "eh", 2 * hidden, s),
+        matmul("mtp_projection", s, n=hidden / s.plans.tp, k=2.0 * hidden, reads="eh", writes={"x": size}, x=both),
+    ]
+    return [*out, *layer, *head(model, s, vocab)]
+
+
 def sampling(s: Shapes, vocab: int) -> list[Canonical]:
     """Softmax and top-k over the whole vocabulary in fp32: two reads and one write a logit (measured samplers)."""
     logits = s.rows * vocab * FP32_BYTES

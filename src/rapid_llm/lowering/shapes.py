@@ -19,11 +19,12 @@ Column = NDArray[np.float64]
 class Shapes:
     """One rank's share of a pass, arrays [P] over plans (or points of one plan); hashable by what it was made ``of``.
 
-    batch: sequences of a micro-batch; new: query tokens of each; past: cached tokens of each; training: keeps tensors
-    for a backward pass. tokens: query tokens on this rank (context parallelism divides them); shard: of those, what
-    norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head. documents: how many
-    of ``length`` query tokens fill the batch, apart from each other where sequences are packed. load: of
-    the experts of the hottest rank over the mean. tensor_parallel, context_parallel: whether any plan is.
+    batch: sequences of a micro-batch; new: query tokens of each; past: cached tokens of each; training: keeps
+    tensors for a backward pass. tokens: query tokens on this rank (context parallelism divides them); shard: of
+    those, what norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head.
+    documents: how many of ``length`` query tokens fill the batch, apart from each other where sequences are packed.
+    load: of the experts of the hottest rank over the mean. ahead: predictors of further tokens. tensor_parallel,
+    context_parallel: whether any plan is.
     """
 
     plans: Plans
@@ -50,6 +51,7 @@ class Shapes:
     attention_dtype: str
     load: Column
     lora: Lora | None
+    ahead: int
     tensor_parallel: bool
     context_parallel: bool
     key: tuple[object, ...]
@@ -106,6 +108,7 @@ class Shapes:
             attention_dtype=_attention_dtype(precision),
             load=np.ones(len(plans)) if work is None else np.array([work.routing.load(int(ep)) for ep in plans.ep]),
             lora=work.lora if work else None,
+            ahead=work.mtp_layers if work else 0,
             tensor_parallel=bool((plans.tp > 1).any()),
             context_parallel=bool((plans.cp > 1).any()),
             key=(plans.key, new.tobytes(), past.tobytes(), training, precision, runtime, work),

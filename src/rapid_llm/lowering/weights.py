@@ -84,6 +84,14 @@ def block_parameters(layer: Block, hidden: int, plans: Plans) -> tuple[Column, C
     return dense, sums.get(_EXPERT, 0.0) / (plans.ep * plans.etp)
 
 
+def ahead_parameters(model: Model, plans: Plans, vocab_multiple: int) -> Column:
+    """Parameters of one rank that a predictor of a further token has beside its layer [P]: two norms, the projection of
+    state and embedding, and on a last stage of its own a copy of the embedding (DeepSeek-V3, section 2.2)."""
+    hidden = model.hidden_size
+    table = padded_vocabulary(model.vocab_size, vocab_multiple, plans.tp) * hidden
+    return 2.0 * hidden + 2.0 * hidden * hidden / plans.tp + np.where(plans.pp > 1, table, 0.0)
+
+
 def outer_parameters(model: Model, plans: Plans, vocab_multiple: int) -> tuple[Column, Column]:
     """Parameters of the embedding side (first stage) and of the head side (last stage) on one rank ([P], [P]).
 

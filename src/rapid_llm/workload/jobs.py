@@ -63,9 +63,10 @@ class Routing:
 class Training:
     """One optimizer step over ``global_batch_size`` sequences of ``sequence_length`` tokens.
 
-    ``documents``: lengths, a sample of those that are packed into sequences and do not see each other; none: a sequence
-    is one. ``tokens`` of the whole run: its time and accelerator hours are reported. ``lora``: adapters alone are
-    trained. ``routing`` of tokens to experts, even unless it says otherwise.
+    ``documents``: lengths, a sample of those that are packed into sequences and do not see each other; none: a
+    sequence is one. ``tokens`` of the whole run: its time and accelerator hours are reported. ``lora``: adapters
+    alone are trained. ``mtp_layers``: predictors of further tokens, each a layer and the LM head on the last stage.
+    ``routing`` of tokens to experts, even unless it says otherwise.
     """
 
     kind: Literal["training"] = "training"
@@ -76,12 +77,13 @@ class Training:
     documents: tuple[Count, ...] = ()
     tokens: Positive | None = None
     lora: Lora | None = None
+    mtp_layers: Whole = 0
     routing: Routing = Routing()
 
     @property
     def plain(self) -> bool:
-        """Whether bytes are those of every token in one sequence, all weights trained and experts evenly loaded."""
-        return not self.documents and self.lora is None and self.routing == Routing()
+        """Whether a pass has the bytes of the model alone: whole sequences, all weights, evenly loaded experts."""
+        return not self.documents and self.lora is None and not self.mtp_layers and self.routing == Routing()
 
     @property
     def document(self) -> float | None:
