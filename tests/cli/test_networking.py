@@ -120,7 +120,7 @@ def test_placement_says_what_it_gained(tmp_path):
 def test_link_by_link_with_a_fault(tmp_path):
     page = tmp_path / "page.html"
     code, out, _ = run(
-        accelerators="16", network="flow", fault="link: [node0.nic0, leaf0.0], bandwidth: 50 %", html=str(page)
+        accelerators="16", network="flow", fault="link: [node0.nic0, leaf0.0], bandwidth: 80 %", html=str(page)
     )
     assert code == 0
     assert "link by link (closed form " in out

@@ -6,7 +6,9 @@ import pytest
 from rapid_llm import hardware
 from rapid_llm.errors import InputError
 from rapid_llm.network import Fabric, candidates
-from rapid_llm.network.contention import broken, contend, topology_for
+from rapid_llm.network.contention import contend
+from rapid_llm.network.faults import apply, read_faults
+from rapid_llm.network.topology import Topology
 
 DGX = hardware.system("dgx-h100")
 SIZE = 2**28
@@ -30,13 +32,13 @@ def ask(op, ranks, stride=1, algorithm=None, size=SIZE):
 )
 def test_where_nothing_contends_both_agree(op, ranks, stride, algorithm):
     best = ask(op, ranks, stride, algorithm)
-    got = contend(best, SIZE, topology_for(DGX, ranks, stride))
+    got = contend(best, SIZE, Topology.of(DGX, ranks * stride))
     assert got.seconds == pytest.approx(best.seconds, rel=0.02)
     assert got.flow == pytest.approx(got.bare, rel=0.02)
 
 
 def test_the_busiest_links_are_the_cards():
-    got = contend(ask("all_to_all", 16, algorithm="direct"), SIZE, topology_for(DGX, 16, 1))
+    got = contend(ask("all_to_all", 16, algorithm="direct"), SIZE, Topology.of(DGX, 16))
     name, moved, use = got.busiest(1)[0]
     assert name == "node0.nic0 > leaf0.0"
     assert moved == pytest.approx(SIZE * 8 / 16)
@@ -48,31 +50,15 @@ def test_the_busiest_links_are_the_cards():
 
 
 def test_a_fault_never_helps():
-    best, whole = ask("all_gather", 16, algorithm="ring"), topology_for(DGX, 16, 1)
+    best, whole = ask("all_gather", 16, algorithm="ring"), Topology.of(DGX, 16)
     times = [contend(best, SIZE, whole).seconds]
     for share in (1.0, 0.5, 0.25):
-        hurt = broken(whole, [{"link": ["node0.nic0", "leaf0.0"], "bandwidth": share}])
+        hurt = apply(whole, read_faults([{"link": ["node0.nic0", "leaf0.0"], "bandwidth": share}]))
         times.append(contend(best, SIZE, hurt).seconds)
     assert times[1] == times[0]
     assert (np.diff(times[1:]) > 0).all()
 
 
-@pytest.mark.parametrize(
-    ("fault", "sentence"),
-    [
-        ({"link": ["node0.nic0"]}, "a fault is {link: [node, node], bandwidth: 0.5}"),
-        ({"link": ["node0.nic0", "leaf0.0"]}, "a fault is {link: [node, node], bandwidth: 0.5}"),
-        ({"link": ["node0.nik0", "leaf0.0"], "down": True}, "has no node 'node0.nik0'. Did you mean 'node0.nic0'"),
-        ({"link": ["node0.nic0", "leaf0.1"], "down": True}, "has no link between node0.nic0 and leaf0.1."),
-        ({"link": ["node0.nic0", "leaf0.0"], "bandwidth": 2}, "must be from 0 % to 100 % (got 2)."),
-    ],
-)
-def test_bad_faults_are_sentences(fault, sentence):
-    with pytest.raises(InputError) as caught:
-        broken(topology_for(DGX, 16, 1), [fault])
-    assert sentence in str(caught.value)
-
-
 def test_an_algorithm_that_the_engine_does_not_lay_out():
     with pytest.raises(InputError, match=r"^the flow engine does not run 'halving-doubling'; it runs ring, tree, "):
-        contend(ask("all_reduce", 16, algorithm="halving-doubling"), SIZE, topology_for(DGX, 16, 1))
+        contend(ask("all_reduce", 16, algorithm="halving-doubling"), SIZE, Topology.of(DGX, 16))

@@ -113,22 +113,17 @@ def _flow(asked: Question, best: Candidate, network: str, faults: Sequence[str])
         if faults:
             raise InputError("the closed form knows no single link: faults need --network flow.", field="faults")
         return None
-    from rapid_llm.network.contention import broken, contend, topology_for
+    from rapid_llm.network.faults import read_faults
+    from rapid_llm.network.flow_prices import Links, interconnect, under_faults
 
-    topology = topology_for(hardware.system(asked.system), asked.ranks, asked.stride)
-    return contend(best, asked.size, broken(topology, map(_fault, faults)))
+    given = read_faults([_fault(text) for text in faults], prefix="--fault")
+    net = interconnect(hardware.system(asked.system), Links(asked.ranks * asked.stride, given))
+    return under_faults(best, asked.size, net)
 
 
 def _fault(given: str) -> Mapping[str, Any]:
     """A fault as a scenario writes it, such as {link: [node0.nic0, leaf0.0], bandwidth: 50 %}."""
-    fault = dict(parse_yaml(given if given.lstrip().startswith("{") else f"{{{given}}}", "--fault").data)
-    share = fault.get("bandwidth")
-    if isinstance(share, str):
-        try:
-            fault["bandwidth"] = parse(share, "fraction")
-        except ValueError as error:
-            raise InputError(f"bandwidth of a fault {error}", field="faults") from None
-    return fault
+    return parse_yaml(given if given.lstrip().startswith("{") else f"{{{given}}}", "--fault").data
 
 
 def _size(given: str) -> float:

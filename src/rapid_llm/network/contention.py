@@ -1,14 +1,12 @@
 """One collective on the explicit topology: what shared and broken links do to the time of its closed form."""
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
-from rapid_llm.hardware import System
 from rapid_llm.network.candidates import Candidate
 from rapid_llm.network.lines import Line, ways
 from rapid_llm.network.tasks import Tasks
@@ -127,32 +125,3 @@ def _bare(candidate: Candidate) -> Line:
     )
     (line,) = next(iter(ways(op, way.group, toy))).lines
     return line
-
-
-def broken(topology: Topology, faults: Iterable[Mapping[str, Any]]) -> Topology:
-    """A topology with links derated or down, both ways: ``{link: [a, b], bandwidth: 0.5}`` or ``{link: [a, b], down:
-    true}``. InputError for nodes and links that do not exist.
-    """
-    health = topology.health.copy()
-    for fault in faults:
-        ends = fault.get("link")
-        if not isinstance(ends, list) or len(ends) != 2 or not {"down", "bandwidth"} & fault.keys():
-            raise InputError(
-                "a fault is {link: [node, node], bandwidth: 0.5} or {link: [node, node], down: true} "
-                f"(got {dict(fault)}).",
-                field="faults",
-            )
-        a, b = (topology.node(str(name)) for name in ends)
-        links = np.concatenate([topology.links_between(a, b), topology.links_between(b, a)])
-        if not len(links):
-            raise InputError(f"{topology.name} has no link between {ends[0]} and {ends[1]}.", field="faults")
-        share = 0.0 if fault.get("down") else fault["bandwidth"]
-        if not isinstance(share, int | float) or not 0 <= share <= 1:
-            raise InputError(f"bandwidth of a fault must be from 0 % to 100 % (got {share}).", field="faults")
-        health[links] = np.minimum(health[links], float(share))
-    return topology.with_health(health)
-
-
-def topology_for(system: System, ranks: int, stride: int) -> Topology:
-    """The part of a system that a group and those beside it stand on."""
-    return Topology.of(system, ranks * stride)

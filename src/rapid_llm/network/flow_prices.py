@@ -3,7 +3,7 @@ included. The library's launch, steps and protocol are those of the closed form,
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -13,7 +13,7 @@ from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.hardware import System
 from rapid_llm.network.candidates import Candidate, candidates
 from rapid_llm.network.collectives import CollectivePrices
-from rapid_llm.network.contention import RUNS, contend
+from rapid_llm.network.contention import RUNS, Contended, contend
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.faults import Fault, apply
 from rapid_llm.network.technologies import Library
@@ -171,7 +171,7 @@ def _simulated(  # noqa: PLR0917
     last = None
     for way in ways:
         try:
-            seconds = _worst(way, size, net, members)
+            seconds = under_faults(way, size, net, members).seconds
         except InfeasibleError as error:  # a reducing switch that is down: libraries fall back
             last = error
             continue
@@ -181,15 +181,19 @@ def _simulated(  # noqa: PLR0917
     raise InputError(f"the flow engine runs no algorithm of this library for {op}.", field="network")
 
 
-def _worst(way: Candidate, size: float, net: Interconnect, members: Members) -> float:
-    """Seconds until the last group is done: over the routes of the healthy network, detoured where links are down, or
-    round degraded links, whichever is faster; never less than without faults.
+def under_faults(way: Candidate, size: float, net: Interconnect, members: Members | None = None) -> Contended:
+    """One way of a collective on the links of a job, its groups (``members``, as of ``contend``) at once.
+
+    Routes are those of the healthy network, detoured where links are down; or, where that is faster, detoured round
+    degraded links too. Never faster than without faults. InfeasibleError where no live path joins two ranks.
     """
     kept = contend(way, size, net.topology, members=members)
     if net.topology is net.healthy:
-        return kept.seconds
-    best = kept.seconds
+        return kept
+    best = kept
     if net.avoiding is not None and kept.link_bytes[net.topology.health < 1].any():
         with suppress(InfeasibleError):  # there may be no way round
-            best = min(best, contend(way, size, net.topology, members=members, routed=net.avoiding).seconds)
-    return max(best, contend(way, size, net.healthy, members=members).seconds)
+            around = contend(way, size, net.topology, members=members, routed=net.avoiding)
+            best = min(kept, around, key=lambda one: one.seconds)
+    whole = contend(way, size, net.healthy, members=members).seconds
+    return best if best.seconds >= whole else replace(best, seconds=whole)
