@@ -26,6 +26,7 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
     for costs in range(SHOWN_COSTS, FEWEST_COSTS - 1, -1):
         lines = [
             *_title(report.scenario, width),
+            *_links(report, width),
             *_notes(report, width),
             *_verdict(report, width),
             *_headline(report, width),
@@ -54,6 +55,16 @@ def _title(scenario: Mapping[str, Any], width: int) -> list[str]:
         _name(scenario.get("precision")),
     ]
     return text.flowed("", filter(None, parts), separator=" · ", indent=0, lines=2, width=width)
+
+
+def _links(report: Report, width: int) -> list[str]:
+    """Say what is at fault, and that messages were priced link by link."""
+    asked = report.origin
+    if asked is None or (asked.network == "closed-form" and not asked.faults):
+        return []
+    priced = "link by link" if asked.network == "flow" else "closed form"
+    faults = f"; at fault: {', '.join(map(str, asked.faults))}" if asked.faults else ""
+    return text.wrapped("network", f"{priced}{faults}", lines=3, width=width)
 
 
 def _notes(report: Report, width: int) -> list[str]:

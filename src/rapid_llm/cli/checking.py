@@ -15,19 +15,21 @@ from rapid_llm.scenario import Finding
 
 
 def check_file(file: str, common: Common) -> int:
-    """Print every named check; 2 if one fails, 3 if only memory does."""
+    """Print every named check; 2 if one fails, 3 if only memory or routes do."""
     loaded = scenario.load(file, overrides=list(common.sets), checked=False)
     findings = scenario.check(loaded)
     broken = any(not one.passed and one.severity == "error" for one in findings)
     if not broken:
         findings.append(_memory(loaded))
+        findings += _routes(loaded)
     if common.json:
         print(json.dumps({"checks": [{**asdict(one), "passed": one.passed} for one in findings]}, indent=2))
     else:
         show(_lines(findings))
     if broken:
         return InputError.exit_code
-    return 0 if findings[-1].passed else InfeasibleError.exit_code
+    kept = all(one.passed for one in findings if one.severity == "error")
+    return 0 if kept else InfeasibleError.exit_code
 
 
 def _memory(loaded: scenario.Scenario) -> Finding:
@@ -36,6 +38,19 @@ def _memory(loaded: scenario.Scenario) -> Finding:
     report = fit(loaded)
     message = "" if report.feasible else "; ".join(violation.message for violation in report.violations)
     return Finding("memory fits", "error", "memory", message)
+
+
+def _routes(loaded: scenario.Scenario) -> list[Finding]:
+    """Whether the live links join every group, where links are at fault."""
+    if loaded.network != "flow" or not loaded.faults:
+        return []
+    from rapid_llm.predict import evaluate
+
+    try:
+        evaluate(loaded)
+    except InfeasibleError as error:
+        return [Finding("live links join every group", "error", "faults", error.message)]
+    return [Finding("live links join every group", "error", "faults")]
 
 
 def _lines(findings: Sequence[Finding]) -> list[str]:
