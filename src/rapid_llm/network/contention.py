@@ -1,6 +1,6 @@
 """One collective on the explicit topology: what shared and broken links do to the time of its closed form."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
 from rapid_llm.network.candidates import Candidate
-from rapid_llm.network.lines import Line, ways
+from rapid_llm.network.lines import Line, Way, ways
 from rapid_llm.network.tasks import Tasks
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
-from rapid_llm.network.templates import BUILDERS
+from rapid_llm.network.templates import BUILDERS, Template
 from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
 
 Vector = NDArray[np.float64]
@@ -93,16 +93,30 @@ def _laid_out(  # noqa: PLR0917
     from rapid_llm.network.programs import program
     from rapid_llm.network.tasks import concatenate
 
-    template, places = candidate.way.template, topology.accelerators
-    bounds = candidate.way.group.bounds if template.phases[0].pattern != "neighbour" else (members.shape[1],)
-    if len(members) == 1 or {phase.pattern for phase in template.phases} & _ALONE:
-        parts = [
-            program(template, bounds, size, topology, placement=places[row], policy=policy, seed=seed)
-            for row in members
-        ]
-        return concatenate(parts) if len(parts) > 1 else parts[0]
-    whole = (*bounds, members.size)
-    return program(template, whole, size, topology, placement=places[members.ravel()], policy=policy, seed=seed)
+    template, group, places = _meshed(candidate.way), candidate.way.group, topology.accelerators
+    bounds = group.bounds if template.phases[0].pattern != "neighbour" else (members.shape[1],)
+    channels = 1 if group.tiers[0].scope == "inter" else None  # a node's ports are what further channels would use
+    alone = len(members) == 1 or {phase.pattern for phase in template.phases} & _ALONE
+    parts = [
+        program(
+            template, bounds if alone else (*bounds, members.size), size, topology,
+            placement=places[row], policy=policy, seed=seed, channels=channels,
+        )
+        for row in (members if alone else [members.ravel()])
+    ]  # fmt: skip
+    return concatenate(parts) if len(parts) > 1 else parts[0]
+
+
+def _meshed(way: Way) -> Template:
+    """Rings in a full mesh run over all its links at once: in every round a rank sends a share to every other."""
+    tiers = way.group.tiers
+    phases = tuple(
+        replace(phase, pattern="direct")
+        if phase.pattern == "ring" and phase.levels[1] - phase.levels[0] == 1 and tiers[phase.levels[0]].kind == "full"
+        else phase
+        for phase in way.template.phases
+    )
+    return replace(way.template, phases=phases)
 
 
 def _with_library(candidate: Candidate, flow: float, bare: Line, size: float) -> float:

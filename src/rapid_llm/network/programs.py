@@ -5,7 +5,7 @@ pipelined tree rounds of its edges, so a program has as many tasks as distinct s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -110,8 +110,10 @@ def _phase(phase: Phase, bounds: Bounds, size: float, *, slices: int, channels: 
         a, other = np.divmod(np.arange(n * (members - 1)), members - 1)
         mine = a % outer // inner
         b = a + (other + (other >= mine) - mine) * inner
-        share = np.full(len(a), load / (members - 1) / slices)
-        return Sends(a, b, share, np.full(len(a), slices), none)
+        rounds = max(slices, phase.steps)
+        share = np.full(len(a), load / (members - 1) / rounds)
+        sends = Sends(a, b, share, np.full(len(a), rounds), none)
+        return sends if phase.steps == 1 else replace(sends, edges=_handover(sends, sends, 0, 0, 1))
     if phase.pattern in ("pair", "shift"):
         target = rank ^ phase.distance if phase.pattern == "pair" else (rank + phase.distance) % n
         return Sends(rank, target, np.full(n, load / phase.steps), np.full(n, phase.steps), none)

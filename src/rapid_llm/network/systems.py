@@ -54,19 +54,27 @@ def _box(node: Node, fabric: Fabric, count: int) -> Topology:
 
 
 def _bridged(tiers: list[Tier], count: int) -> Topology:
-    """Accelerators behind one host bridge, whose crossing all share; groups of them may have links of their own."""
-    host = tiers[-1]
+    """Accelerators behind host bridges, tier by tier: each unit of the tier below has one link to the bridge, which all
+    in it share; pairs have links of their own besides.
+    """
     build = Builder(f"host-{count}")
     gpus = build.add([f"gpu{i}" for i in range(count)], "accelerator")
-    up, down = build.add(["host.in", "host.out"], "host")
-    build.join(gpus, np.full(count, up), host.bandwidth, 0.0, "host", both=False)
-    build.join(np.full(count, down), gpus, host.bandwidth, 0.0, "host", both=False)
-    build.join(np.array([up]), np.array([down]), host.bandwidth, host.latency, "host", both=False)
-    if len(tiers) > 1:
-        pair = tiers[0]
-        a, b = np.triu_indices(count, 1)
-        near = a // pair.span == b // pair.span
-        build.join(gpus[a[near]], gpus[b[near]], pair.bandwidth / max(pair.span - 1, 1), pair.latency, "scale-up")
+    ends, below = gpus, 1
+    for tier in tiers:
+        if tier.kind == "full":
+            a, b = np.triu_indices(count, 1)
+            near = a // tier.span == b // tier.span
+            rate = tier.bandwidth / max(tier.span - 1, 1)
+            build.join(gpus[a[near]], gpus[b[near]], rate, tier.latency, "scale-up")
+            ports = build.add([f"port{i}" for i in range(-(-count // tier.span))], "host")
+            build.join(gpus, ports[np.arange(count) // tier.span], tiers[-1].bandwidth, 0.0, "host")
+            ends, below = ports, tier.span
+            continue
+        units = -(-count // tier.span)
+        names = [tier.name] if units == 1 else [f"{tier.name}{i}" for i in range(units)]
+        bridges = build.add(names, "host")
+        build.join(ends, bridges[np.arange(len(ends)) * below // tier.span], tier.bandwidth, tier.latency / 2, "host")
+        ends, below = bridges, tier.span
     return build.build()
 
 
