@@ -1,0 +1,105 @@
+"""Messages priced link by link: as the closed form where nothing contends, never faster with faults."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rapid_llm import hardware
+from rapid_llm.errors import InfeasibleError, InputError
+from rapid_llm.network import Fabric, price
+from rapid_llm.network.faults import read_faults
+from rapid_llm.network.flow_prices import Links, groups, interconnect, price_flow
+
+DGX = hardware.system("dgx-h100")
+
+
+def seconds(op, size, ranks, stride, *faults, system=DGX, accelerators=64, axis=""):
+    net = interconnect(system, Links(accelerators, read_faults(faults)))
+    found = price_flow(op, size, ranks, stride, net=net, fabric=Fabric.of(system), library="nccl", axis=axis)
+    return found.seconds
+
+
+@pytest.mark.parametrize(
+    ("system", "op", "ranks", "stride", "size"),
+    [
+        ("dgx-h100", "all_reduce", 8, 1, 2**26),
+        ("dgx-h100", "all_gather", 8, 8, 2**28),
+        ("dgx-h100", "reduce_scatter", 4, 16, 2**30),
+        ("dgx-h100", "all_to_all", 64, 1, 2**20),
+        ("dgx-h100", "send_recv", 2, 32, 2**24),
+        ("dgx-h100", "all_reduce", 64, 1, 2**30),
+        ("mi300x-8", "all_gather", 8, 1, 2**28),
+        ("l40s-pcie-8", "all_gather", 8, 1, 2**28),
+        ("gb200-nvl72", "all_gather", 64, 1, 2**28),
+    ],
+)
+def test_where_nothing_contends_both_agree(system, op, ranks, stride, size):
+    known = hardware.system(system)
+    closed = price(op, size, ranks, stride, fabric=Fabric.of(known), library="nccl")
+    assert seconds(op, size, ranks, stride, system=known) == pytest.approx(closed.seconds, rel=0.01)
+
+
+def test_rows_keep_their_shape_and_groups_of_one_are_free():
+    got = seconds("all_gather", [[2**20, 2**21], [2**20, 0]], [[8, 8], [1, 8]], 1)
+    assert got.shape == (2, 2)
+    assert got[0, 1] > got[0, 0] > 0
+    assert got[1].tolist() == [0, 0]
+
+
+def test_groups_of_a_job():
+    assert groups("all_reduce", 8, 2, 2).tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert groups("all_reduce", 8, 2, 6).tolist() == [[0, 6], [1, 7]]  # the first and the last of four stages
+    assert groups("send_recv", 8, 2, 2).tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]  # chains of stages
+
+
+def test_the_slowest_group_decides():
+    near = {"nic": "node5.nic3", "bandwidth": "50 %"}
+    assert seconds("all_gather", 2**28, 4, 16, near) > 1.5 * seconds("all_gather", 2**28, 4, 16)
+    assert seconds("all_gather", 2**28, 8, 1, near) == seconds("all_gather", 2**28, 8, 1)
+
+
+def test_a_badly_degraded_card_is_gone_round():
+    """The traffic of a card at 1 % is better off on a neighbour's card, which then carries twice as much."""
+    healthy, slow, dead = (
+        seconds("all_gather", 2**30, 8, 8, *faults)
+        for faults in ([], [{"nic": "node0.nic0", "bandwidth": "1 %"}], [{"nic": "node0.nic0", "down": True}])
+    )
+    assert slow == pytest.approx(dead, rel=0.01)
+    assert 1.5 * healthy < slow < 2.5 * healthy
+
+
+def test_a_reducing_switch_that_cannot_be_reached_is_done_without():
+    hurt = {"link": ["node0.gpu0", "node0.nvswitch"], "bandwidth": "10 %"}
+    assert seconds("all_reduce", 2**28, 8, 1, hurt) > seconds("all_reduce", 2**28, 8, 1)
+
+
+def test_a_partition_names_the_ranks_it_cuts_off():
+    with pytest.raises(InfeasibleError) as error:
+        seconds("all_gather", 2**20, 8, 8, {"accelerator": 24, "down": True}, axis="dp")
+    assert error.value.message == (
+        "no path from node3.gpu0 to node0.gpu0 with 2 links down: dp group 0 spans them. "
+        "Try another placement or fewer faults."
+    )
+
+
+def test_faults_that_the_job_does_not_have():
+    with pytest.raises(InputError, match=r"has no node 'node9.nic0'"):
+        seconds("all_gather", 2**20, 8, 8, {"nic": "node9.nic0", "down": True})
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 3),
+    st.sampled_from([{"bandwidth": 0.5}, {"bandwidth": 0.05}, {"latency": "5 us"}, {"down": True}]),
+    st.sampled_from([("all_reduce", 8, 1), ("all_gather", 2, 8), ("all_to_all", 16, 1), ("send_recv", 2, 8)]),
+)
+@settings(max_examples=30, deadline=None)
+def test_a_fault_never_helps(seed, links, effect, message):
+    op, ranks, stride = message
+    size = np.array([2**14, 2**24])
+    try:
+        hurt = seconds(op, size, ranks, stride, {"random": {"links": links, "seed": seed}, **effect}, accelerators=16)
+    except InfeasibleError:
+        return  # cut off
+    assert (hurt >= seconds(op, size, ranks, stride, accelerators=16)).all()

@@ -1,0 +1,112 @@
+"""The dial from end to end: closed form or flow, with faults, in training and inference."""
+
+import pytest
+
+from rapid_llm import predict
+from rapid_llm.predict import evaluate
+from rapid_llm.scenario import from_mapping
+
+TRAINING = {
+    "model": "llama-3.1-8b",
+    "system": "dgx-h100",
+    "accelerators": 16,
+    "workload": {"kind": "training", "global_batch_size": 32, "sequence_length": 4096},
+}
+INFERENCE = {
+    "model": "llama-3.1-8b",
+    "system": "dgx-h100",
+    "accelerators": 8,
+    "parallelism": {"tp": 4},
+    "workload": {"kind": "inference", "batch_size": 16, "prompt_tokens": 512, "output_tokens": 64},
+}
+
+
+def step(plan, network="flow", *faults, **changes):
+    scenario = from_mapping({**TRAINING, **changes, "parallelism": plan, "network": network, "faults": faults})
+    return predict(scenario, allow_infeasible=True)
+
+
+@pytest.mark.parametrize("plan", [{"tp": 8}, {"tp": 4, "pp": 2}, {"zero_stage": 3}, {"tp": 2, "cp": 4}])
+def test_both_fidelities_agree_where_nothing_contends(plan):
+    assert step(plan).step_time_s == pytest.approx(step(plan, "closed-form").step_time_s, rel=0.01)
+
+
+def test_experts_agree_too():
+    plan, moe = {"ep": 8}, {"model": "qwen3-30b-a3b"}
+    flow, closed = step(plan, "flow", **moe), step(plan, "closed-form", **moe)
+    assert flow.step_time_s == pytest.approx(closed.step_time_s, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"nic": "node0.nic0", "bandwidth": "25 %"},
+        {"link": ["node1.nic3", "leaf0.3"], "down": True},
+        {"link": ["node0.gpu1", "node0.nvswitch"], "bandwidth": "20 %"},
+        {"node": 1, "latency": "50 us"},
+        {"switch": "leaf0.2", "bandwidth": "10 %"},
+    ],
+)
+def test_faults_of_links_cost_time(fault):
+    plan = {"tp": 4, "zero_stage": 3}
+    assert step(plan, "flow", fault).step_time_s > step(plan).step_time_s
+
+
+def test_links_and_accelerators_at_fault_add_up():
+    plan, slow = {"tp": 8}, {"accelerator": 3, "speed": "80 %"}
+    both = step(plan, "flow", slow, {"link": ["node0.gpu1", "node0.nvswitch"], "bandwidth": "20 %"})
+    assert both.step_time_s > step(plan, "flow", slow).step_time_s > step(plan).step_time_s
+    assert sum(leaf.seconds for leaf in both.breakdown.leaves()) == pytest.approx(both.step_time_s, rel=1e-9)
+
+
+def test_a_partition_is_an_answer_without_times():
+    report = step({"tp": 8}, "flow", {"accelerator": 5, "down": True})
+    (violation,) = report.violations
+    assert (report.feasible, report.step_time_s, violation.kind) == (False, None, "network")
+    assert violation.message == (
+        "no path from node0.gpu5 to node0.gpu0 with 2 links down: tp group 0 spans them. "
+        "Try another placement or fewer faults."
+    )
+    assert report.to_dict()["scenario"]["faults"] == [{"accelerator": 5, "down": True}]
+
+
+def test_resolved_faults_are_read_back_and_named_by_the_hash():
+    fault = {"random": {"links": 2, "seed": 7}, "bandwidth": "50 %"}
+    scenario = from_mapping({**TRAINING, "network": "flow", "faults": [fault, {"node": 0, "speed": 0.9}]})
+    again = from_mapping(scenario.to_mapping())
+    assert (again.network, again.faults, again.hash) == (scenario.network, scenario.faults, scenario.hash)
+    assert scenario.hash != from_mapping(TRAINING).hash
+
+
+def served(network="closed-form", *faults):
+    return predict(from_mapping({**INFERENCE, "network": network, "faults": faults}))
+
+
+@pytest.mark.parametrize("network", ["closed-form", "flow"])
+def test_the_slowest_replica_is_what_a_batch_waits_for(network):
+    healthy = served(network)
+    hurt = served(network, {"accelerator": 6, "speed": "50 %"})
+    assert hurt.tpot_s > 1.3 * healthy.tpot_s
+    for phase in hurt.phases.values():
+        assert sum(leaf.seconds for leaf in phase.leaves()) == pytest.approx(phase.seconds, rel=1e-9)
+    assert served(network, {"accelerator": 1, "speed": "50 %"}).tpot_s == pytest.approx(hurt.tpot_s)
+
+
+def test_inference_agrees_and_feels_its_links():
+    assert served("flow").e2e_s == pytest.approx(served().e2e_s, rel=0.02)
+    slow = served("flow", {"link": ["gpu1", "nvswitch"], "bandwidth": "5 %"})
+    assert slow.e2e_s > served("flow").e2e_s
+
+
+def test_512_accelerators_take_a_moment():
+    scenario = from_mapping(
+        {
+            **TRAINING,
+            "accelerators": 512,
+            "parallelism": {"tp": 8, "pp": 2},
+            "workload": {**TRAINING["workload"], "global_batch_size": 512},
+            "network": "flow",
+            "faults": [{"nic": "node0.nic0", "bandwidth": "50 %"}],
+        }
+    )
+    assert evaluate(scenario).step_time_s[0] > 0
