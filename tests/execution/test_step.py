@@ -159,3 +159,17 @@ def test_many_plans_are_timed_as_the_plans_one_by_one() -> None:
         plan(1, dp=64, zero_stage=3),
     ]
     assert step(Plans.stack(plans)).total == pytest.approx(np.array([time(p) for p in plans]), rel=1e-9)
+
+
+def test_shared_experts_hide_dispatch_and_combine_as_far_as_they_last() -> None:
+    plans, shapes = plan(1, dp=8, ep=8), "deepseek-v2"
+
+    def exposed(overlap: Overlap) -> float:
+        passes = training_step(table(plans, shapes), machine(overlap=overlap)).passes
+        return float((passes.blocking + passes.exposed)[FORWARD, 1, 0])
+
+    none, shared, everything = (
+        exposed(overlap)
+        for overlap in (Overlap(), Overlap(shared_experts=True), Overlap(shared_experts=True, expert_all_to_all=True))
+    )
+    assert everything < shared < none

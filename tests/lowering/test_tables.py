@@ -67,3 +67,10 @@ def _totals(lowered, plan_index: int) -> list[float]:
         for phase in range(4):
             found["message", phase] += float(weight[rows.phase == phase].sum())
     return list(found.values())
+
+
+def test_a_plan_seen_before_is_not_lowered_again() -> None:
+    assert table(plan(tp=2)) is table(plan(tp=2))
+    assert table(plan(tp=2)) is not table(plan(tp=4))
+    many = Plans.stack([plan(tp=2)] * 9)
+    assert table(many) is not table(many)

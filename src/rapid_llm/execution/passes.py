@@ -28,6 +28,8 @@ _HIDDEN_BY = {
 _COVERS = {"tp": "gemm", "cp": "attention"}
 """Kernels that can run beside the messages of an axis, where it is not all of the pass: a chunked product beside its
 gather or scatter, attention on one chunk of the sequence beside the ring."""
+_SHARED = "shared_"
+"""How the names of kernels of shared experts begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,23 @@ class Passes:
 
 def on_side_stream(machine: Machine, axis: str) -> bool:
     """Whether the runtime runs the messages of an axis beside computation."""
-    flag = _HIDDEN_BY.get(axis)
-    return bool(flag and getattr(machine.runtime.overlap, flag))
+    flag, overlap = _HIDDEN_BY.get(axis), machine.runtime.overlap
+    return bool(flag and getattr(overlap, flag)) or (axis == "ep" and overlap.shared_experts)
+
+
+def _cover(machine: Machine, axis: str) -> str:
+    """Which kernels run beside the messages of an axis: a family, a prefix of names, or all of the pass where empty."""
+    overlap = machine.runtime.overlap
+    if axis == "ep" and overlap.shared_experts and not overlap.expert_all_to_all:
+        return _SHARED
+    return _COVERS.get(axis, "")
+
+
+def _covering(rows: Kernels, seconds: Matrix, cover: str) -> Matrix:
+    """Seconds of the rows that ``cover`` names, 0 for the others [R, P]."""
+    if cover != _SHARED:
+        return seconds * (rows.family == cover)
+    return np.asarray(seconds * [[name.startswith(_SHARED)] for name in rows.names])
 
 
 def time_passes(priced: Priced) -> Passes:
@@ -112,11 +129,11 @@ def _beside(
     share = occupied_share(machine)
     side, exposed = np.zeros_like(own), np.zeros_like(own)
     apart = [part for part in sent if on_side_stream(machine, part[0].axis)]
-    for family in sorted({_COVERS.get(rows.axis, "") for rows, _ in apart}):
-        moved = _by_cell([part for part in apart if _COVERS.get(part[0].axis, "") == family], own.shape)
+    for beside in sorted({_cover(machine, rows.axis) for rows, _ in apart}):
+        moved = _by_cell([part for part in apart if _cover(machine, part[0].axis) == beside], own.shape)
         moved[OPTIMIZER] = 0.0
-        cover = _by_cell([part for part in spent if part[0].family == family], own.shape) if family else own
-        alone = moved / tp if family == _COVERS["tp"] else 0.0
+        cover = _by_cell([(rows, _covering(rows, s, beside)) for rows, s in spent], own.shape) if beside else own
+        alone = moved / tp if beside == _COVERS["tp"] else 0.0
         exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, share * moved))
         side += moved
     return side, exposed

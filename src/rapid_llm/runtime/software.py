@@ -72,12 +72,16 @@ class Host:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Overlap:
-    """Which communication runs beside computation: what the dependency graph lets this runtime hide."""
+    """Which communication runs beside computation: what the dependency graph lets this runtime hide.
+
+    ``shared_experts`` alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
+    """
 
     gradient_reduce: bool = False
     parameter_gather: bool = False
     tensor_parallel: bool = False
     expert_all_to_all: bool = False
+    shared_experts: bool = False
     context_parallel: bool = False
     pipeline: bool = False
 
