@@ -75,16 +75,18 @@ def evaluate(scenario: Scenario) -> TrainingTable | InferenceTable:
     work, precision = scenario.workload, scenario.precision
     common = scenario.model, scenario.system, scenario.runtime, precision, plans_of(scenario)
     if isinstance(work, Training):
-        return evaluate_training(*common, work=work, **_conditions(scenario))
-    return evaluate_inference(*common, work, **_conditions(scenario))
+        return evaluate_training(*common, work=work, **conditions(scenario))
+    return evaluate_inference(*common, work, **conditions(scenario))
 
 
-class _Conditions(TypedDict):
+class Conditions(TypedDict):
+    """What a scenario says of accelerators that are slow, and of links where they are priced one by one."""
+
     slow: Slow
     links: Links | None
 
 
-def _conditions(scenario: Scenario) -> _Conditions:
+def conditions(scenario: Scenario) -> Conditions:
     """Which accelerators are slow, and the links of the job where the network is priced flow by flow."""
     size, count = scenario.system.groups[0].node.accelerators, scenario.accelerators
     links = Links(count, scenario.faults) if scenario.network == "flow" else None
@@ -123,7 +125,7 @@ def evaluate_many(scenarios: Iterable[Scenario]) -> TrainingTable:
         first.precision,
         plans,
         work=first.workload,
-        **_conditions(first),
+        **conditions(first),
     )
 
 

@@ -16,7 +16,7 @@ from rapid_llm.execution import ForwardSteps, Machine
 from rapid_llm.execution.pricing import price_table
 from rapid_llm.lowering import Lowered
 from rapid_llm.nouns import replaced
-from rapid_llm.predict.engine import plans_of
+from rapid_llm.predict.engine import conditions, plans_of
 from rapid_llm.predict.inference import Job
 from rapid_llm.runtime import Host, Serving
 from rapid_llm.scenario import Scenario
@@ -135,12 +135,15 @@ class Stepper:
 def stepper(scenario: Scenario) -> Stepper:
     """Build the grids of a scenario's replica: model, plan, runtime, system and precision; its workload plays no part.
 
-    InputError for a training scenario.
+    InputError for a training scenario, or one with slow accelerators.
     """
     work = scenario.workload
     if not isinstance(work, Inference):
         raise InputError(f"workload.kind must be inference for a step predictor (got {work.kind}).")
-    machine = Machine.of(scenario.system, scenario.runtime)
+    given = conditions(scenario)
+    if given["slow"]:
+        raise InputError("a step predictor knows no slow accelerators. Try faults: [].", field="faults")
+    machine = Machine.of(scenario.system, scenario.runtime, given["links"])
     work = replaced(work, speculation=None)
     job = Job(scenario.model, scenario.runtime, scenario.precision, plans_of(scenario), work, machine)
     host, engine, speed = scenario.runtime.host, job.engine, machine.host_speed
