@@ -154,7 +154,12 @@ def nested(
     served = [np.repeat(np.arange(per_box), len(a) // per_box) + i * per_box for i, a in enumerate(accelerators)]
     card = placed[outer.accelerators][np.concatenate(served)]
     rate = bandwidth or float(outer.bandwidth.max(initial=1.0)) * max(len(a) for a in accelerators)
-    build.join(np.concatenate(accelerators), card, rate, latency / 2, "host")
+    ends = np.concatenate(accelerators)
+    if len(ends) > cards:  # a card that several share is no switch between them
+        lanes = build.add([f"{build.names[a]}.pcie" for a in ends.tolist()], "host", np.array(build.boxes)[ends])
+        build.join(ends, lanes, rate, 0.0, "host")
+        ends = lanes
+    build.join(ends, card, rate, latency / 2, "host")
     return build.build()
 
 

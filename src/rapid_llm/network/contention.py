@@ -1,7 +1,7 @@
 """One collective on the explicit topology: what shared and broken links do to the time of its closed form."""
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,11 +108,14 @@ def _laid_out(  # noqa: PLR0917
 
 
 def _meshed(way: Way) -> Template:
-    """Rings in a full mesh run over all its links at once: in every round a rank sends a share to every other."""
+    """Rings as they run over direct links: both ways round a ring of links, and over all links of a full mesh at once,
+    where a rank sends a share to every other in every round.
+    """
     tiers = way.group.tiers
+    changes: dict[str, dict[str, Any]] = {"full": {"pattern": "direct"}, "ring": {"both": True}}
     phases = tuple(
-        replace(phase, pattern="direct")
-        if phase.pattern == "ring" and phase.levels[1] - phase.levels[0] == 1 and tiers[phase.levels[0]].kind == "full"
+        replace(phase, **changes.get(tiers[phase.levels[0]].kind, {}))
+        if phase.pattern == "ring" and phase.levels[1] - phase.levels[0] == 1
         else phase
         for phase in way.template.phases
     )
