@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
-from rapid_llm.hardware import Accelerator, System
+from rapid_llm.hardware import Accelerator, Node, System
 from rapid_llm.lowering import Kernels, Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD
 from rapid_llm.network import OPS, CollectivePrices, Fabric, price_experts
@@ -32,14 +32,15 @@ DEDUPLICATE_ABOVE = 256
 @dataclass(frozen=True, slots=True)
 class Machine:
     """What prices a step: one accelerator, its fabric, the runtime, whether long compute-bound work throttles it, and
-    the speed of the CPUs that feed it over those the runtime's host costs were measured on. With ``net``, messages are
-    priced link by link."""
+    the speed of the CPUs that feed it over those the runtime's host costs were measured on; ``node`` holds it. With
+    ``net``, messages are priced link by link."""
 
     accelerator: Accelerator
     fabric: Fabric
     runtime: Runtime
     clock: float
     host_speed: float
+    node: Node
     net: Interconnect | None = None
 
     @classmethod
@@ -48,11 +49,12 @@ class Machine:
         the clock that the power limit sustains; inference alternates with memory-bound decode and runs at boost."""
         if len(system.groups) > 1:
             raise InputError(f"system '{system.name}' has {len(system.groups)} node groups; one is priced so far.")
-        accelerator = system.groups[0].node.accelerator
+        node = system.groups[0].node
+        accelerator = node.accelerator
         clock = accelerator.sustained.clock if runtime.workload == "training" else 1.0
         driven = _driven(system, runtime.communication.nics)
         net = None if links is None else interconnect(driven, links)
-        return cls(accelerator, Fabric.of(driven), runtime, clock, system.groups[0].node.host_speed, net)
+        return cls(accelerator, Fabric.of(driven), runtime, clock, node.host_speed, node, net)
 
 
 @lru_cache(maxsize=64)

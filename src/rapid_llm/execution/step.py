@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.messages import StepMessages, bulks, send_time, sends, step_messages
+from rapid_llm.execution.offload import Offloading, offloading
 from rapid_llm.execution.passes import Passes, occupied_share, on_side_stream, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, price_step
 from rapid_llm.execution.schedules import CODES
@@ -28,7 +30,8 @@ class TrainingStep:
 
     stage: pacing stage [P]; forward, backward: seconds of a micro-batch on each stage [P, S]; send: pipeline messages
     of one micro-batch [P]; beside: what passes save beside each other [P, S]; times: of passes with these messages;
-    pipeline: seconds until the last backward [P]; messages; optimizer [P, S]; late: what slow accelerators add
+    pipeline: seconds until the last backward [P]; messages; optimizer [P, S]; offload, whose part is in forward and
+    backward; late: what slow accelerators add
     [P]; total [P].
     """
 
@@ -43,14 +46,14 @@ class TrainingStep:
     pipeline: Column
     messages: tuple[StepMessages, ...]
     optimizer: Matrix
+    offload: Offloading | None
     late: Column
     total: Column
 
     @property
     def end(self) -> NDArray[np.int64]:
         """The stage whose gradients and optimizer take longest [P]."""
-        tail = self.optimizer + sum((m.exposed for m in self.messages), np.zeros_like(self.optimizer))
-        return np.asarray(tail.argmax(axis=1))
+        return np.asarray(_tail(self.optimizer, self.messages, self.offload).argmax(axis=1))
 
 
 def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) -> TrainingStep:
@@ -61,6 +64,9 @@ def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) 
     passes = time_passes(priced)
     forward = np.einsum("ups,up->ps", lowered.layers, passes.forward)
     backward = np.einsum("ups,up->ps", lowered.layers, passes.backward)
+    offload = offloading(lowered, machine, forward, backward)
+    if offload:
+        forward, backward = forward + offload.forward, backward + offload.backward
     send, passing = _paced(send_time(priced.others[: len(sent)], lowered), priced)
     share = np.where(plans.pp > 1, send, 0.0)[:, None] * (np.arange(forward.shape[1]) < plans.pp[:, None])
     beside = _beside(priced, passes)
@@ -68,7 +74,8 @@ def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) 
     pipeline = pipeline_time(times, plans.pp, plans.micro_batches, plans.vpp, plans.schedule) + passing
     messages = step_messages(once, priced.others[len(sent) :], priced, forward, backward)
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
-    tail = (optimizer + sum((m.exposed for m in messages), np.zeros_like(optimizer))).max(axis=1)
+    optimizer = optimizer * (1.0 - lowered.shapes.offload.updated)
+    tail = _tail(optimizer, messages, offload).max(axis=1)
     late = _late(priced, passes, times, slow) if slow else np.zeros(len(plans))
     total = pipeline + late + tail + runtime.host.per_step / machine.host_speed
     return TrainingStep(
@@ -83,9 +90,16 @@ def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) 
         pipeline=pipeline,
         messages=messages,
         optimizer=optimizer,
+        offload=offload,
         late=late,
         total=total,
     )
+
+
+def _tail(optimizer: Matrix, messages: Sequence[StepMessages], offload: Offloading | None) -> Matrix:
+    """Seconds of a stage behind its last backward pass [P, S]."""
+    tail = optimizer + sum((m.exposed for m in messages), np.zeros_like(optimizer))
+    return tail + offload.update + offload.tail if offload else tail
 
 
 def _late(priced: Priced, passes: Passes, times: Durations, slow: Slow) -> Column:

@@ -81,6 +81,10 @@ class Sustained:
     matrix: Fraction = 1.0
 
 
+HOST_MEMORY_BANDWIDTH = 328e9
+"""B/s of a host that nothing else is known of: that of a DGX A100, as ``architectures.yaml`` has it."""
+
+
 @hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Accelerator:
@@ -88,7 +92,8 @@ class Accelerator:
 
     ``peak`` maps a compute dtype to its dense matrix rate in FLOP/s (or OP/s); ``vector`` is the fp32 rate outside
     the matrix units. ``compute_units`` are SMs, CUs or cores: what a kernel's blocks are scheduled on. ``host_speed``:
-    single-thread speed of the CPUs that it is usually sold with, over an EPYC 7742 (DGX A100).
+    single-thread speed of the CPUs that it is usually sold with, over an EPYC 7742 (DGX A100);
+    ``host_memory_bandwidth``: B/s that the CPUs of such a server stream.
     """
 
     name: str
@@ -103,5 +108,6 @@ class Accelerator:
     scale_up: ScaleUp | None = None
     host_link: str
     host_speed: Positive = 1.0
+    host_memory_bandwidth: BytesPerSecond = HOST_MEMORY_BANDWIDTH
     power: Power
     sustained: Sustained

@@ -14,6 +14,7 @@ from rapid_llm.documents import Document, build, join
 from rapid_llm.errors import InputError, nearest
 from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.hardware.system import LinkUse, Node, NodeGroup, System, SystemDescription
+from rapid_llm.nouns import replaced
 from rapid_llm.provenance import Catalogue, Sources, is_path
 
 ACCELERATORS: Final = Catalogue("rapid_llm.hardware", "data/accelerators", "accelerator")
@@ -91,14 +92,19 @@ def build_system(document: Document, prefix: str = "") -> System:
 
 
 def _filled(node: Mapping[str, Any], given: Any, document: Document, path: str, prefix: str) -> dict[str, Any]:
-    """A node's fields with its accelerator built, and the host link and host speed that come with it by default."""
+    """A node's fields with its accelerator built, and the host that comes with it by default."""
     if isinstance(given, str):
         given = _named(given, document, path)
     elif isinstance(given, Mapping):
         given = build_accelerator(_below(document, given, path), join(prefix, path))
     if not isinstance(given, Accelerator):
         return {**node}
-    return {"host_link": {"link": given.host_link}, "host_speed": given.host_speed, **node, "accelerator": given}
+    usual = {
+        "host_link": {"link": given.host_link},
+        "host_speed": given.host_speed,
+        "host_memory_bandwidth": f"{given.host_memory_bandwidth!r} B/s",
+    }
+    return {**usual, **node, "accelerator": given}
 
 
 def _named(name: str, document: Document, path: str) -> Accelerator:
@@ -163,5 +169,11 @@ def _system(kind: Kind, name: str) -> System:
 
 def alone(one: Accelerator) -> System:
     """A system of one accelerator, named as it is."""
-    node = Node(accelerator=one, accelerators=1, host_link=LinkUse(link=one.host_link), host_speed=one.host_speed)
+    node = Node(
+        accelerator=one,
+        accelerators=1,
+        host_link=LinkUse(link=one.host_link),
+        host_speed=one.host_speed,
+    )
+    node = replaced(node, host_memory_bandwidth=one.host_memory_bandwidth)
     return System(name=one.name, groups=(NodeGroup(node=node, count=1),))

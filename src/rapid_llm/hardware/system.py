@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic.dataclasses import dataclass
 
-from rapid_llm.hardware.accelerator import Accelerator
+from rapid_llm.hardware.accelerator import HOST_MEMORY_BANDWIDTH, Accelerator
 from rapid_llm.nouns import STRICT, hash_once
 from rapid_llm.units import BytesPerSecond, Count, Positive, Seconds
 
@@ -44,7 +44,8 @@ class Node:
 
     ``socket_link`` joins the halves of a node with two CPU sockets where it is narrower than ``host_link``, which then
     joins those of one half. ``host_speed``: single-thread speed of its CPUs over an EPYC 7742; launches
-    and engine steps take that much less.
+    and engine steps take that much less. ``host_memory_bandwidth``: B/s that its CPUs stream, and ``nvme`` that its
+    drives read or write; its accelerators share both.
     """
 
     accelerator: Accelerator
@@ -53,6 +54,8 @@ class Node:
     host_link: LinkUse
     socket_link: LinkUse | None = None
     host_speed: Positive = 1.0
+    host_memory_bandwidth: BytesPerSecond = HOST_MEMORY_BANDWIDTH
+    nvme: BytesPerSecond | None = None
     nics: LinkUse | None = None
 
 

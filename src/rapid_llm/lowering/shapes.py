@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
-from rapid_llm.workload import Lora, Training
+from rapid_llm.workload import Lora, Offload, Training
 
 Column = NDArray[np.float64]
 
@@ -23,8 +23,8 @@ class Shapes:
     tensors for a backward pass. tokens: query tokens on this rank (context parallelism divides them); shard: of
     those, what norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head.
     documents: how many of ``length`` query tokens fill the batch, apart from each other where sequences are packed.
-    load: of the experts of the hottest rank over the mean. ahead: predictors of further tokens. tensor_parallel,
-    context_parallel: whether any plan is.
+    load: of the experts of the hottest rank over the mean. ahead: predictors of further tokens. offload: what lives
+    on the host. tensor_parallel, context_parallel: whether any plan is.
     """
 
     plans: Plans
@@ -52,6 +52,7 @@ class Shapes:
     load: Column
     lora: Lora | None
     ahead: int
+    offload: Offload
     tensor_parallel: bool
     context_parallel: bool
     key: tuple[object, ...]
@@ -109,6 +110,7 @@ class Shapes:
             load=np.ones(len(plans)) if work is None else np.array([work.routing.load(int(ep)) for ep in plans.ep]),
             lora=work.lora if work else None,
             ahead=work.mtp_layers if work else 0,
+            offload=work.offload if work else Offload(),
             tensor_parallel=bool((plans.tp > 1).any()),
             context_parallel=bool((plans.cp > 1).any()),
             key=(plans.key, new.tobytes(), past.tobytes(), training, precision, runtime, work),

@@ -39,7 +39,7 @@ class Account:
     by_category [categories, P, S] at the peak; they sum to peak [P, S] (reserved, with context and libraries).
     allocated is the peak of tensors; persistent what lives between steps. reclaimable: bytes of category ``allocator``
     that a process short of memory gets back. limits: bytes that a process may use [P, S]; capacity: what the driver
-    reports.
+    reports. host: bytes that live on the host for the rank [P, S], outside the peak.
     """
 
     by_category: Matrix
@@ -48,6 +48,7 @@ class Account:
     reclaimable: Matrix
     limits: Matrix
     capacity: float
+    host: Matrix
 
     @property
     def peak(self) -> Matrix:

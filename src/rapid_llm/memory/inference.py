@@ -48,6 +48,7 @@ def inference_account(lowered: Lowered, runtime: Runtime, precision: Precision, 
         reclaimable=np.zeros(alive.shape),
         limits=limits(by_category, allocator, capacity),
         capacity=capacity,
+        host=np.zeros(alive.shape),
     )
 
 

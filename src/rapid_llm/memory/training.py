@@ -12,6 +12,7 @@ from rapid_llm.execution.schedules import CODES, micro_batches_in_flight
 from rapid_llm.hardware import Accelerator
 from rapid_llm.lowering import Lowered
 from rapid_llm.memory.account import Account, stacked
+from rapid_llm.memory.offload import staying
 from rapid_llm.memory.states import States, states
 from rapid_llm.parallelism import RECOMPUTE_MODES, Plans
 from rapid_llm.runtime import Allocator, Runtime, Training
@@ -32,7 +33,8 @@ class Holdings:
     micro: activations that one micro-batch leaves until its backward pass; gathered: bytes by which gathered inputs
     exceed what is kept of them; rerun, loss: bytes beside them while a backward pass runs (one layer computed again;
     the logits, on the last stage); lasting: buffers and workspaces, between steps too [P]; always: those and the
-    unsharded weights, through the whole step; flight: micro-batches at the peak; alive: whether the stage exists.
+    unsharded weights and staging buffers, through the whole step; flight: micro-batches at the peak; host: bytes that
+    the host holds then; alive: whether the stage exists.
     """
 
     states: States
@@ -43,6 +45,7 @@ class Holdings:
     lasting: Column
     always: Matrix
     flight: Matrix
+    host: Matrix
     alive: NDArray[np.bool_]
 
 
@@ -52,15 +55,19 @@ def holdings(lowered: Lowered, runtime: Runtime, precision: Precision) -> Holdin
     facts = runtime.training or Training()
     present = layers > 0
     lasting = _buffers(lowered, facts) + runtime.allocator.workspace
+    flight = micro_batches_in_flight(plans.pp, plans.vpp, plans.micro_batches, plans.schedule, layers.shape[2])
+    micro = np.einsum("ups,up->ps", layers, _kept(lowered, facts))
+    stays = staying(lowered, states(lowered, runtime, precision), micro, flight, float(facts.bucket))
     return Holdings(
-        states=states(lowered, runtime, precision),
-        micro=np.einsum("ups,up->ps", layers, _kept(lowered, facts)),
+        states=stays.states,
+        micro=stays.micro,
         gathered=np.einsum("ups,up->ps", layers[:-OUTER], lowered.gathered[:-OUTER]),
         rerun=(present * lowered.working[:, :, None]).max(axis=0),
         loss=present[-1] * (lowered.logits * FP32_BYTES * facts.loss_copies)[:, None],
         lasting=lasting,
-        always=_unsharded(lowered, facts) + lasting[:, None],
-        flight=micro_batches_in_flight(plans.pp, plans.vpp, plans.micro_batches, plans.schedule, layers.shape[2]),
+        always=_unsharded(lowered, facts) + lasting[:, None] + stays.staging,
+        flight=flight,
+        host=stays.host_states + flight * stays.host_micro,
         alive=np.arange(layers.shape[2])[None, :] < plans.pp[:, None],
     )
 
@@ -95,6 +102,7 @@ def training_account(lowered: Lowered, runtime: Runtime, precision: Precision, a
         reclaimable=behind,
         limits=np.full(tensors.shape, limit),
         capacity=capacity,
+        host=np.where(h.alive, h.host, 0.0),
     )
 
 

@@ -20,6 +20,7 @@ from rapid_llm.predict.report import Cost
 Weights = NDArray[np.float64]
 COMPUTE, MEMORY = "compute", "memory-bound kernels"
 COMMUNICATION, BUBBLE, OPTIMIZER_STEP, HOST = "exposed communication", "pipeline bubble", "optimizer", "host"
+OFFLOAD = "offload"
 WAITING_SLOW = "waiting for slow accelerators"
 WAITING, DRAFTING = "waiting for other requests", "drafting tokens"
 _AXIS_NAMES = {"ulysses": "cp", "shard": "dp", "data": "dp", "edp": "dp (experts)", "replicas": "dp"}
@@ -82,8 +83,21 @@ def training_breakdown(step: TrainingStep) -> Cost:
         exposed, whole = float(message.exposed[0, end]), float(message.seconds[0, end])
         tally.add(COMMUNICATION, _axis(message.axis), exposed, max(0.0, whole - exposed), "network")
     tally.add(OPTIMIZER_STEP, OPTIMIZER_STEP, float(step.optimizer[0, end]), bound="memory")
+    _offload(tally, step, m)
     tally.add(HOST, HOST, step.priced.machine.runtime.host.per_step / step.priced.machine.host_speed, bound="host")
     return tally.tree("step", ORDER)
+
+
+def _offload(tally: Tally, step: TrainingStep, micro_batches: float) -> None:
+    """Copies between accelerator and host, exposed and hidden, and the step that the CPUs take."""
+    found = step.offload
+    if found is None:
+        return
+    pacing, end = (0, int(step.stage[0])), (0, int(step.end[0]))
+    shown = micro_batches * float(found.forward[pacing] + found.backward[pacing]) + float(found.tail[end])
+    whole = micro_batches * float(found.copies[pacing]) + float(found.tail_copies[end])
+    tally.add(COMMUNICATION, OFFLOAD, shown, max(0.0, whole - shown), "host link")
+    tally.add(OPTIMIZER_STEP, "optimizer on the host", float(found.update[end]), bound="host memory")
 
 
 def _saved(step: TrainingStep, stage: int) -> float:

@@ -26,6 +26,7 @@ def memory_use(account: Account, row: int, ranks_per_stage: int) -> MemoryUse:
         stages=_stages(account, row),
         verdict=verdict(need, limit),
         probability=fit_probability(need, limit),
+        host_bytes=round(float(account.host[row, stage])),
     )
 
 

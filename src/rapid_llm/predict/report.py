@@ -87,7 +87,8 @@ class MemoryUse:
     """Bytes on the fullest rank. The categories sum to the peak.
 
     ``limit_bytes``: what a process may use of the capacity; ``stages``: a rank of every pipeline stage; ``verdict``
-    (fits, fits narrowly, does not fit) with its ``probability`` of fitting, from measured runs; ``cache`` of an engine.
+    (fits, fits narrowly, does not fit) with its ``probability`` of fitting, from measured runs; ``cache`` of an engine;
+    ``host_bytes`` of the rank live outside the accelerator.
     """
 
     persistent_bytes: int
@@ -103,6 +104,7 @@ class MemoryUse:
     verdict: str = ""
     probability: float | None = None
     cache: CacheUse | None = None
+    host_bytes: int = 0
 
     @property
     def fits(self) -> bool:

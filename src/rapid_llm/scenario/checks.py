@@ -292,6 +292,15 @@ CHECKS: tuple[Check, ...] = (
             "Try routing: {hottest: 1.3}, the load of the hottest rank over the mean."
         ),
     ),
+    Check(
+        "offload to drives needs them",
+        "workload.offload.to",
+        lambda c: (c.to_drives == 0) | (c.has_drives > 0),
+        lambda r: (
+            f"workload.offload.to nvme needs drives, and a node of {r['system']} has none. "
+            "Try system.node.nvme: 25 GB/s, or to: host."
+        ),
+    ),
     Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
     Check(
         "every replica has a request",

@@ -48,10 +48,10 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     accelerators, node_size, system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format
     that cannot be trained), flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training),
     sequence_length (prompt and output of an inference request), longest_document, routed (unevenly), counted_experts,
-    expert_adapters (0 or 1), batch_size (inference), and of the model: hidden_size, vocab_size, num_hidden_layers,
-    max_position_embeddings, num_attention_heads, num_key_value_heads, num_state_heads, num_experts, intermediate_size,
-    moe_intermediate_size. Where layers differ, a model's size is the greatest common divisor over them, since what
-    divides it divides all; 0 means that the model has no such thing.
+    expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), and of the model: hidden_size, vocab_size,
+    num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads, num_state_heads, num_experts,
+    intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the greatest common divisor over
+    them, since what divides it divides all; 0 means that the model has no such thing.
     """
     own = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **_faults(scenario)}
     values = {**own, **(plans or {})}
@@ -93,6 +93,7 @@ def _system(scenario: Scenario) -> dict[str, int]:
         "system_accelerators": scenario.system.accelerators,
         "node_size": node.accelerators,
         "has_rate": has_rate,
+        "has_drives": node.nvme is not None,
         "weight_only": dtype(scenario.precision.weights).weight_only,
     }
 
@@ -129,6 +130,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "longest_document": max(work.documents, default=0),
             "routed": work.routing != Routing(),
             "counted_experts": len(work.routing.counts),
+            "to_drives": work.offload.any and work.offload.to == "nvme",
             "expert_adapters": bool(work.lora and "experts" in work.lora.targets),
             "batch_size": 0,
         }
@@ -140,6 +142,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "routed": 0,
             "counted_experts": 0,
             "expert_adapters": 0,
+            "to_drives": 0,
             "sequence_length": work.prompt_tokens + work.output_tokens,
             "batch_size": (scenario.parallelism.dp or 1) if work.batch_size == "auto" else work.batch_size,
         }

@@ -60,13 +60,39 @@ class Routing:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class Offload:
+    """Shares of a rank's states and activations that live in the memory of the host, or on its NVMe drives.
+
+    ``optimizer``: masters and moments, which the CPUs then update (true: all of them; ZeRO-Offload, arXiv 2101.06840);
+    ``gradients`` are added up there; ``weights`` are fetched for every pass (ZeRO-Infinity, arXiv 2104.07857);
+    ``activations`` leave behind their forward pass and return before their backward pass.
+    """
+
+    optimizer: bool | Share = False
+    gradients: Share = 0.0
+    weights: Share = 0.0
+    activations: Share = 0.0
+    to: Literal["host", "nvme"] = "host"
+
+    @property
+    def updated(self) -> float:
+        """Share of the optimizer states that the host holds and updates."""
+        return float(self.optimizer)
+
+    @property
+    def any(self) -> bool:
+        """Whether anything leaves the accelerator."""
+        return self.updated + self.gradients + self.weights + self.activations > 0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Training:
     """One optimizer step over ``global_batch_size`` sequences of ``sequence_length`` tokens.
 
     ``documents``: lengths, a sample of those that are packed into sequences and do not see each other; none: a
     sequence is one. ``tokens`` of the whole run: its time and accelerator hours are reported. ``lora``: adapters
     alone are trained. ``mtp_layers``: predictors of further tokens, each a layer and the LM head on the last stage.
-    ``routing`` of tokens to experts, even unless it says otherwise.
+    ``routing`` of tokens to experts, even unless it says otherwise. ``offload``: what lives outside the accelerator.
     """
 
     kind: Literal["training"] = "training"
@@ -79,11 +105,13 @@ class Training:
     lora: Lora | None = None
     mtp_layers: Whole = 0
     routing: Routing = Routing()
+    offload: Offload = Offload()
 
     @property
     def plain(self) -> bool:
         """Whether a pass has the bytes of the model alone: whole sequences, all weights, evenly loaded experts."""
-        return not self.documents and self.lora is None and not self.mtp_layers and self.routing == Routing()
+        changed = self.documents or self.lora or self.mtp_layers or self.routing != Routing()
+        return not changed and not self.offload.any
 
     @property
     def document(self) -> float | None:

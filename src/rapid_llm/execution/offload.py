@@ -1,0 +1,121 @@
+"""The time of offload: copies over the host link beside the passes, and the step that the CPUs take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.execution.pricing import Machine
+from rapid_llm.lowering import Lowered
+from rapid_llm.lowering.outer import FP32_BYTES, OPTIMIZER_STATES
+from rapid_llm.network import link
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Offloading:
+    """Seconds of offload on each stage [P, S].
+
+    forward, backward: what the copies of a micro-batch add to its passes; copies: what they take in both; update: the
+    optimizer step of the CPUs; tail: what the copies of that step add to it; tail_copies: what they take.
+    """
+
+    forward: Matrix
+    backward: Matrix
+    copies: Matrix
+    update: Matrix
+    tail: Matrix
+    tail_copies: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class HostPath:
+    """B/s of one accelerator of a full node: each way of its host link, of the CPUs' memory, of the drives.
+
+    ``drives`` is infinite where nothing goes that far.
+    """
+
+    link: float
+    memory: float
+    drives: float
+
+    @classmethod
+    def of(cls, machine: Machine, *, to_drives: bool) -> HostPath:
+        """Memory and drives of a node are shared by its accelerators; a link is one accelerator's own."""
+        node = machine.node
+        use = node.host_link
+        rate = (use.bandwidth or link(use.link).bandwidth) * use.count
+        drives = node.nvme / node.accelerators if to_drives and node.nvme else np.inf
+        return cls(rate, node.host_memory_bandwidth / node.accelerators, drives)
+
+    def seconds(self, up: Matrix, down: Matrix) -> Matrix:
+        """Seconds in which so many bytes reach the accelerator and leave it: the link carries both ways at once, drives
+        read or write."""
+        return np.asarray(np.maximum(np.maximum(up, down) / self.link, (up + down) / self.drives))
+
+
+def offloading(lowered: Lowered, machine: Machine, forward: Matrix, backward: Matrix) -> Offloading | None:
+    """Time what a job offloads, beside passes of ``forward`` and ``backward`` seconds [P, S]; None: nothing.
+
+    Copies run on engines of their own and take no compute units: M seconds beside C of a pass take max(M, C). Those of
+    activations always run beside; of weights and gradients where the runtime gathers or reduces beside computation.
+    Gradients leave with every micro-batch where the host adds them up, else with the last.
+    """
+    s = lowered.shapes
+    if not s.offload.any:
+        return None
+    zero, shares, overlap = s.plans.zero_stage, s.offload, machine.runtime.overlap
+    path = HostPath.of(machine, to_drives=shares.to == "nvme")
+    weights = shares.weights * s.act * _held(lowered, np.stack([lowered.dense, lowered.expert]), zero >= 3)
+    gradients = shares.gradients * s.reduce * _held(lowered, lowered.trained, zero >= 2)
+    left = shares.activations * np.einsum("ups,up->ps", lowered.layers, lowered.saved)
+    fetched, reduced = float(overlap.parameter_gather), float(overlap.gradient_reduce)
+
+    def shown(weights_up: Matrix, up: Matrix, gradients_down: Matrix, down: Matrix, cover: Matrix) -> Matrix:
+        beside = path.seconds(up + fetched * weights_up, down + reduced * gradients_down)
+        blocking = path.seconds((1.0 - fetched) * weights_up, (1.0 - reduced) * gradients_down)
+        return blocking + np.maximum(beside - cover, 0.0)
+
+    none = np.zeros_like(weights)
+    update, tail, tail_copies = _step(lowered, path, backward if overlap.gradient_reduce else none)
+    return Offloading(
+        forward=shown(weights, none, none, left, forward),
+        backward=shown(weights, left, gradients, none, backward),
+        copies=path.seconds(weights, left) + path.seconds(weights + left, gradients),
+        update=update,
+        tail=tail,
+        tail_copies=tail_copies,
+    )
+
+
+def _step(lowered: Lowered, path: HostPath, cover: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+    """Seconds of the CPUs' update, what copies add to it, and what they take [P, S]; ``cover``: of the backward pass
+    beside which gradients leave.
+
+    Adam reads each gradient twice (once for the norm), reads and writes master and moments, and writes the weight, at
+    the bandwidth of host memory. It goes tile by tile while updated weights of earlier tiles travel up (ZeRO-Offload,
+    arXiv 2101.06840, section 5.1) and the next states come from the drives (ZeRO-Infinity, arXiv 2104.07857).
+    """
+    s, shares = lowered.shapes, lowered.shapes.offload
+    owned = _held(lowered, lowered.trained, s.plans.zero_stage >= 1)
+    updated, states = shares.updated, OPTIMIZER_STATES * FP32_BYTES
+    update = owned * updated * (2.0 * s.gradient + 2.0 * states + s.act) / path.memory
+    down = owned * s.reduce * max(updated - shares.gradients, 0.0) + owned * s.act * max(shares.weights - updated, 0.0)
+    up = owned * s.act * max(updated - shares.weights, 0.0) + owned * s.reduce * max(shares.gradients - updated, 0.0)
+    none = np.zeros_like(owned)
+    leaving, returning = path.seconds(none, down), path.seconds(up, none)
+    drives = owned * updated * 2.0 * states / path.drives
+    tail = np.maximum(leaving - cover, 0.0) + np.maximum(np.maximum(returning, drives) - update, 0.0)
+    return update, tail, leaving + np.maximum(returning, drives)
+
+
+def _held(lowered: Lowered, parameters: NDArray[np.float64], sharded: NDArray[np.bool_]) -> Matrix:
+    """Parameters of one rank of each stage [P, S] from those of units outside and inside experts [2, U, P]."""
+    plans = lowered.shapes.plans
+    dense, expert = np.einsum("ups,kup->kps", lowered.layers, parameters)
+    return np.asarray(
+        dense / np.where(sharded, plans.shard, 1.0)[:, None] + expert / np.where(sharded, plans.edp, 1.0)[:, None]
+    )
