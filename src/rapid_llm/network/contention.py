@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rapid_llm.errors import InputError
 from rapid_llm.network.candidates import Candidate
 from rapid_llm.network.lines import Line, Way, ways
-from rapid_llm.network.tasks import Tasks
+from rapid_llm.network.tasks import Result, Tasks
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import BUILDERS, Template
 from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
@@ -71,29 +71,43 @@ def contend(
     a send_recv may be chains of any length); ``routed``: the links that routes may take, where those are not all.
     InputError for an algorithm that the engine does not lay out; InfeasibleError where no live path joins two ranks.
     """
-    from rapid_llm.network.engine import simulate
-
     way, group = candidate.way, candidate.way.group
     if way.algorithm not in RUNS:
         raise InputError(f"the flow engine does not run '{way.algorithm}'; it runs {', '.join(RUNS)}.", field="network")
     if members is None:
         members = np.arange(group.stride)[:, None] + group.stride * np.arange(group.bounds[-1])
-    result = simulate(_laid_out(candidate, size_bytes, routed or topology, members, policy, seed), topology)
-    bare = _bare(candidate)
-    seconds = _with_library(candidate, result.seconds, bare, size_bytes)
+    result = on_links(way, size_bytes, topology, members, policy=policy, seed=seed, routed=routed)
+    bare = bare_line(way)
+    seconds = with_library(way, size_bytes, bare, result.seconds - bare.seconds(size_bytes))
     moved = np.asarray(result.link_bytes, dtype=np.float64)
     use = np.where(moved > 0, moved / np.maximum(topology.capacity * result.seconds, 1e-300), 0.0)
     return Contended(seconds, result.seconds, bare.seconds(size_bytes), topology, moved, use)
 
 
+def on_links(
+    way: Way,
+    size: float,
+    topology: Topology,
+    members: NDArray[np.int64],
+    *,
+    policy: str = "auto",
+    seed: int = 0,
+    routed: Topology | None = None,
+) -> Result:
+    """The bytes of all groups of a collective on the links alone; arguments as of ``contend``."""
+    from rapid_llm.network.engine import simulate
+
+    return simulate(_laid_out(way, size, routed or topology, members, policy, seed), topology)
+
+
 def _laid_out(  # noqa: PLR0917
-    candidate: Candidate, size: float, topology: Topology, members: NDArray[np.int64], policy: str, seed: int
+    way: Way, size: float, topology: Topology, members: NDArray[np.int64], policy: str, seed: int
 ) -> Tasks:
     """The tasks of all groups [groups, ranks]: routed together, so that they spread over the links, or one by one."""
     from rapid_llm.network.programs import program
     from rapid_llm.network.tasks import concatenate
 
-    template, group, places = _meshed(candidate.way), candidate.way.group, topology.accelerators
+    template, group, places = _meshed(way), way.group, topology.accelerators
     bounds = group.bounds if template.phases[0].pattern != "neighbour" else (members.shape[1],)
     channels = 1 if group.tiers[0].scope == "inter" else None  # a node's ports are what further channels would use
     alone = len(members) == 1 or {phase.pattern for phase in template.phases} & _ALONE
@@ -122,18 +136,18 @@ def _meshed(way: Way) -> Template:
     return replace(way.template, phases=phases)
 
 
-def _with_library(candidate: Candidate, flow: float, bare: Line, size: float) -> float:
-    """The closed form with its library, and what the links take beyond theirs at the rate that the library makes of
-    them.
+def with_library(way: Way, size: float, bare: Line, excess: float) -> float:
+    """Seconds of a way whose links take ``excess`` beyond the ``bare`` closed form: that of the library, and the excess
+    at the rate that the library makes of links.
     """
-    line = min(candidate.way.lines, key=lambda line: line.seconds(size))
+    line = min(way.lines, key=lambda line: line.seconds(size))
     stretch = line.per_byte / bare.per_byte if bare.per_byte > 0 else 1.0
-    return max(flow, candidate.seconds + stretch * (flow - bare.seconds(size)))
+    return max(bare.seconds(size) + excess, line.seconds(size) + stretch * excess)
 
 
-def _bare(candidate: Candidate) -> Line:
+def bare_line(way: Way) -> Line:
     """The closed form with links and nothing else."""
-    way, name = candidate.way, candidate.way.algorithm
+    name = way.algorithm
     toy = Library(
         name="links", protocols={"only": Protocol(algorithms=(name,))}, links={"intra": _FREE, "inter": _FREE}
     )

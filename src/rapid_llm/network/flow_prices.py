@@ -5,6 +5,8 @@ included. The library's launch, steps and protocol are those of the closed form,
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import floor, log
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,13 +15,16 @@ from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.hardware import System
 from rapid_llm.network.candidates import Candidate, candidates
 from rapid_llm.network.collectives import CollectivePrices
-from rapid_llm.network.contention import RUNS, Contended, contend
+from rapid_llm.network.contention import RUNS, Contended, bare_line, contend, on_links, with_library
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.faults import Fault, apply
+from rapid_llm.network.lines import Way
 from rapid_llm.network.technologies import Library
 from rapid_llm.network.topology import Topology
 
 Members = NDArray[np.int64]
+ANCHOR: Final = 16.0
+"""Ratio between the message sizes that are simulated; others lie between two of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,23 +167,45 @@ def _simulated(  # noqa: PLR0917
     small: str | Library | None,
 ) -> _Price:
     """The fastest way by closed form that the engine runs and the live links carry."""
-    ways = [
-        way
-        for way in candidates(op, size, ranks, stride, fabric=fabric, library=library, small=small)
-        if way.algorithm in RUNS
-    ]
-    members = groups(op, len(net.part), ranks, stride)
     last = None
-    for way in ways:
+    for one in candidates(op, size, ranks, stride, fabric=fabric, library=library, small=small):
+        if one.algorithm not in RUNS:
+            continue
         try:
-            seconds = under_faults(way, size, net, members).seconds
+            excess = _between(one.way, size, net, op)
         except InfeasibleError as error:  # a reducing switch that is down: libraries fall back
             last = error
             continue
-        return seconds, way.way.template.algorithm, way.sent, way.way.group.nodes
+        seconds = with_library(one.way, size, bare_line(one.way), excess)
+        return seconds, one.way.template.algorithm, one.sent, one.way.group.nodes
     if last is not None:
         raise last
     raise InputError(f"the flow engine runs no algorithm of this library for {op}.", field="network")
+
+
+def _between(way: Way, size: float, net: Interconnect, op: str) -> float:
+    """What links take beyond the closed form (s), from the two sizes on either side that are simulated.
+
+    The time of a set of flows is piecewise linear and convex in their size, so what lies between is at most the chord.
+    """
+    low = ANCHOR ** floor(log(size, ANCHOR))
+    key = replace(way, protocol="", lines=())
+    first, second = (_excess(key, one, net, op) for one in (low, low * ANCHOR))
+    return first + (second - first) * (size - low) / (low * ANCHOR - low)
+
+
+@lru_cache(maxsize=4096)
+def _excess(way: Way, size: float, net: Interconnect, op: str) -> float:
+    """What links take beyond the closed form for one size (s), under the policies of ``under_faults``."""
+    members = groups(op, len(net.part), way.group.bounds[-1], way.group.stride)
+    kept = on_links(way, size, net.topology, members)
+    best = kept.seconds
+    if net.topology is not net.healthy:
+        if net.avoiding is not None and kept.link_bytes[net.topology.health < 1].any():
+            with suppress(InfeasibleError):  # there may be no way round
+                best = min(best, on_links(way, size, net.topology, members, routed=net.avoiding).seconds)
+        best = max(best, on_links(way, size, net.healthy, members).seconds)
+    return best - bare_line(way).seconds(size)
 
 
 def under_faults(way: Candidate, size: float, net: Interconnect, members: Members | None = None) -> Contended:
