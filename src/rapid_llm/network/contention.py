@@ -17,6 +17,8 @@ from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
 Vector = NDArray[np.float64]
 RUNS: Final = ("ring", "tree", "hierarchical", "nvls", "nvls-tree", "one-shot", "two-shot", "direct", "pxn", "p2p")
 """Algorithms whose phases the flow engine lays out."""
+ROUNDS: Final = 64
+"""Rounds that a long ring is simulated in: uneven links meet as they do in more of them."""
 _ALONE: Final = frozenset({"tree", "relay", "shift"})
 """Patterns that one program lays out for a single group."""
 _FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
@@ -114,7 +116,7 @@ def _laid_out(  # noqa: PLR0917
     parts = [
         program(
             template, bounds if alone else (*bounds, members.size), size, topology,
-            placement=places[row], policy=policy, seed=seed, channels=channels,
+            placement=places[row], policy=policy, seed=seed, channels=channels, most_rounds=ROUNDS,
         )
         for row in (members if alone else [members.ravel()])
     ]  # fmt: skip

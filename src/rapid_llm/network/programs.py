@@ -26,7 +26,7 @@ FEMTO: Final = 15
 @dataclass(slots=True, eq=False)
 class Sends:
     """Columns of the sends of one or more phases, before routing: source and target rank (or SWITCH), bytes a round,
-    rounds, and dependencies (task, other, lag).
+    rounds, dependencies (task, other, lag), and how many rounds of the template one stands for (None: one).
     """
 
     source: Ints
@@ -34,6 +34,7 @@ class Sends:
     amount: Floats
     rounds: Ints
     edges: Ints
+    stands: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.source)
@@ -50,19 +51,21 @@ def program(
     seed: int = 0,
     slices: int = SLICES,
     channels: int | None = None,
+    most_rounds: int | None = None,
 ) -> Tasks:
     """The tasks of one collective of ``size_bytes`` (S of the template) among ``bounds[-1]`` ranks.
 
-    ``placement[r]`` is the node of rank r (default: the accelerators in order). Rings use ``channels`` orders: inside a
-    unit each starts one rank further on, so that all ports carry one; every other one runs backwards on a grid that
-    closes. InputError for a rank that is placed twice or not on an accelerator.
+    ``placement[r]`` is the node of rank r (default: the accelerators in order). Rings use ``channels`` orders: inside
+    a unit each starts one rank further on, so that all ports carry one; every other one runs backwards on a grid that
+    closes. A ring of more than ``most_rounds`` rounds runs that many, each longer. InputError for a rank that is
+    placed twice or not on an accelerator.
     """
     nodes = placed(topology, bounds[-1], placement)
     both = topology.grid is not None and all(topology.grid.wraps) and len(topology.grid.wraps) == 1
     parts: list[Sends] = []
     for phase in template.phases:
         count = slices if template.pipelined else 1
-        parts.append(_phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both))
+        parts.append(_phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds))
     sends = _joined(parts, 0 if template.pipelined else ALL, template.lanes)
     target = np.where(sends.target == SWITCH, SWITCH, nodes[sends.target])
     return _tasks(topology, sends, nodes[sends.source], target, policy=policy, seed=seed)
@@ -90,7 +93,16 @@ def placed(topology: Topology, ranks: int, placement: Sequence[int] | Ints | Non
     return nodes
 
 
-def _phase(phase: Phase, bounds: Bounds, size: float, *, slices: int, channels: int | None, both: bool) -> Sends:
+def _phase(
+    phase: Phase,
+    bounds: Bounds,
+    size: float,
+    *,
+    slices: int,
+    channels: int | None,
+    both: bool,
+    most: int | None,
+) -> Sends:
     low, high = phase.levels
     inner, outer, n = bounds[low - 1] if low else 1, bounds[high - 1], bounds[-1]
     if n % outer or outer % inner:
@@ -101,7 +113,8 @@ def _phase(phase: Phase, bounds: Bounds, size: float, *, slices: int, channels: 
     none = np.zeros((0, 3), np.int64)
     load = phase.load * size
     if phase.pattern == "ring":
-        return _rings(phase, bounds, load, channels, both)
+        sends = _rings(phase, bounds, load, channels, both)
+        return sends if most is None or phase.steps <= most else _longer(sends, phase.steps, most)
     if phase.pattern == "relay":
         edges = np.stack([rank[1:-1], rank[:-2], np.zeros(n - 2, np.int64)], 1) if n > 2 else none
         return Sends(rank[:-1], rank[1:], np.full(n - 1, load / slices), np.full(n - 1, slices), edges)
@@ -153,6 +166,12 @@ def _rings(phase: Phase, bounds: Bounds, load: float, channels: int | None, both
     edges = np.stack([index, before, np.ones_like(index)], 1)
     share = load / phase.steps / count
     return Sends(source, target, np.full(len(source), share), np.full(len(source), phase.steps), edges)
+
+
+def _longer(sends: Sends, steps: int, rounds: int) -> Sends:
+    """Fewer rounds, each of which stands for several."""
+    stands = np.full(len(sends), steps / rounds)
+    return replace(sends, amount=sends.amount * stands, rounds=np.full(len(sends), rounds), stands=stands)
 
 
 def _chains(unit: int, n: int, load: float, slices: int, spread: bool) -> Sends:
@@ -214,6 +233,7 @@ def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
         np.concatenate([p.amount for p in parts]),
         np.concatenate([p.rounds for p in parts]),
         np.concatenate(edges),
+        np.concatenate([np.ones(len(p)) if p.stands is None else p.stands for p in parts]),
     )
 
 
@@ -252,7 +272,7 @@ def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, poli
         dependencies=(start, edges[:, 1]),
         lag=edges[:, 2],
         rounds=sends.rounds,
-        latency=latencies(topology, routes),
+        latency=latencies(topology, routes) * (1.0 if sends.stands is None else sends.stands),
     )
 
 
