@@ -115,6 +115,8 @@ def scenario_of(row: Row) -> Mapping[str, Any]:
             "recompute": recompute_of(row),
         },
     }
+    if offload := _sharding(row).get("offload"):
+        scenario["workload"]["offload"] = offload
     if preset := translate.precision_of(row):
         scenario["precision"] = preset
     return scenario
@@ -129,12 +131,18 @@ def parallelism_of(row: Row) -> Mapping[str, Any]:
         plan["schedule"] = "interleaved"
     if plan.get("tp") and row.get("sp"):
         plan["sp"] = bool(number(row, "sp"))
-    if row.get("zero_stage"):
-        rule = translate.first("zero_stages", row)
-        if rule is None or "skip" in rule:
-            raise Skip(rule["skip"] if rule else f"no sharding '{row['zero_stage']}'")
-        plan |= {field: rule[field] for field in ("zero_stage", "dp_shard") if field in rule}
-    return plan
+    rule = _sharding(row)
+    return plan | {field: rule[field] for field in ("zero_stage", "dp_shard") if field in rule}
+
+
+def _sharding(row: Row) -> Mapping[str, Any]:
+    """How the row shards and offloads its states; empty where it does not say."""
+    if not row.get("zero_stage"):
+        return {}
+    rule = translate.first("zero_stages", row)
+    if rule is None or "skip" in rule:
+        raise Skip(rule["skip"] if rule else f"no sharding '{row['zero_stage']}'")
+    return rule
 
 
 def recompute_of(row: Row) -> str:
