@@ -126,5 +126,11 @@ def test_link_by_link_with_a_fault(tmp_path):
     assert "link by link (closed form " in out
     assert "busiest link node0.nic0 > leaf0.0: " in out
     assert "box 1" in page.read_text()
+    code, _, err = run(accelerators="16", network="flow", fault="accelerator: 9, down: true")
+    assert (code, err) == (
+        3,
+        "no path from node1.gpu1 to node0.gpu0 with 2 links down: group 0 spans them. "
+        "Try another placement or fewer faults.\n",
+    )
     code, _, err = run(fault="link: [node0.nic0, leaf0.0], down: true")
     assert (code, err) == (2, "the closed form knows no single link: faults need --network flow.\n")

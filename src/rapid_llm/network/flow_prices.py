@@ -214,6 +214,10 @@ def under_faults(way: Candidate, size: float, net: Interconnect, members: Member
     Routes are those of the healthy network, detoured where links are down; or, where that is faster, detoured round
     degraded links too. Never faster than without faults. InfeasibleError where no live path joins two ranks.
     """
+    group = way.way.group
+    if members is None:
+        members = np.arange(group.stride)[:, None] + group.stride * np.arange(group.bounds[-1])
+    _whole(net, members, "")
     kept = contend(way, size, net.topology, members=members)
     if net.topology is net.healthy:
         return kept
