@@ -8,7 +8,7 @@ import pytest
 from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.memory import cache_budget, cache_room
 from rapid_llm.model import load
-from rapid_llm.predict.engine import plans_of
+from rapid_llm.predict import plans_of
 from rapid_llm.predict.fitting import footprint, memory_of
 
 from .scenarios import GIB, inference

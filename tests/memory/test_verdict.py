@@ -11,8 +11,7 @@ from rapid_llm.errors import InputError
 from rapid_llm.lowering import Shapes, lower
 from rapid_llm.memory import fit_probability, inference_footprint, training_footprint, verdict
 from rapid_llm.nouns import replaced
-from rapid_llm.predict import fit, predict
-from rapid_llm.predict.engine import plans_of
+from rapid_llm.predict import fit, plans_of, predict
 from rapid_llm.predict.fitting import footprint, largest
 
 from .scenarios import inference, training

@@ -11,7 +11,7 @@ from rapid_llm.cli.flags import Common
 from rapid_llm.cli.style import show
 from rapid_llm.errors import InfeasibleError
 from rapid_llm.predict import predict
-from rapid_llm.predict.explain import KernelLine, explain
+from rapid_llm.predict.explaining import KernelLine, explain
 from rapid_llm.predict.report import Cost, plain_value
 from rapid_llm.scenario import load
 from rapid_llm.units import format_count, format_percent

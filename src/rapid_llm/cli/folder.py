@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from rapid_llm.cli.page import page
 from rapid_llm.errors import InputError
-from rapid_llm.predict.explain import explain
+from rapid_llm.predict.explaining import explain
 from rapid_llm.predict.report import Cost, Report, plain_value
 from rapid_llm.scenario import Scenario
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rapid_llm import charts
 from rapid_llm.cli import words
-from rapid_llm.predict.explain import KernelLine
+from rapid_llm.predict.explaining import KernelLine
 from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_bytes, format_flops, format_percent, format_seconds
 

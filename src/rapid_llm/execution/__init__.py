@@ -1,9 +1,16 @@
 """From priced rows to the time of a step: passes, overlap, schedules."""
 
-from rapid_llm.execution.forward import ForwardSteps, forward_steps
-from rapid_llm.execution.passes import Passes
-from rapid_llm.execution.pricing import Machine, Priced
-from rapid_llm.execution.step import TrainingStep, training_step
-from rapid_llm.execution.stragglers import Slow
+from typing import TYPE_CHECKING
+
+from rapid_llm.lazy import exports
+
+if TYPE_CHECKING:
+    from rapid_llm.execution.forward import ForwardSteps, forward_steps
+    from rapid_llm.execution.passes import Passes
+    from rapid_llm.execution.pricing import Machine, Priced
+    from rapid_llm.execution.step import TrainingStep, training_step
+    from rapid_llm.execution.stragglers import Slow
 
 __all__ = ["ForwardSteps", "Machine", "Passes", "Priced", "Slow", "TrainingStep", "forward_steps", "training_step"]
+
+__getattr__ = exports(__name__, "forward", "passes", "pricing", "step", "stragglers")

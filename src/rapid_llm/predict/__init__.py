@@ -7,14 +7,16 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from rapid_llm.predict.engine import evaluate, evaluate_many, fit, infer, plans_of, predict, train
-from rapid_llm.predict.explain import KernelLine, explain
-from rapid_llm.predict.fitting import largest
-from rapid_llm.predict.objective import Capacity, fewest_accelerators, largest_batch
-from rapid_llm.predict.report import Confidence, Cost, Fix, MemoryUse, Report, Violation, WhatIf
-from rapid_llm.predict.stepping import Stepper, stepper
+from rapid_llm.lazy import exports
 
 if TYPE_CHECKING:
+    from rapid_llm.predict.engine import evaluate, evaluate_many, infer, predict, train
+    from rapid_llm.predict.explaining import KernelLine, explain
+    from rapid_llm.predict.fitting import fit, largest
+    from rapid_llm.predict.job import plans_of
+    from rapid_llm.predict.objective import Capacity, fewest_accelerators, largest_batch
+    from rapid_llm.predict.report import Confidence, Cost, Fix, MemoryUse, Report, Violation, WhatIf
+    from rapid_llm.predict.stepping import Stepper, stepper
     from rapid_llm.scenario import Scenario
 
 __all__ = [
@@ -42,11 +44,15 @@ __all__ = [
     "train",
 ]
 
+__getattr__ = exports(__name__, "report", "fitting", "engine", "explaining", "objective", "stepping")
+
 
 class _Room(ModuleType):
     """Importing a submodule binds the room over the package's function of the same name, so the room is callable."""
 
-    def __call__(self, scenario: "Scenario", **options: Any) -> Report:
+    def __call__(self, scenario: "Scenario", **options: Any) -> "Report":
+        from rapid_llm.predict.engine import predict
+
         return predict(scenario, **options)
 
 

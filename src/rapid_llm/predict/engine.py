@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import ceil
 from typing import Any, TypedDict
 
 from rapid_llm.documents import known_fields
@@ -15,16 +14,17 @@ from rapid_llm.network.flow_prices import Links
 from rapid_llm.parallelism import Parallelism, Plans
 from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.feasibility import memory_violation
-from rapid_llm.predict.fitting import memory_of
+from rapid_llm.predict.fitting import fit
 from rapid_llm.predict.fixes import fixes
 from rapid_llm.predict.inference import InferenceTable, evaluate_inference
 from rapid_llm.predict.inference_report import inference_report
+from rapid_llm.predict.job import assumptions, plans_of
 from rapid_llm.predict.report import MemoryUse, Report, Violation
 from rapid_llm.predict.training import TrainingTable, evaluate_training
 from rapid_llm.predict.training_report import training_report
 from rapid_llm.predict.whatif import what_if
 from rapid_llm.scenario import Scenario, from_mapping, require
-from rapid_llm.workload import Inference, Routing, Training
+from rapid_llm.workload import Inference, Training
 
 
 def predict(scenario: Scenario, *, allow_infeasible: bool = False, sensitivities: bool = False) -> Report:
@@ -54,22 +54,6 @@ def _cut_off(scenario: Scenario, error: InfeasibleError) -> Report:
     return replace(report, feasible=False, violations=(*report.violations, apart))
 
 
-def fit(scenario: Scenario) -> Report:
-    """The memory verdict alone: as ``predict`` without times, and without timing anything that fits."""
-    require(scenario)
-    use = memory_of(scenario)
-    report = Report(
-        kind=scenario.workload.kind,
-        feasible=use.fits,
-        memory=use,
-        confidence=confidence_of(scenario, memory=True),
-        defaults=scenario.defaults,
-        assumptions=assumptions(scenario),
-        origin=scenario,
-    )
-    return report if report.feasible else replace(report, violations=(_violation(scenario, use),))
-
-
 def evaluate(scenario: Scenario) -> TrainingTable | InferenceTable:
     """Evaluate a scenario's plan as a table of one row (training) or its forward passes (inference)."""
     work, precision = scenario.workload, scenario.precision
@@ -91,24 +75,6 @@ def conditions(scenario: Scenario) -> Conditions:
     size, count = scenario.system.groups[0].node.accelerators, scenario.accelerators
     links = Links(count, scenario.faults) if scenario.network == "flow" else None
     return {"slow": speeds(scenario.faults, count, size), "links": links}
-
-
-def plans_of(scenario: Scenario) -> Plans:
-    """The scenario's plan as columns of length one."""
-    plan, work = scenario.parallelism, scenario.workload
-    dp = plan.dp or 1
-    order = scenario.placement.order
-    if isinstance(work, Training):
-        recompute = work.recompute
-        return Plans.of(
-            plan,
-            micro_batch=work.micro_batch_size,
-            micro_batches=work.global_batch_size / (work.micro_batch_size * dp),
-            recompute=recompute.mode if recompute else "none",
-            recompute_every=recompute.every if recompute else 1,
-            order=order,
-        )
-    return Plans.of(plan, micro_batch=ceil(work.requests / dp), micro_batches=1, order=order)
 
 
 def evaluate_many(scenarios: Iterable[Scenario]) -> TrainingTable:
@@ -167,28 +133,13 @@ def _without_times(report: Report) -> Report:
 
 
 def _infeasible(scenario: Scenario, report: Report, *, keep_times: bool) -> Report:
-    report = replace(report, violations=(_violation(scenario, report.memory),))
+    report = replace(report, violations=(violation(scenario, report.memory),))
     return report if keep_times else _without_times(report)
 
 
-def _violation(scenario: Scenario, use: MemoryUse) -> Violation:
+def violation(scenario: Scenario, use: MemoryUse) -> Violation:
+    """Why a scenario does not fit, with fixes that were verified by accounting and timed."""
     return memory_violation(use, fixes(scenario, use, _headline_of))
-
-
-def assumptions(scenario: Scenario) -> tuple[str, ...]:
-    """What the answer takes for granted and a user could contradict."""
-    found = []
-    blocks = scenario.model.blocks
-    kinds = {b.mixer.kind for b in blocks if b.mixer} - {"attention", "mla"}
-    if kinds:
-        found.append(f"{', '.join(sorted(kinds))} blocks are priced at the roofline of their bytes and FLOPs")
-    work = scenario.workload
-    uneven = isinstance(work, Training) and work.routing != Routing()
-    if any(b.ffn and b.ffn.kind == "moe" for b in blocks) and not uneven:
-        found.append("tokens spread evenly over experts")
-    if scenario.model.vision:
-        found.append("text only: the vision tower holds memory and runs no image")
-    return tuple(found)
 
 
 def train(model: str, **flags: Any) -> Report:

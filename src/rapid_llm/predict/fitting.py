@@ -18,16 +18,38 @@ from rapid_llm.memory import (
     training_footprint,
 )
 from rapid_llm.nouns import replaced
+from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.feasibility import cache_use, memory_use
-from rapid_llm.predict.report import CacheUse, MemoryUse
+from rapid_llm.predict.job import assumptions, plans_of
+from rapid_llm.predict.report import CacheUse, MemoryUse, Report
 from rapid_llm.predict.training import training_shapes
-from rapid_llm.scenario import Scenario
+from rapid_llm.scenario import Scenario, require
 from rapid_llm.workload import Inference, Training
 
 GROWING = ("micro-batch", "requests", "sequence", "layers")
 """What ``largest`` grows."""
 MOST = 2**40
 """Where the search for the largest ends: beyond it memory does not depend on what grows."""
+
+
+def fit(scenario: Scenario) -> Report:
+    """The memory verdict alone: as ``predict`` without times, and without timing anything that fits."""
+    require(scenario)
+    use = memory_of(scenario)
+    report = Report(
+        kind=scenario.workload.kind,
+        feasible=use.fits,
+        memory=use,
+        confidence=confidence_of(scenario, memory=True),
+        defaults=scenario.defaults,
+        assumptions=assumptions(scenario),
+        origin=scenario,
+    )
+    if report.feasible:
+        return report
+    from rapid_llm.predict.engine import violation  # times the fixes: what fits does not wait for it
+
+    return replace(report, violations=(violation(scenario, use),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +67,6 @@ class Footprint:
 
 def footprint(scenario: Scenario) -> Footprint:
     """Account for a scenario's memory without timing it."""
-    from rapid_llm.predict.engine import plans_of
-
     work, plans = scenario.workload, plans_of(scenario)
     model, runtime, precision = scenario.model, scenario.runtime, scenario.precision
     accelerator = scenario.system.groups[0].node.accelerator

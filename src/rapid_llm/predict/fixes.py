@@ -75,8 +75,10 @@ def _training(scenario: Scenario, work: Training) -> Iterator[Change]:
     size = work.micro_batch_size
     while size > 1:
         size = size // 2 if size % 2 == 0 else 1
-        yield "micro_batch_size", f"micro_batch_size {size}", _with(
-            scenario, workload=replaced(work, micro_batch_size=size)
+        yield (
+            "micro_batch_size",
+            f"micro_batch_size {size}",
+            _with(scenario, workload=replaced(work, micro_batch_size=size)),
         )
 
 

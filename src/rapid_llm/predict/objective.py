@@ -8,8 +8,8 @@ from math import ceil
 
 from rapid_llm.errors import InputError
 from rapid_llm.nouns import replaced
-from rapid_llm.predict.engine import plans_of
 from rapid_llm.predict.inference import InferenceTable, evaluate_inference
+from rapid_llm.predict.job import plans_of
 from rapid_llm.scenario import Scenario, check
 from rapid_llm.workload import Inference
 
