@@ -10,7 +10,7 @@ from rapid_llm.cli import text
 from rapid_llm.cli.flags import Answering, Common, Fitting
 from rapid_llm.cli.style import show
 from rapid_llm.errors import InfeasibleError, InputError
-from rapid_llm.predict import fit, largest, predict
+from rapid_llm.predict import fit, largest
 from rapid_llm.predict.report import Report
 from rapid_llm.scenario import Scenario, from_mapping, load
 
@@ -67,6 +67,8 @@ _NEEDED = {
 
 
 def _answer(scenario: Scenario, answering: Answering) -> int:
+    from rapid_llm.predict import predict
+
     report = predict(scenario, allow_infeasible=answering.allow_infeasible, sensitivities=True)
     if answering.out is not None:
         from rapid_llm.cli.folder import write

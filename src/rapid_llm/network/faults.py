@@ -1,94 +1,18 @@
-"""Faults: what is degraded or down, as a user writes it, applied to a topology."""
+"""Faults applied to a topology: links that are degraded or down, accelerators that are slow."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from pydantic.dataclasses import dataclass
 
 from rapid_llm.documents import build
 from rapid_llm.errors import InputError, nearest
+from rapid_llm.hardware.health import Fault, RandomFaults
 from rapid_llm.network.tasks import Ints
 from rapid_llm.network.topology import NODE_KINDS, Topology
-from rapid_llm.nouns import STRICT
-from rapid_llm.units import Count, Fraction, Seconds, format_percent, format_seconds
 
 SWITCHES: Final = ("nvswitch", "leaf", "spine", "core", "router")
 """Kinds of node that ``switch`` may name."""
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class RandomFaults:
-    """``links`` cables drawn by ``seed``."""
-
-    links: Count
-    seed: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class Fault:
-    """One fault: exactly one of where it is, and what it does there.
-
-    Where: ``link`` joins two named nodes (both directions); ``nic``, ``switch`` a named node; ``node`` a box by its
-    name or number; ``accelerator`` a rank's place; ``random`` links. What: ``down``; ``bandwidth``, the share that is
-    left; ``latency``, added per link (s); ``speed``, the share of compute that an accelerator or node has left.
-    """
-
-    link: tuple[str, str] | None = None
-    nic: str | None = None
-    switch: str | None = None
-    node: str | int | None = None
-    accelerator: int | None = None
-    random: RandomFaults | None = None
-    down: bool = False
-    bandwidth: Fraction | None = None
-    latency: Seconds | None = None
-    speed: Fraction | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a fault without a place or without an effect."""
-        places = [name for name in ("link", "nic", "switch", "node", "accelerator", "random") if self._given(name)]
-        if len(places) != 1:
-            raise ValueError(
-                "must be at one of link, nic, switch, node, accelerator or random "
-                f"(got {' and '.join(places) or 'none'})"
-            )
-        if not self.down and self.bandwidth is None and self.latency is None and self.speed is None:
-            raise ValueError(f"does nothing at {places[0]}; give down: true, bandwidth, latency or speed")
-        if self.speed is not None and places[0] not in ("accelerator", "node"):
-            raise ValueError(f"takes speed at an accelerator or a node, not at a {places[0]}")
-
-    def _given(self, name: str) -> bool:
-        return getattr(self, name) is not None
-
-    @property
-    def of_links(self) -> bool:
-        """Whether it changes what links carry, and not only how fast an accelerator computes."""
-        return self.down or self.bandwidth is not None or self.latency is not None
-
-    @property
-    def place(self) -> str:
-        """Where it is, in words: ``node1.nic2``, ``accelerator 17``."""
-        if self.link is not None:
-            return f"{self.link[0]} - {self.link[1]}"
-        if self.random is not None:
-            return f"{self.random.links} random links (seed {self.random.seed})"
-        if self.accelerator is not None:
-            return f"accelerator {self.accelerator}"
-        return self.nic or self.switch or f"node{str(self.node).removeprefix('node')}"
-
-    def __str__(self) -> str:
-        """Where it is and what it does there: ``node1.nic2 at 50 % of its bandwidth``."""
-        if self.down:
-            return f"{self.place} down"
-        does = []
-        if self.bandwidth is not None:
-            does.append(f"at {format_percent(self.bandwidth)} of its bandwidth")
-        if self.latency is not None:
-            does.append(f"{format_seconds(self.latency)} slower")
-        if self.speed is not None:
-            does.append(f"at {format_percent(self.speed)} of its speed")
-        return f"{self.place} {', '.join(does)}"
 
 
 def read_faults(items: Sequence[Mapping[str, Any] | Fault], prefix: str = "faults") -> tuple[Fault, ...]:

@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.hardware import System
+from rapid_llm.hardware.health import Fault
 from rapid_llm.network.candidates import Candidate, candidates
 from rapid_llm.network.collectives import CollectivePrices
 from rapid_llm.network.contention import RUNS, Contended, bare_line, contend, on_links, with_library
 from rapid_llm.network.fabric import Fabric
-from rapid_llm.network.faults import Fault, apply
+from rapid_llm.network.faults import apply
 from rapid_llm.network.lines import Way
 from rapid_llm.network.technologies import Library
 from rapid_llm.network.topology import Topology

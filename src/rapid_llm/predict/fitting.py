@@ -20,9 +20,8 @@ from rapid_llm.memory import (
 from rapid_llm.nouns import replaced
 from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.feasibility import cache_use, memory_use
-from rapid_llm.predict.job import assumptions, plans_of
+from rapid_llm.predict.job import assumptions, plans_of, training_shapes
 from rapid_llm.predict.report import CacheUse, MemoryUse, Report
-from rapid_llm.predict.training import training_shapes
 from rapid_llm.scenario import Scenario, require
 from rapid_llm.workload import Inference, Training
 

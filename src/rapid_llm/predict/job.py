@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from math import ceil
 
+import numpy as np
+
+from rapid_llm.dtypes import Precision
+from rapid_llm.lowering import Shapes
 from rapid_llm.parallelism import Plans
+from rapid_llm.runtime import Runtime
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Routing, Training
 
@@ -41,3 +46,17 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
     if scenario.model.vision:
         found.append("text only: the vision tower holds memory and runs no image")
     return tuple(found)
+
+
+def training_shapes(plans: Plans, work: Training, precision: Precision, runtime: Runtime) -> Shapes:
+    """One rank's share of a micro-batch of a training job under every plan."""
+    width = len(plans)
+    return Shapes.of(
+        plans,
+        new=np.full(width, float(work.sequence_length)),
+        past=np.zeros(width),
+        training=True,
+        precision=precision,
+        runtime=runtime,
+        work=work,
+    )

@@ -12,12 +12,13 @@ from rapid_llm.dtypes import Precision
 from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.execution import Machine, Slow, TrainingStep, training_step
 from rapid_llm.hardware import System
-from rapid_llm.lowering import Shapes, lower
+from rapid_llm.lowering import lower
 from rapid_llm.memory import Account, training_account
 from rapid_llm.model import Model
 from rapid_llm.model.flops import step_flops
 from rapid_llm.network.flow_prices import Links
 from rapid_llm.parallelism import Plans
+from rapid_llm.predict.job import training_shapes
 from rapid_llm.runtime import Runtime
 from rapid_llm.workload import Training
 
@@ -46,20 +47,6 @@ class TrainingTable:
     def peak_bytes(self) -> Column:
         """Bytes of the fullest rank [P]."""
         return np.asarray(self.account.peak.max(axis=1))
-
-
-def training_shapes(plans: Plans, work: Training, precision: Precision, runtime: Runtime) -> Shapes:
-    """One rank's share of a micro-batch of a training job under every plan."""
-    width = len(plans)
-    return Shapes.of(
-        plans,
-        new=np.full(width, float(work.sequence_length)),
-        past=np.zeros(width),
-        training=True,
-        precision=precision,
-        runtime=runtime,
-        work=work,
-    )
 
 
 def evaluate_training(

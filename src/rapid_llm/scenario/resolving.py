@@ -14,10 +14,10 @@ from rapid_llm.documents import Document, build, join, known_fields, merge, plai
 from rapid_llm.dtypes import PRESETS, Precision, precision
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator, System
+from rapid_llm.hardware.health import Fault
 from rapid_llm.model import Model, MoE
 from rapid_llm.model.catalogue import CATALOGUE as MODELS
 from rapid_llm.model.huggingface import read_document
-from rapid_llm.network.faults import Fault
 from rapid_llm.nouns import STRICT
 from rapid_llm.parallelism import AXES, Parallelism, Placement
 from rapid_llm.provenance import is_path

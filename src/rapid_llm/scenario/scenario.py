@@ -11,8 +11,8 @@ from pydantic.dataclasses import dataclass
 from rapid_llm.documents import plain
 from rapid_llm.dtypes import Precision
 from rapid_llm.hardware import System
+from rapid_llm.hardware.health import Fault
 from rapid_llm.model import Model
-from rapid_llm.network.faults import Fault
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
 from rapid_llm.parallelism import Parallelism, Placement
 from rapid_llm.provenance import Source
