@@ -14,7 +14,7 @@ from rapid_llm.lowering.block import block
 from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.lowering.fusion import fuse
 from rapid_llm.lowering.layout import layers_per_part, on_stages
-from rapid_llm.lowering.operators import Canonical, Column, Operator, total
+from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
 from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_bytes
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.sharding import shard_rows
@@ -152,6 +152,7 @@ def _activations(sequences: list[list[Canonical]], s: Shapes, facts: Training | 
             working[unit] = _widest(sequence)
         elif unit < len(sequences) - OUTER:
             saved[unit], working[unit] = kept_bytes(sequence, s.plans, selective, keeps)
+            working[unit] += _largest(_exchanges(sequence))
         else:
             saved[unit] = _outer_saved(sequence)
         gathered[unit] = gathered_bytes(sequence)
@@ -191,6 +192,16 @@ def _rotated(sequence: list[Canonical]) -> list[Canonical]:
 def _widest(sequence: list[Canonical]) -> Column | float:
     """Bytes of the largest pair of tensors alive at once in a forward pass."""
     sizes = [total(op.reads) + total(op.writes) + _inside(op) for op in sequence if isinstance(op, Operator)]
+    return _largest([*sizes, *_exchanges(sequence)])
+
+
+def _exchanges(sequence: list[Canonical]) -> list[Column | float]:
+    """Input and output of each all-to-all: none runs in place, so both are alive at once. The backward pass exchanges
+    gradients, of which neither is a kept activation."""
+    return [2.0 * op.size * op.when for op in sequence if isinstance(op, Collective) and op.op == "all_to_all"]
+
+
+def _largest(sizes: list[Column | float]) -> Column | float:
     return np.max(np.stack([np.asarray(size) for size in sizes]), axis=0) if sizes else 0.0
 
 
