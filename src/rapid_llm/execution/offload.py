@@ -101,7 +101,7 @@ def _step(lowered: Lowered, path: HostPath, cover: Matrix) -> tuple[Matrix, Matr
     """
     s, shares = lowered.shapes, lowered.shapes.offload
     owned = _held(lowered, lowered.trained, s.plans.zero_stage >= 1)
-    updated, states = shares.updated, OPTIMIZER_STATES * FP32_BYTES
+    updated, states = shares.optimizer, OPTIMIZER_STATES * FP32_BYTES
     update = owned * updated * (2.0 * s.gradient + 2.0 * states + s.act) / path.memory
     down = owned * s.reduce * max(updated - shares.gradients, 0.0) + owned * s.act * max(shares.weights - updated, 0.0)
     up = owned * s.act * max(updated - shares.weights, 0.0) + owned * s.reduce * max(shares.gradients - updated, 0.0)

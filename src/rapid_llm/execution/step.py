@@ -74,7 +74,7 @@ def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) 
     pipeline = pipeline_time(times, plans.pp, plans.micro_batches, plans.vpp, plans.schedule) + passing
     messages = step_messages(once, priced.others[len(sent) :], priced, forward, backward)
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
-    optimizer = optimizer * (1.0 - lowered.shapes.offload.updated)
+    optimizer = optimizer * (1.0 - lowered.shapes.offload.optimizer)
     tail = _tail(optimizer, messages, offload).max(axis=1)
     late = _late(priced, passes, times, slow) if slow else np.zeros(len(plans))
     total = pipeline + late + tail + runtime.host.per_step / machine.host_speed

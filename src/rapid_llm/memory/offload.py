@@ -49,7 +49,7 @@ def staying(lowered: Lowered, states: States, micro: Matrix, flight: Matrix, buc
         + np.minimum(gradients, BUFFERS * buckets)
         + np.minimum(left * flight, BUFFERS * layer)
     )
-    updated = shares.updated * states.optimizer
+    updated = shares.optimizer * states.optimizer
     return Stays(
         states=replace(
             states,

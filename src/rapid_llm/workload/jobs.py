@@ -4,7 +4,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT
@@ -12,6 +12,14 @@ from rapid_llm.units import Count, Positive
 
 Whole = Annotated[int, Field(ge=0, strict=True)]
 Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def _share(value: object) -> object:
+    return float(value) if isinstance(value, bool) else value
+
+
+WholeOrShare = Annotated[Share, BeforeValidator(_share, json_schema_input_type=bool | Share)]
+"""True is all of it, false none."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -68,21 +76,16 @@ class Offload:
     ``activations`` leave behind their forward pass and return before their backward pass.
     """
 
-    optimizer: bool | Share = False
+    optimizer: WholeOrShare = 0.0
     gradients: Share = 0.0
     weights: Share = 0.0
     activations: Share = 0.0
     to: Literal["host", "nvme"] = "host"
 
     @property
-    def updated(self) -> float:
-        """Share of the optimizer states that the host holds and updates."""
-        return float(self.optimizer)
-
-    @property
     def any(self) -> bool:
         """Whether anything leaves the accelerator."""
-        return self.updated + self.gradients + self.weights + self.activations > 0
+        return self.optimizer + self.gradients + self.weights + self.activations > 0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
