@@ -117,6 +117,11 @@ def test_copies_hide_behind_passes_that_are_longer():
     assert shown.seconds > 1.0
 
 
+def test_a_step_that_waits_for_the_host_link_says_so():
+    far = {"host_link": {"link": "pcie5-x16", "bandwidth": "0.2 GB/s"}}
+    assert report({"weights": 1.0}, node=far).bound_by.startswith("host link (offload): ")
+
+
 def test_activations_need_a_link_that_keeps_up():
     bound = {"node": {"host_link": {"link": "pcie5-x16", "bandwidth": "2 GB/s"}}, "recompute": "none"}
     assert leaf(report({"activations": 1.0}, **bound), "offload").seconds > 0

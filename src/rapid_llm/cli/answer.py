@@ -107,7 +107,8 @@ def _space(memory: MemoryUse, need: float, have: float) -> str:
         if _limit(memory) < memory.capacity_bytes
         else ""
     )
-    return f"{format_bytes(need)} of {format_bytes(have)}{share} {place}, {free}"
+    host = f", {format_bytes(memory.host_bytes)} on its host" if memory.host_bytes else ""
+    return f"{format_bytes(need)} of {format_bytes(have)}{share} {place}, {free}{host}"
 
 
 def _violation(violation: Violation, memory: MemoryUse, width: int) -> list[str]:

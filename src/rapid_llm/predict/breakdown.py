@@ -181,13 +181,21 @@ def base_name(name: str) -> str:
     return name
 
 
+def _path(communication: Cost) -> str:
+    """Which messages bind a tree, and whether they cross the network."""
+    if not communication.children:
+        return "network"
+    most = max(communication.children, key=lambda child: child.seconds).name
+    return "host link (offload)" if most == OFFLOAD else f"network ({most})"
+
+
 def bound_by(tree: Cost) -> str:
     """What binds a tree: the largest of its groups, in words."""
     top = max(tree.children, key=lambda child: child.seconds)
     words: Mapping[str, str] = {
         COMPUTE: "compute (matrix units)",
         MEMORY: "memory bandwidth",
-        COMMUNICATION: f"network ({max(top.children, key=lambda c: c.seconds).name})" if top.children else "network",
+        COMMUNICATION: _path(top),
         BUBBLE: BUBBLE,
         WAITING_SLOW: WAITING_SLOW,
         WAITING: WAITING,
