@@ -21,6 +21,7 @@ PLANS: list[dict[str, Any]] = [
     for pp in (2, 4)
     for name, one in SCHEDULES.items()
 ] + [{"tp": 1, "pp": 1}]
+SHARES = ("optimizer", "gradients", "weights", "activations")
 RUNTIMES = ["megatron-core", "nanotron", "torchtitan", "deepspeed"]
 
 
@@ -30,16 +31,17 @@ RUNTIMES = ["megatron-core", "nanotron", "torchtitan", "deepspeed"]
     plan=st.sampled_from(PLANS),
     rounds=st.integers(1, 4),
     recompute=st.sampled_from(["none", "selective", "full"]),
-    zero=st.integers(0, 3),
+    sharded=st.tuples(st.integers(0, 3), st.sampled_from([0.0, 0.5, 1.0])),
 )
 def test_walk_agrees_with_the_closed_form(
-    runtime: str, plan: dict[str, Any], rounds: int, recompute: str, zero: int
+    runtime: str, plan: dict[str, Any], rounds: int, recompute: str, sharded: tuple[int, float]
 ) -> None:
+    zero, away = sharded
     tp, pp = plan["tp"], plan["pp"]
     plan = {**plan, "zero_stage": zero}
     scenario = training(
         runtime=runtime, plan=plan, accelerators=2 * tp * pp,
-        work={"global_batch_size": 4 * pp * rounds, "recompute": recompute},
+        work={"global_batch_size": 4 * pp * rounds, "recompute": recompute, "offload": dict.fromkeys(SHARES, away)},
     )  # fmt: skip
     account = footprint(scenario).account
     for stage, one in enumerate(memory_walks(scenario)):
