@@ -83,7 +83,8 @@ def read(*overrides, text=TRAINING, checked=True):
          "Try sequence_length 9000, or documents cut to it."),
         ("routing.hottest=1.5", "workload.routing needs a model with experts, and llama-3.1-8b has none. "
          "Try to leave it out."),
-        ("model=mixtral-8x7b routing.counts=[1,2,3]", "workload.routing.counts must count each of num_experts 8 (got 3). "
+        ("model=mixtral-8x7b routing.counts=[1,2,3]",
+         "workload.routing.counts must count each of num_experts 8 (got 3). "
          "Try routing: {hottest: 1.3}, the load of the hottest rank over the mean."),
         ("accelerators=8 dp_shard=2 zero_stage=0", "parallelism.dp_shard 2 of dp 8 shards nothing under zero_stage 0. "
          "Try zero_stage 3, which is hybrid sharding, or 1."),
