@@ -19,8 +19,13 @@ quantiles:
 """
 
 
+QUOTED = ("training", "memory", "inference")
+"""Suites that answers quote; those of kernels have a file of their own."""
+
+
 def _chosen(rows: tuple[ScoreRow, ...]) -> list[ScoreRow]:
     """Unseen rows of every group; all rows of a group that has none; the means over groups last."""
+    rows = tuple(row for row in rows if row.suite in QUOTED)
     unseen = {(r.suite, r.group, r.metric) for r in rows if r.split == "unseen" and r.median is not None}
 
     def wanted(row: ScoreRow) -> bool:
