@@ -31,6 +31,7 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
             *_verdict(report, width),
             *_headline(report, width),
             *_memory(report, width),
+            *_cache(report, width),
             *_costs(report, width, costs),
             *_what_ifs(report, width),
             *_trust(report, width),
@@ -189,6 +190,27 @@ def _memory(report: Report, width: int) -> list[str]:
     rest = f"{'free' if free >= 0 else 'MISSING'} {_gib(abs(free))}"
     parts = [*(part for part in legend.split("  ") if part), rest]
     return [f"{'memory':<{text.INDENT}}{bar}{limit}", *text.flowed("", parts, separator="  ", width=width)]
+
+
+def _cache(report: Report, width: int) -> list[str]:
+    """The room of an engine's cache, term by term, and what it holds; beside a verdict that gives no times."""
+    cache = report.memory.cache
+    if cache is None or report.breakdown is not None:
+        return []
+    (first, size), *rest = cache.terms.items()
+    parts = [
+        f"{first} {_gib(size)}",
+        *(f"{'-' if one < 0 else '+'} {name} {_gib(abs(one))}" for name, one in rest if one),
+    ]
+    room = [*parts, f"= {_gib(cache.room_bytes)}"]
+    if cache.room_bytes <= 0:
+        holds = "no room for a cache"
+    else:
+        holds = (
+            f"{cache.blocks:,} blocks of {cache.block_tokens} tokens: {cache.sequences:,} requests of "
+            f"{cache.length:,} tokens at once, per replica"
+        )
+    return [*text.flowed("cache", room, separator=" ", width=width), *text.wrapped("", holds, width=width)]
 
 
 def _gib(size: float) -> str:
