@@ -105,7 +105,8 @@ def kept_bytes(
     """Activation bytes of one layer and micro-batch kept until its backward pass, and those alive while it runs again.
 
     ``keeps``: the tensors that stay under selective recomputation, all that other operators need where None.
-    Returns ([P], [P]): kept under the plan's recompute mode; extra working set of the layer being recomputed.
+    Returns ([P], [P]): kept under the plan's recompute mode; extra working set of the layer being recomputed, the
+    gradient of its output among it.
     """
     width = len(plans)
     everything = np.zeros(width) + sum(saved_bytes(list(sequence)).values(), 0.0)
@@ -116,7 +117,8 @@ def kept_bytes(
     some = np.zeros(width) + (_selective_bytes(sequence, selective) if keeps is None else _named_bytes(sequence, keeps))
     mode = np.select([plans.recompute == FULL, plans.recompute == SELECTIVE], [entry, some], everything)
     share = 1.0 / plans.recompute_every
-    return share * mode + (1.0 - share) * everything, np.where(plans.recompute > NONE, everything - mode, 0.0)
+    again = np.where(plans.recompute == FULL, everything - mode + entry, everything - mode)
+    return share * mode + (1.0 - share) * everything, np.where(plans.recompute > NONE, again, 0.0)
 
 
 def _selective_bytes(sequence: Sequence[Canonical], selective: Sequence[str]) -> Column | float:
