@@ -119,7 +119,7 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         saved=saved,
         working=working,
         gathered=gathered,
-        cache=_cache(model, s, runtime),
+        cache=cached(model, s, runtime),
         logits=s.rows * vocab,
         experts_per_token=max([1.0, *(float(ffn.num_experts_per_tok) for ffn in mixtures)]),
         experts=max([1.0, *(float(ffn.num_experts) for ffn in mixtures)]),
@@ -242,7 +242,7 @@ def _layers(model: Model, s: Shapes, balance: str) -> NDArray[np.float64]:
     return on_stages(np.concatenate([layers, *further, ends]), s.plans)
 
 
-def _cache(model: Model, s: Shapes, runtime: Runtime) -> Matrix:
+def cached(model: Model, s: Shapes, runtime: Runtime) -> Matrix:
     """KV-cache and state bytes that one layer pass keeps for its sequences on one rank [U, P]."""
     if s.training:
         return np.zeros((len(model.blocks) + bool(s.ahead) + OUTER, len(s.plans)))

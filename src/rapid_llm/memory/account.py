@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ _INDEX = {name: index for index, name in enumerate(CATEGORIES)}
 _OUTSIDE = [CATEGORIES.index(name) for name in OUTSIDE]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Account:
     """Bytes of one rank of each stage under P plans.
 
@@ -50,27 +51,27 @@ class Account:
     capacity: float
     host: Matrix
 
-    @property
+    @cached_property
     def peak(self) -> Matrix:
         """Bytes of the process at the peak [P, S]."""
         return np.asarray(self.by_category.sum(axis=0))
 
-    @property
+    @cached_property
     def reserved(self) -> Matrix:
         """Bytes that the allocator holds at the peak: the process without context and libraries [P, S]."""
         return np.asarray(self.peak - self.by_category[_OUTSIDE].sum(axis=0))
 
-    @property
+    @cached_property
     def fullest(self) -> NDArray[np.int64]:
         """The stage of each plan that is nearest to what it may use [P]."""
         return np.asarray((self.peak - self.limits).argmax(axis=1))
 
-    @property
+    @cached_property
     def fits(self) -> Mask:
         """Whether every rank stays within what it may use [P]."""
         return np.asarray((self.peak <= self.limits).all(axis=1))
 
-    @property
+    @cached_property
     def limit(self) -> float:
         """Bytes that the fullest rank of the last plan may use."""
         return float(self.limits[-1, self.fullest[-1]])

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision
 from rapid_llm.lowering import Lowered, Shapes, lower
-from rapid_llm.model import Model
+from rapid_llm.lowering.lower import cached as held_cache
+from rapid_llm.model import CompressedAttention, Model
 from rapid_llm.parallelism import PLAN_COLUMNS, Plans
 from rapid_llm.runtime import Runtime
 
@@ -25,6 +26,8 @@ Software = tuple[Model, Runtime, Precision]
 
 SHAPING = ("tp", "pp", "vpp", "cp", "ulysses", "ep", "etp", "sp", "recompute", "recompute_every", "schedule")
 """Columns of a plan that change the bytes of a pass of one sequence; the others change how many are held."""
+SHORT = 2
+"""Cached tokens at which a decode step is lowered where its tensors do not grow with them."""
 SAMPLE = 4096.0
 """Length at which, and at twice which, a training pass is lowered; tp x cp divide it."""
 
@@ -43,12 +46,19 @@ def training_footprint(
 
 def inference_footprint(model: Model, runtime: Runtime, precision: Precision, plans: Plans, *, cached: int) -> Lowered:
     """Bytes of the decode step of one plan after which ``cached`` tokens of every request are cached."""
-    unit = _decode((model, runtime, precision), _degrees(plans), cached)
+    length = cached if _reads_by_length(model) else SHORT
+    unit = _decode((model, runtime, precision), _degrees(plans), length)
     batch = plans.micro_batch
     shapes = _shapes(plans, (1.0, cached - 1.0), (runtime, precision), training=False)
-    return replace(
-        unit, shapes=shapes, working=unit.working * batch, cache=unit.cache * batch, logits=unit.logits * batch
-    )
+    held = held_cache(model, shapes, runtime)
+    return replace(unit, shapes=shapes, working=unit.working * batch, cache=held, logits=unit.logits * batch)
+
+
+@lru_cache(maxsize=256)
+def _reads_by_length(model: Model) -> bool:
+    """Whether the widest tensors of a decode step grow with what is cached: an indexer scores every token."""
+    mixers = [block.mixer for block in model.blocks]
+    return any(isinstance(m, CompressedAttention) or getattr(m, "index_n_heads", None) for m in mixers)
 
 
 Degrees = tuple[tuple[int, ...], tuple[float, ...]]

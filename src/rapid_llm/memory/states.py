@@ -41,8 +41,6 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
     """
     plans, facts = lowered.shapes.plans, runtime.training
     zero = plans.zero_stage
-    dense = np.einsum("ups,up->ps", lowered.layers, lowered.dense)
-    expert = np.einsum("ups,up->ps", lowered.layers, lowered.expert)
     trained, trained_experts = np.einsum("ups,kup->kps", lowered.layers, lowered.trained)
 
     def held(
@@ -64,8 +62,12 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
         optimizer = optimizer + np.where(partly, facts.owned_buffers, 0.0)
         between = np.where(partly, facts.step_buffers, 0.0)
     weight = weight * np.where(_NEVER_DRAINS[plans.schedule.astype(np.int64)] & (plans.pp > 1), 2.0, 1.0)
+    weights = held(weight, 3)
+    if lowered.shapes.lora:
+        dense, expert = np.einsum("ups,kup->kps", lowered.layers, np.stack([lowered.dense, lowered.expert]))
+        weights = weights + held(frozen, 3, dense - trained, expert - trained_experts)
     return States(
-        weights=held(weight, 3, trained, trained_experts) + held(frozen, 3, dense - trained, expert - trained_experts),
+        weights=weights,
         gradients=held(gradient, 2),
         optimizer=held(optimizer, 1),
         between=between[:, None] * (trained + trained_experts),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ Column = NDArray[np.float64]
 RECOMPUTE_MODES = ("none", "selective", "full")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plans:
     """P plans as float64 columns [P]; modes are indices into RECOMPUTE_MODES and SCHEDULES.
 
@@ -90,7 +91,7 @@ class Plans:
         columns: dict[str, Any] = {name: np.repeat(getattr(self, name), times) for name in PLAN_COLUMNS}
         return replace(self, **columns)
 
-    @property
+    @cached_property
     def key(self) -> tuple[object, ...]:
         """What tells these plans from others, hashable."""
         return (self.order, self.stage_layers, *(getattr(self, name).tobytes() for name in PLAN_COLUMNS))
@@ -98,57 +99,57 @@ class Plans:
     def __len__(self) -> int:
         return len(self.tp)
 
-    @property
+    @cached_property
     def edp(self) -> Column:
         """Replicas of one expert: what is left of tp x cp x dp after the expert axes, times copies."""
         return self.tp * self.cp * self.dp * self.copies / (self.etp * self.ep)
 
-    @property
+    @cached_property
     def data(self) -> Column:
         """Ranks that hold the same dense weights: dp x cp, times copies."""
         return self.dp * self.cp * self.copies
 
-    @property
+    @cached_property
     def shard(self) -> Column:
         """Ranks over which ZeRO shards dense states: dp_shard x cp, times copies."""
         return self.dp_shard * self.cp * self.copies
 
-    @property
+    @cached_property
     def replicas(self) -> Column:
         """Copies of the sharded states (HSDP): dp / dp_shard."""
         return self.dp / self.dp_shard
 
-    @property
+    @cached_property
     def ends(self) -> Column:
         """First and last stage, which share tied embeddings: 2 ranks, or 1 where a stage is both."""
         return np.where((self.pp > 1) & ~self.folded & ~self.two_way, 2.0, 1.0)
 
-    @property
+    @cached_property
     def folded(self) -> NDArray[np.bool_]:
         """Whether the parts of the model run down the stages and back up."""
         return _IS_FOLDED[self.schedule.astype(np.int64)]
 
-    @property
+    @cached_property
     def two_way(self) -> NDArray[np.bool_]:
         """Whether micro-batches enter at both ends of the pipeline."""
         return _IS_TWO_WAY[self.schedule.astype(np.int64)]
 
-    @property
+    @cached_property
     def copies(self) -> Column:
         """Copies of a part of the model in one pipeline."""
         return np.where(self.two_way, 2.0, 1.0)
 
-    @property
+    @cached_property
     def parts(self) -> Column:
         """Parts of the model that stand one behind the other, where a stage holds the layers of each in a row."""
         return self.pp * np.where(self.folded, 2.0, 1.0)
 
-    @property
+    @cached_property
     def chunks(self) -> Column:
         """Chunks of a stage: vpp, or the two of a schedule that brings its own."""
         return np.where(self.folded | self.two_way, 2.0, self.vpp)
 
-    @property
+    @cached_property
     def ranks(self) -> Column:
         """Accelerators of the job."""
         return self.tp * self.cp * self.dp * self.pp

@@ -28,11 +28,15 @@ def confidence_of(scenario: Scenario, *, memory: bool = False) -> Confidence | N
     if memory and kind != "training":
         return None
     suite, metric = ("memory", "peak") if memory else (kind, _METRIC[kind])
+    chip = scenario.system.groups[0].node.accelerator.name
+    return _nearest(suite, metric, chip, scenario.runtime.name.partition("@")[0])
+
+
+@lru_cache(maxsize=256)
+def _nearest(suite: str, metric: str, chip: str, runtime: str) -> Confidence | None:
     rows = [r for r in _quantiles() if r["suite"] == suite and r["metric"] == metric]
     if not rows:
         return None
-    chip = scenario.system.groups[0].node.accelerator.name
-    runtime = scenario.runtime.name.partition("@")[0]
 
     def nearness(row: dict[str, Any]) -> tuple[int, int, int]:
         same = 2 * (chip in row.get("accelerators", ())) + (runtime in row.get("runtimes", ()))
