@@ -6,6 +6,7 @@ compute at 16 bit; formats that ``quantise`` want their activations scaled and r
 
 from collections.abc import Mapping
 from dataclasses import dataclass as plain
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 
@@ -74,6 +75,7 @@ _ALIASES: Final = MappingProxyType(
 )
 
 
+@lru_cache(maxsize=256)
 def dtype(name: str) -> Dtype:
     """The number format of a name or alias; InputError with the nearest otherwise."""
     found = DTYPES.get(_ALIASES.get(name, name))
