@@ -47,12 +47,15 @@ clean:
 		{ echo "rapid-llm needs Python 3.11 or later; name one with: make PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv .venv
 
+# Byte code is written at once, so that the first answer does not wait for it.
 .venv/installed: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) --editable .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 .venv/installed-dev: pyproject.toml constraints.txt | .venv/bin/python
 	$(PIP) --editable '.[dev]'
+	@$(BIN)/python -m compileall -q src
 	@touch $@ .venv/installed
 
 .venv-verify/installed: pyproject.toml constraints.txt
