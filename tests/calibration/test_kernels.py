@@ -91,6 +91,14 @@ def test_a_kernel_without_tables_says_which_have_some(tmp_path):
         list(kernels.calibrate("fa1", [table]))
 
 
+@pytest.mark.parametrize(("name", "what"), [("", "is not one"), ("absent.csv", "does not exist")])
+def test_a_table_must_be_a_file(tmp_path, name, what):
+    path = tmp_path / name
+    with pytest.raises(InputError) as error:
+        kernels.read_table(path)
+    assert error.value.message == f"--table must name a file: {path} {what}."
+
+
 def test_a_half_written_file_is_never_left_behind(tmp_path):
     path = tmp_path / "device.yaml"
     path.write_text("name: kept\n")

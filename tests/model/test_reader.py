@@ -6,6 +6,7 @@ import pytest
 
 from rapid_llm import model
 from rapid_llm.errors import InputError
+from rapid_llm.model import huggingface
 
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -194,3 +195,14 @@ def test_searched_blocks_drop_and_thin_parts(load):
     )
     full = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 256 + 2 * 64
     assert model.parameters(found) == full + (64 * 64 + 64) + 2 * 100 * 64 + 64
+
+
+def test_a_field_that_a_file_leaves_out_is_what_its_class_says(load):
+    """Qwen2MoeConfig of transformers: 60 experts."""
+    config = {**LLAMA, "architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe"}
+    assert load(config) == load({**config, "num_experts": 60})
+    assert load(config) != load({**config, "num_experts": 59})
+
+
+def test_every_file_of_defaults_belongs_to_a_class_that_is_read():
+    assert set(huggingface.DEFAULTS.names()) <= set(huggingface.CLASSES.values())

@@ -125,7 +125,8 @@ def calibrate(name: str, files: Sequence[Path]) -> Iterator[Calibration]:
 def read_table(path: Path) -> tables.Table:
     """A table of kernel timings; InputError in one sentence where the file is none."""
     if not path.is_file():
-        raise InputError(f"--table must name a file: there is no {path}.", field="table")
+        what = "is not one" if path.exists() else "does not exist"
+        raise InputError(f"--table must name a file: {path} {what}.", field="table")
     table = tables.read(path)
     if table is None or not table.schema.startswith("kernel_"):
         raise InputError(_no_schema(path), field="table")

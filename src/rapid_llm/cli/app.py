@@ -243,6 +243,10 @@ def network_placement(file: File, /, *, common: flags.Common = flags.COMMON) -> 
     return placement(file, common)
 
 
+Timings = Annotated[list[str], Parameter(negative=(), help="Table of kernel timings (CSV), one or more.")]
+Folder = Annotated[str | None, Parameter(help="Folder for the file that is written; default: here.")]
+
+
 @calibrate.default
 def calibrate_none(
     *,
@@ -262,11 +266,11 @@ def calibrate_accelerator(
     name: Annotated[str, Parameter(name="NAME", help="Accelerator that was measured.")],
     /,
     *,
-    table: Annotated[list[str], Parameter(help="Table of bf16 GEMM timings (CSV), one or more.")],
-    out: Annotated[str | None, Parameter(help="Folder for the device file; default: here.")] = None,
+    table: Timings,
+    out: Folder = None,
     json: Json = False,
 ) -> int:
-    """Fit an accelerator's sustained numbers; print errors on unseen rows before and after; write its file."""
+    """Fit an accelerator's sustained numbers to bf16 GEMMs; print unseen errors before and after; write its file."""
     from rapid_llm.cli.fitting import calibrate_accelerator
 
     return calibrate_accelerator(name, table, out, as_json=json)
@@ -277,8 +281,8 @@ def calibrate_kernel(
     name: Annotated[str, Parameter(name="NAME", help="Kernel implementation, cublas say.")],
     /,
     *,
-    table: Annotated[list[str], Parameter(help="Table of kernel timings (CSV), one or more.")],
-    out: Annotated[str | None, Parameter(help="Folder for the kernel file; default: here.")] = None,
+    table: Timings,
+    out: Folder = None,
     json: Json = False,
 ) -> int:
     """Fit a kernel's constants; print errors on unseen rows before and after; write its file."""

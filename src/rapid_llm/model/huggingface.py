@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from rapid_llm.documents import Document
 from rapid_llm.model.architecture import Model
-from rapid_llm.model.defaults import DEFAULTS
 from rapid_llm.model.families import classic, deepseek, gemma, hybrid, llama, moe
 from rapid_llm.model.families.multimodal import WRAPPERS, Wrapper, assemble, text_fields
 from rapid_llm.model.fields import Fields
+from rapid_llm.provenance import Catalogue
 
 Reader = Callable[[Fields], Model]
 
@@ -125,6 +125,9 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
 READERS: dict[str, Reader] = {kind: reader for reader, kinds, _ in _FAMILIES for kind in kinds.split()}
 CLASSES: dict[str, str] = {kind: kinds.split()[0] for _, kinds, _ in _FAMILIES for kind in kinds.split()}
 """``model_type`` to the one whose configuration class gives the defaults."""
+DEFAULTS = Catalogue("rapid_llm.model", "defaults", "configuration class")
+"""What a field is where a file leaves it out, by ``model_type``: only fields that change a count or a shape, and only
+values other than null and false."""
 ARCHITECTURES: dict[str, str] = {name: kinds.split()[0] for _, kinds, names in _FAMILIES for name in names.split()}
 """Class name in ``architectures`` to ``model_type``."""
 
@@ -216,15 +219,20 @@ def read(fields: Fields) -> Model:
         return _unknown(fields)
     if family in WRAPPERS:
         return _wrapped(fields, WRAPPERS[family])
-    return READERS[family](fields.with_defaults(DEFAULTS.get(CLASSES[family], {})))
+    return _read_family(family, fields)
+
+
+def _read_family(family: str, fields: Fields) -> Model:
+    kind = CLASSES[family]
+    defaults = DEFAULTS.document(kind).data if kind in DEFAULTS.names() else {}
+    return READERS[family](fields.with_defaults(defaults))
 
 
 def _wrapped(fields: Fields, wrapper: Wrapper) -> Model:
     text = text_fields(fields, wrapper)
     given = text.data.get("model_type")
     kind = given if isinstance(given, str) and given in READERS else wrapper.text
-    decoder = READERS[kind](text.with_defaults(DEFAULTS.get(CLASSES[kind], {})))
-    return assemble(fields, wrapper, decoder)
+    return assemble(fields, wrapper, _read_family(kind, text))
 
 
 def _unknown(fields: Fields) -> Model:
