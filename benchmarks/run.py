@@ -1,7 +1,7 @@
-"""How fast: import, help, first answer from a shell, a warm prediction, a thousand plans. ``make bench``.
+"""How fast: import, help, first answer from a shell, a warm prediction, a thousand plans, a verdict of memory.
 
-Processes are timed in CPU seconds of a fresh interpreter, best of five after one that fills the page cache. A warm
-prediction has its catalogue loaded and a scenario that was never predicted before. Targets stand beside the figures.
+``make bench``. Processes are timed in CPU seconds of a fresh interpreter, best of five after one that fills the page
+cache. A warm answer has its catalogue loaded and a scenario never asked before. Targets stand beside the figures.
 """
 
 import json
@@ -12,13 +12,19 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 GPT = ROOT / "examples" / "gpt-175b-training.yaml"
+LLAMA = ROOT / "examples" / "llama-2-70b-inference.yaml"
 COMMAND = str(Path(sys.executable).parent / "rapid-llm")
 ONE_LINE = (
     "train llama-3.1-70b --system dgx-h100 --accelerators 64 --tp 8 --pp 2 "
     "--global-batch-size 512 --sequence-length 8192"
+)
+FIT = (
+    "fit train llama-3.1-8b --accelerator h100-sxm --tp 2 --micro-batch-size 1 "
+    "--global-batch-size 64 --sequence-length 4096"
 )
 TARGETS = {
     "import rapid_llm": (0.15, "s CPU"),
@@ -26,6 +32,9 @@ TARGETS = {
     "first answer from one line": (1.0, "s wall"),
     "warm predict, GPT-175B on 64": (3e-3, "s wall"),
     "1,000 plans as one table": (0.5, "s wall"),
+    "fit from one line": (0.6, "s wall"),
+    "warm fit, training": (3e-4, "s wall"),
+    "warm fit, inference": (3e-4, "s wall"),
 }
 
 
@@ -42,17 +51,16 @@ def best(run: Callable[[], float], times: int = 5) -> float:
     return min(run() for _ in range(times))
 
 
-def warm_predict() -> float:
-    """Seconds of one prediction: median over scenarios of other sequence lengths and batches, none predicted before."""
-    from rapid_llm import load, predict
+def warm(answer: Callable[[Any], object], file: Path, changes: list[list[str]]) -> float:
+    """Seconds of one answer: median over scenarios that were never asked before, after one that loads the catalogue."""
+    from rapid_llm import load
 
-    changes = [[f"workload.sequence_length={2048 - 32 * n}", f"workload.global_batch_size={64 + n}"] for n in range(41)]
-    first, *scenarios = [load(GPT, overrides=change) for change in changes]
-    predict(first)
+    first, *scenarios = [load(file, overrides=change) for change in changes]
+    answer(first)
     seconds = []
     for scenario in scenarios:
         start = time.perf_counter()
-        predict(scenario)
+        answer(scenario)
         seconds.append(time.perf_counter() - start)
     return sorted(seconds)[len(seconds) // 2]
 
@@ -75,12 +83,19 @@ def plans() -> float:
 
 
 def measured() -> dict[str, float]:
+    from rapid_llm import fit, predict
+
+    jobs = [[f"workload.sequence_length={2048 - 32 * n}", f"workload.global_batch_size={64 + n}"] for n in range(41)]
+    requests = [[f"workload.prompt_tokens={1024 - 8 * n}"] for n in range(41)]
     return {
         "import rapid_llm": best(lambda: process(sys.executable, "-c", "import rapid_llm")[0]),
         "rapid-llm --help": best(lambda: process(COMMAND, "--help")[0]),
         "first answer from one line": best(lambda: process(COMMAND, *ONE_LINE.split())[1]),
-        "warm predict, GPT-175B on 64": warm_predict(),
+        "warm predict, GPT-175B on 64": warm(predict, GPT, jobs),
         "1,000 plans as one table": plans(),
+        "fit from one line": best(lambda: process(COMMAND, *FIT.split())[1]),
+        "warm fit, training": warm(fit, GPT, jobs),
+        "warm fit, inference": warm(fit, LLAMA, requests),
     }
 
 
@@ -92,7 +107,7 @@ def main() -> None:
     print(f"{'what':<30} {'measured':>10} {'target':>8}  {'of target':>9}")
     for name, value in found.items():
         target, unit = TARGETS[name]
-        print(f"{name:<30} {value:>10.4f} {target:>8.3f}  {value / target:>8.0%}  {unit}")
+        print(f"{name:<30} {value:>10.5f} {target:>8.4f}  {value / target:>8.0%}  {unit}")
 
 
 if __name__ == "__main__":
