@@ -75,8 +75,8 @@ class Plans:
             "schedule": SCHEDULES.index(plan.schedule or "1f1b"),
             "ulysses": plan.ulysses,
         }
-        columns = {name: np.array([float(value)]) for name, value in values.items()}
-        return cls(**columns, order=order, stage_layers=plan.layers_per_stage)
+        columns = np.array(list(values.values()), dtype=np.float64)[:, None]
+        return cls(**dict(zip(values, columns, strict=True)), order=order, stage_layers=plan.layers_per_stage)
 
     @classmethod
     def stack(cls, plans: Sequence[Plans]) -> Plans:

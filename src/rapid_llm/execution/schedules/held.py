@@ -50,9 +50,11 @@ def micro_batches_in_flight(
     i = np.arange(width)[None, :]
     codes = schedule.astype(np.int64)
     pp, v, m, code = stages[:, None], chunks[:, None], micro_batches[:, None], codes[:, None]
-    warm = np.minimum((pp - i - 1) * 2 + (v - 1) * pp + 1, m * v) / v
-    held = np.where(code == _LOOP, warm, np.minimum(m, pp - i))
-    held = np.where(_KEEPS_ALL[code], m, held)
+    held = np.minimum(m, pp - i)
+    if (loops := code == _LOOP).any():
+        held = np.where(loops, np.minimum((pp - i - 1) * 2 + (v - 1) * pp + 1, m * v) / v, held)
+    if (all_kept := _KEEPS_ALL[code]).any():
+        held = np.where(all_kept, m, held)
     for row in np.flatnonzero(~_COUNTED[codes] & (stages > 1)):
         one, count = CODES[codes[row]], int(stages[row])
         enough = filling(one, count, int(micro_batches[row]))
