@@ -14,6 +14,7 @@ from rapid_llm.execution.stragglers import Slow, paces
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.table import FORWARD
 
+GIB = 2.0**30
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
@@ -61,7 +62,10 @@ def forward_steps(lowered: Lowered, machine: Machine, slow: Slow | None = None) 
     last = np.arange(stages.shape[1])[None, :] >= plans.pp[:, None] - 1
     late = _late(lowered, passes, slow) if slow else np.zeros_like(stages)
     stages = stages + np.where(last, 0.0, send[:, None]) + late
-    return ForwardSteps(priced, passes, stages, send, _engine_time(lowered, machine), late)
+    host = _engine_time(lowered, machine)
+    if machine.runtime.host.per_gib_mapped:
+        host = host + mapping(lowered, machine)
+    return ForwardSteps(priced, passes, stages, send, host, late)
 
 
 def _late(lowered: Lowered, passes: Passes, slow: Slow) -> Matrix:
@@ -80,3 +84,17 @@ def _engine_time(lowered: Lowered, machine: Machine) -> Column:
     growing = host.per_sequence * s.batch + host.per_kv_block * blocks
     ranks = s.plans.tp * s.plans.pp
     return (host.per_step + host.broadcast * np.log2(ranks) + np.where(s.decode > 0, growing, 0.0)) / machine.host_speed
+
+
+def mapping(lowered: Lowered, machine: Machine) -> Column:
+    """Seconds in which the allocator maps memory in each pass [N], because tensors of its messages are not free yet.
+
+    The host runs ahead of a pass, so it needs memory for all of them at once; once that is more than is left, every
+    pass frees what it held and maps it again (PyTorch caching allocator, ``record_stream``).
+    """
+    allocator, host = machine.runtime.allocator, machine.runtime.host
+    passes = lowered.layers.sum(axis=2)
+    found = [m.size * m.count * (m.ranks > 1) * passes[m.unit] for m in lowered.messages if m.op == "all_reduce"]
+    held = sum((rows.sum(axis=0) for rows in found), np.zeros(passes.shape[1]))
+    free = (1.0 - (allocator.utilisation or 1.0)) * machine.accelerator.memory.reported_capacity
+    return np.where(held > free, held / GIB * host.per_gib_mapped / machine.host_speed, 0.0)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
 from rapid_llm.execution import ForwardSteps, Machine
+from rapid_llm.execution.forward import mapping
 from rapid_llm.execution.pricing import price_table
 from rapid_llm.lowering import Lowered
 from rapid_llm.nouns import replaced
@@ -192,11 +193,13 @@ def _terms(job: Job, rows: list[tuple[float, float, float, float]]) -> _Terms:
     host = (passes.host[0] * count)[:-2].sum(axis=0)
     outer = (passes.forward * count)[-2:]
     layers = (passes.forward * count)[:-2].sum(axis=0) - host - _attention(lowered, job.machine)
-    sends = steps.traversal - (passes.forward * count).sum(axis=0)
+    sends = steps.traversal - (passes.forward * count).sum(axis=0) + mapping(lowered, job.machine)
     constants: Host = job.runtime.host
     phase = "decode" if points.decode[-1] else "prefill"
-    floor = 0.0 if phase in constants.captured else constants.per_kernel * _launches(steps)
-    gap = float(count[:-2, -1].sum()) * getattr(constants.per_layer, phase)
+    layers_run = float(count[:-2, -1].sum())
+    prepared = layers_run * getattr(constants.preparing, phase)
+    floor = 0.0 if phase in constants.captured else constants.per_kernel * _launches(steps) + prepared
+    gap = layers_run * getattr(constants.per_layer, phase)
     speed = job.machine.host_speed
     return _Terms(layers.tolist(), (outer[0] + sends).tolist(), outer[1].tolist(), floor / speed, gap / speed)
 

@@ -41,7 +41,7 @@ class Host:
     """What the CPU adds, in seconds.
 
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass
-    since the queue runs ahead; ``per_layer``: gap per layer pass that is always exposed, by phase;
+    since the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_layer``: gap per layer pass that is always exposed, by phase;
     ``per_dispatch``: the same of a training pass through experts, while the host waits for how many tokens each
     gets; ``per_step``: scheduler, input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``:
     batch preparation; ``ingress``: arrival to first launch of one request; ``serial``: share of the shorter of
@@ -50,11 +50,14 @@ class Host:
     launches of a collective drift apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each
     further rank of a group that crosses nodes adds to it; ``per_peer_step``: the same for messages once a step;
     ``per_peer_piped``: what launching a tensor-parallel collective costs per rank of its group beside a pipeline
-    that crosses nodes. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host of speed
+    that crosses nodes; ``per_gib_mapped``: collectives on a stream of their own keep their tensors until the host sees
+    them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves free of memory,
+    the allocator maps new memory instead of reusing it, per GiB of them. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host of speed
     1 (``Node.host_speed``).
     """
 
     per_kernel: Seconds = 0.0
+    preparing: PerPhase = PerPhase()
     per_layer: PerPhase = PerPhase()
     per_step: Seconds = 0.0
     per_sequence: Seconds = 0.0
@@ -67,6 +70,7 @@ class Host:
     per_peer_across: Seconds = 0.0
     per_peer_step: Seconds = 0.0
     per_peer_piped: Seconds = 0.0
+    per_gib_mapped: Seconds = 0.0
     captured: tuple[Literal["forward", "backward", "prefill", "decode"], ...] = ()
 
 
@@ -201,7 +205,8 @@ class Serving:
     ``capture_sizes``: batches that decode graphs were captured for, others are padded up to the next; ``mixed_steps``:
     prefill and decode share a step, else prefill runs alone; ``deals_batch``: a batch is dealt into micro-batches that
     fill the pipeline stages, else it crosses them whole; ``reserved_output``: the share of a request's output that
-    admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence.
+    admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence;
+    ``bias_apart``: the bias of a row-parallel product is added behind its all-reduce by a kernel of its own.
     """
 
     kv_block_tokens: Count = 16
@@ -212,6 +217,7 @@ class Serving:
     deals_batch: bool = True
     reserved_output: Share = 1.0
     logit_bytes: NonNegative = 8.0
+    bias_apart: bool = False
 
 
 @hash_once
