@@ -97,7 +97,12 @@ class Job:
 
         Requests that are replaced as they finish hold half of it on average, beside what admission reserves.
         """
-        return 1.0 if self.work.batching == "static" else 0.5 + 0.5 * self.engine.reserved_output
+        return 1.0 if self.work.batching == "static" else self.mean_output
+
+    @property
+    def mean_output(self) -> float:
+        """Share of its output that a request holds cache for on average, beside what admission reserves."""
+        return 0.5 + 0.5 * self.engine.reserved_output
 
     @property
     def drafts(self) -> int:
@@ -166,8 +171,10 @@ def evaluate_inference(  # noqa: PLR0917
     ``slow``: the share of its compute that an accelerator has left, by its place (the slowest replica counts);
     ``links``: those that messages are priced on, one by one.
 
-    A batch that the cache does not hold runs in equal rounds: requests wait until others are done, as engines queue
-    them. Memory is that of the batch as given, so that the verdict says so; an automatic batch is what the cache holds.
+    A batch that the cache does not hold runs in rounds: requests wait until others are done, as engines queue them.
+    Where admission sets aside all of the output the rounds are equal; else it admits what holds at first, puts off what
+    it admitted last as the cache fills, and so runs what the cache holds at the mean length. Memory is that of the
+    batch as given, so that the verdict says so; an automatic batch is what the cache holds.
     """
     job = Job(model, runtime, precision, plans, workload, Machine.of(system, runtime, links), slow or {})
     evaluate = static_batch if workload.batching == "static" else continuous_batch
@@ -180,7 +187,10 @@ def evaluate_inference(  # noqa: PLR0917
         return evaluate(job, fit) if fit > 1 else table
     if fit >= requests or fit < 1:
         return table
-    together = ceil(requests / ceil(requests / fit)) if static else fit
+    if static and job.engine.reserved_output < 1.0:
+        together = min(requests, room(table, requests, job, output=job.mean_output))
+    else:
+        together = ceil(requests / ceil(requests / fit)) if static else fit
     admitted = room(table, requests, job, output=job.engine.reserved_output) if static else fit
     return in_rounds(replace(evaluate(job, together), account=table.account), requests, max(admitted, together))
 
