@@ -271,7 +271,7 @@ def test_sentences_of_a_file(write, old, new, sentence):
          "--set parallelism.tp=4."),
         ("parallelism.tp={a: 1", "the value of parallelism.tp is not valid YAML (got '{a: 1')."),
         ("workload.recompute=5", "workload.recompute.mode 5 is unknown. Known: none, selective, full."),
-        ("workload.batch_size=5", "unknown field 'workload.batch_size'. Did you mean 'micro_batch_size'?"),
+        ("workload.batch_size=5", "unknown field 'workload.batch_size'. Did you mean 'global_batch_size'?"),
         ("faults=5", "faults must be a list (got 5). Try faults: []."),
         ("precision=true", "precision must be a name or a mapping of fields (got true)."),
         ("runtime=true", "runtime must be a name, a path or a mapping of fields (got true)."),

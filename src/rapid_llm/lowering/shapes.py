@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from rapid_llm.workload import Lora, Offload, Training
 Column = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Shapes:
     """One rank's share of a pass, arrays [P] over plans (or points of one plan); hashable by what it was made ``of``.
 
@@ -55,7 +56,12 @@ class Shapes:
     offload: Offload
     tensor_parallel: bool
     context_parallel: bool
-    key: tuple[object, ...]
+    made_of: tuple[Precision, Runtime, Training | None]
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """What tells these shapes from others, hashable."""
+        return (self.plans.key, self.new.tobytes(), self.past.tobytes(), self.training, *self.made_of)
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -113,7 +119,7 @@ class Shapes:
             offload=work.offload if work else Offload(),
             tensor_parallel=bool((plans.tp > 1).any()),
             context_parallel=bool((plans.cp > 1).any()),
-            key=(plans.key, new.tobytes(), past.tobytes(), training, precision, runtime, work),
+            made_of=(precision, runtime, work),
         )
 
 
