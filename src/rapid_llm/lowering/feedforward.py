@@ -6,7 +6,7 @@ import numpy as np
 
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, pointwise, renamed
 from rapid_llm.lowering.projection import gather, matmul, reduce
-from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.lowering.shapes import EVEN, Shapes
 from rapid_llm.model.architecture import MLP, MoE
 
 FP32_BYTES = 4.0
@@ -41,20 +41,50 @@ def distinct_experts(experts: Column | float, tokens: Column, top_k: int) -> Col
     return experts * -np.expm1(tokens * np.log1p(-np.minimum(share, 1.0 - 1e-12)))
 
 
+def expert_load(ffn: MoE, s: Shapes) -> Column | float:
+    """Rows of the hottest rank of an expert group over the mean, by the popularity of experts [P]."""
+    if s.routing == EVEN:
+        return 1.0
+    return np.array([s.routing.load(int(ep), ffn.num_experts) for ep in s.plans.ep])
+
+
+def hottest_rows(mean: Column, load: Column | float, s: Shapes) -> Column:
+    """Token-expert pairs on the hottest rank of an expert group [P].
+
+    Even where experts are equally popular, tokens of one step choose by chance: of ep ranks with ``mean`` pairs each
+    the fullest has about mean + sqrt(2 mean ln ep) (extreme of Poisson counts). In training that is a small share.
+    """
+    rows = mean * load
+    return rows if s.training else rows + np.sqrt(2.0 * rows * np.log(s.plans.ep))
+
+
+def touched_experts(ffn: MoE, tokens: Column, s: Shapes) -> Column:
+    """Experts of a rank that get any of the group's ``tokens``, of the rank where those are most [P]."""
+    local, ranks = ffn.num_experts / s.plans.ep, s.plans.ep.astype(int)
+    if not s.routing.counts and not s.routing.skew:
+        every = distinct_experts(float(ffn.num_experts), tokens, ffn.num_experts_per_tok)
+        return np.minimum(local, every / s.plans.ep)
+    found = []
+    for ep, count in zip(ranks.tolist(), tokens.tolist(), strict=True):
+        chosen = np.array(s.routing.popularity(ffn.num_experts, ep)) * ffn.num_experts_per_tok / ffn.num_experts
+        hit = 1.0 - (1.0 - np.minimum(chosen, 1.0)) ** count
+        found.append(hit.reshape(ep, -1).sum(axis=1).max())
+    return np.array(found)
+
+
 def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]:
     """Router, dispatch, experts, combine, and the shared expert. Reads 'n2', writes 'd'.
 
-    Tokens of an expert group are those of all its ranks: t k etp / tp rows land on each rank on average, ``load`` times
-    that on the hottest, for which all others wait at the next exchange. With sequence
+    Tokens of an expert group are those of all its ranks: t k etp / tp rows land on each rank on average, more on the
+    hottest (``hottest_rows``), for which all others wait at the next exchange. With sequence
     parallelism or ep beyond tp they travel by all-to-all; within a tp group without it every rank already has them.
     """
     p = s.plans
     t, act = s.tokens, s.act
     width = ffn.expert_hidden_size or hidden
-    rows = s.load * t * ffn.num_experts_per_tok * p.etp / p.tp
-    local = ffn.num_experts / p.ep
-    group_tokens = t * p.ep * p.etp / p.tp
-    hit = np.minimum(local, distinct_experts(float(ffn.num_experts), group_tokens, ffn.num_experts_per_tok) / p.ep)
+    load = expert_load(ffn, s)
+    rows = hottest_rows(t * ffn.num_experts_per_tok * p.etp / p.tp, load, s)
+    hit = touched_experts(ffn, t * p.ep * p.etp / p.tp, s)
     travels = (p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1))
     whole = np.where(travels & (p.sp > 0) & (ffn.shared_intermediate_size == 0), 0.0, 1.0)
     out: list[Canonical] = [*gather("moe", "n2", hidden, s, when=whole)]
@@ -76,7 +106,7 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     if ffn.expert_hidden_size:
         latent = {"n2l": s.shard * width * act}
         out.append(matmul("latent_down", s, m=s.shard, n=width, k=hidden, reads="n2", writes=latent))
-    buffer = s.load * s.shard * ffn.num_experts_per_tok * width * act
+    buffer = load * s.shard * ffn.num_experts_per_tok * width * act
     buffer = np.where(p.sp > 0, buffer, buffer / p.tp)
     cut = (travels & (p.etp > 1)).astype(float)
     landed = rows * width * act

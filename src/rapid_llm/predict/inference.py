@@ -134,15 +134,18 @@ class Job:
         """
         plans = replace(self.plans.repeat(len(points.batch)), micro_batch=points.batch)
         shapes = Shapes.of(
-            plans, new=points.new, past=points.past, training=False, precision=self.precision, runtime=self.runtime
+            plans,
+            new=points.new,
+            past=points.past,
+            training=False,
+            precision=self.precision,
+            runtime=self.runtime,
+            routing=self.work.routing,
+            verified=verified,
         )
         if "decode" in self.runtime.host.captured:
             pad = points.padded(self.engine.capture_sizes) / points.batch
             shapes = replace(shapes, tokens=shapes.tokens * pad, shard=shapes.shard * pad)
-        if verified is not None and verified.any():
-            decode = np.where(verified, 1.0, shapes.decode)
-            rows = np.where(verified, points.batch * points.new, shapes.rows)
-            shapes = replace(shapes, decode=decode, prefill=1.0 - decode, rows=rows)
         return lower(self.model, shapes, self.runtime)
 
     def time(self, points: Points, verified: NDArray[np.bool_] | None = None) -> tuple[Lowered, ForwardSteps]:
