@@ -229,8 +229,7 @@ def test_sources():
         ("kind: training", "kind: serving", "scenario.yaml:7: workload.kind: serving (a stream of requests) is not "
          "available yet. Try kind: inference, a batch."),
         ("accelerators: 64\n", "pools: {prefill: {}, decode: {}}\n",
-         "scenario.yaml:3: pools (prefill and decode on accelerators of their own) are not available yet. "
-         "Try one system for both."),
+         "scenario.yaml:3: pools are for inference, and workload.kind is training. Try to leave pools out."),
         ("llama-3.1-70b", "''", "scenario.yaml:1: the field 'model' is missing. Try model: llama-3.1-8b. "
          "See: rapid-llm list models"),
         ("dgx-h100", "{}", "scenario.yaml:2: the field 'system' is missing. Try system: dgx-h100. "

@@ -143,6 +143,16 @@ class InferenceFlags:
     batch_size: Annotated[str | None, _in(_JOB, "Requests in flight in the whole job.")] = None
     prompt_tokens: Annotated[str | None, _in(_JOB, "Tokens in, per request.")] = None
     output_tokens: Annotated[str | None, _in(_JOB, "Tokens out, per request.")] = None
+    batching: Annotated[str | None, _in(_JOB, "static, or continuous: requests are replaced as they finish.")] = None
+    acceptance: Annotated[
+        str | None, _in(_JOB, "Speculation: the chance that each draft is accepted after those before it, [0.8, 0.7].")
+    ] = None
+    draft: Annotated[str | None, _in(_JOB, "What drafts: mtp (default), ngram, or the name of a smaller model.")] = None
+    beams: Annotated[str | None, _in(_JOB, "Beams of beam search.")] = None
+    prefill: Annotated[
+        str | None, _in(_JOB, "Prefill on a pool of its own: its fields, as tp=4,dp=2,system=dgx-h100.")
+    ] = None
+    decode: Annotated[str | None, _in(_JOB, "The decode pool beside it, as tp=8,dp=4,precision=fp8.")] = None
 
 
 COMMON, ANSWERING, FITTING, OBJECTIVE = Common(), Answering(), Fitting(), Objective()
@@ -162,10 +172,36 @@ _PREFIX = {
 def overrides(*groups: ScenarioFlags) -> list[str]:
     """Turn the flags that were given into overrides as ``--set`` takes them."""
     given = ((group, name, value) for group in groups for name, value in _given(group))
-    return [
-        f"system={_as_many(value)}" if name == "accelerator" else f"{_PREFIX[type(group)]}{name}={value}"
-        for group, name, value in given
-    ]
+    return [text for group, name, value in given for text in _written(_PREFIX[type(group)], name, value)]
+
+
+def _written(prefix: str, name: str, value: Any) -> list[str]:
+    """One flag as overrides."""
+    if name == "accelerator":
+        return [f"system={_as_many(value)}"]
+    if name in ("prefill", "decode"):
+        return [f"pools.{name}.{text}" for text in _pool(name, value)]
+    if name == "acceptance":
+        return [f"workload.speculation.acceptance={value}"]
+    if name == "draft":
+        own = value in ("mtp", "ngram")
+        asked = f"workload.speculation.draft={value if own else 'model'}"
+        return [asked] if own else [asked, f"draft={value}"]
+    return [f"{prefix}{name}={value}"]
+
+
+def _pool(name: str, value: str) -> list[str]:
+    """Fields of a pool, of which degrees stand in its plan."""
+    found = []
+    for part in value.split(","):
+        field_, equals, written = (text.strip() for text in part.partition("="))
+        if not equals or not written:
+            raise InputError(
+                f"--{name} {value}: '{part.strip()}' is not a field and a value, such as tp=4.", field=f"pools.{name}"
+            )
+        degree = field_ in {one.name for one in fields(PlanFlags)}
+        found.append(f"parallelism.{field_}={written}" if degree else f"{field_}={written}")
+    return found
 
 
 def _as_many(chip: str) -> str:

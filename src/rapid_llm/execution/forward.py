@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.messages import send_time, sends
+from rapid_llm.execution.offload import host_copies
 from rapid_llm.execution.passes import Passes, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, price_step
 from rapid_llm.execution.stragglers import Slow, paces
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.table import FORWARD
+from rapid_llm.workload import HostShare
 
 GIB = 2.0**30
 Column = NDArray[np.float64]
@@ -24,7 +26,8 @@ class ForwardSteps:
     """N forward passes, each with its own shapes.
 
     stages: seconds of one pass on each stage, sends included [N, S]; host: what the engine adds to each step [N] (s);
-    late: what slow accelerators add to each stage of the slowest replica [N, S].
+    late: what slow accelerators add to each stage of the slowest replica [N, S]; fetched: what copies from the host
+    add to each stage [N, S], of ``copies`` seconds in all.
     """
 
     priced: Priced
@@ -33,6 +36,8 @@ class ForwardSteps:
     send: Column
     host: Column
     late: Matrix
+    fetched: Matrix | None = None
+    copies: Matrix | None = None
 
     @property
     def traversal(self) -> Column:
@@ -52,8 +57,11 @@ class ForwardSteps:
         return np.asarray(sum(found, np.zeros(passes.shape[1])))
 
 
-def forward_steps(lowered: Lowered, machine: Machine, slow: Slow | None = None) -> ForwardSteps:
-    """Time the forward passes of a lowered inference table, of one plan; ``slow``: accelerators that compute slower."""
+def forward_steps(
+    lowered: Lowered, machine: Machine, slow: Slow | None = None, offload: HostShare | None = None
+) -> ForwardSteps:
+    """Time the forward passes of a lowered inference table, of one plan; ``slow``: accelerators that compute slower;
+    ``offload``: what they fetch from their hosts."""
     priced = price_step(lowered, machine, sends(lowered, machine.runtime))
     passes = time_passes(priced)
     plans = lowered.shapes.plans
@@ -65,7 +73,11 @@ def forward_steps(lowered: Lowered, machine: Machine, slow: Slow | None = None) 
     host = _engine_time(lowered, machine)
     if machine.runtime.host.per_gib_mapped:
         host = host + mapping(lowered, machine)
-    return ForwardSteps(priced, passes, stages, send, host, late)
+    if offload is None or not offload.any:
+        return ForwardSteps(priced, passes, stages, send, host, late)
+    copies = host_copies(lowered, machine, offload)
+    fetched = np.maximum(copies - stages, 0.0)
+    return ForwardSteps(priced, passes, stages + fetched, send, host, late, fetched, copies)
 
 
 def _late(lowered: Lowered, passes: Passes, slow: Slow) -> Matrix:

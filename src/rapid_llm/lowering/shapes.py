@@ -26,7 +26,8 @@ class Shapes:
     those, what norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head.
     documents: how many of ``length`` query tokens fill the batch, apart from each other where sequences are packed.
     decode: passes that generate; their tokens are on every rank of a cp group, each with its share of the cache.
-    routing: of tokens to experts. ahead: predictors of further tokens. offload: what lives on the host. tensor_parallel, context_parallel: whether any plan is.
+    routing: of tokens to experts. ahead: predictors of further tokens. offload: what lives on the host.
+    tensor_parallel, context_parallel: whether any plan is.
     """
 
     plans: Plans
@@ -87,7 +88,7 @@ class Shapes:
         """Shapes of a pass of ``plans.micro_batch`` sequences of ``new`` tokens after ``past``.
 
         ``work``: the training job, where it packs documents, trains adapters alone, or loads experts unevenly;
-        ``routing`` of an inference batch; ``verified`` [P]: decode steps of several tokens, each with its row of logits.
+        ``routing`` of an inference batch; ``verified`` [P]: decode steps of several tokens, each with a row of logits.
         """
         batch = plans.micro_batch
         document = work.document if work else None

@@ -127,19 +127,29 @@ def forward_breakdown(
     tally = Tally()
     layers, pp = steps.priced.lowered.layers, steps.priced.lowered.shapes.plans.pp
     passes, sends, runs = layers.sum(axis=2) * weight[None, :], weight * (pp - 1.0), weight
-    late = float(steps.late.sum(axis=1) @ weight)
+    late = _passed(steps.late, steps, weight, streamed)
     if streamed is not None and streamed.any():
         pacing = steps.stages.argmax(axis=1)
         passes = passes + layers[:, np.arange(len(pp)), pacing] * streamed[None, :]
         sends, runs = sends + streamed * (pacing < pp - 1.0), weight + streamed
-        late += float(steps.late[np.arange(len(pp)), pacing] @ streamed)
     _passes(tally, steps.priced, steps.passes, passes)
     tally.add(COMMUNICATION, "pp", float(steps.send @ sends), bound="network")
     tally.add(WAITING_SLOW, WAITING_SLOW, late, bound="schedule")
+    if steps.fetched is not None and steps.copies is not None:
+        shown, whole = (_passed(one, steps, weight, streamed) for one in (steps.fetched, steps.copies))
+        tally.add(COMMUNICATION, OFFLOAD, shown, whole - shown, "host link")
     tally.add(HOST, "engine", float(steps.host @ runs) + ingress, bound="host")
     spent = sum(s for cells in tally.groups.values() for s, _ in cells.values())
     tally.add(rest, rest, total - spent if abs(total - spent) > 1e-12 * total else 0.0, bound="schedule")
     return tally.tree(name, ORDER)
+
+
+def _passed(seconds: Weights, steps: ForwardSteps, weight: Weights, streamed: Weights | None) -> float:
+    """Seconds of each stage [N, S] over all passes: through all stages, and through the pacing one."""
+    total = float(seconds.sum(axis=1) @ weight)
+    if streamed is not None and streamed.any():
+        total += float(seconds[np.arange(len(seconds)), steps.stages.argmax(axis=1)] @ streamed)
+    return total
 
 
 def _passes(tally: Tally, priced: Priced, passes: Passes, weights: Weights) -> None:

@@ -15,13 +15,16 @@ from rapid_llm.lowering import Lowered, Shapes, lower
 from rapid_llm.memory import CATEGORIES, Account, cache_room, inference_account
 from rapid_llm.model import Model
 from rapid_llm.network.flow_prices import Links
-from rapid_llm.parallelism import Plans
+from rapid_llm.nouns import replaced
+from rapid_llm.parallelism import Parallelism, Plans
+from rapid_llm.predict.job import plans_of
 from rapid_llm.runtime import Runtime, Serving
-from rapid_llm.workload import Inference, Points, decode_points, join, points_of, prefill_points
+from rapid_llm.scenario import Draft, Scenario
+from rapid_llm.workload import HostShare, Inference, Points, decode_points, join, points_of, prefill_points
 
 Column = NDArray[np.float64]
 
-KV_CACHE = CATEGORIES.index("kv_cache")
+WEIGHTS, KV_CACHE = CATEGORIES.index("weights"), CATEGORIES.index("kv_cache")
 STATIC_ENGINE = Serving(kv_block_tokens=1)
 """What a runtime without an engine does: no blocks, no captured batches."""
 
@@ -70,6 +73,7 @@ class Job:
     work: Inference
     machine: Machine
     slow: Slow = field(default_factory=dict)
+    draft: Draft | None = None
 
     @property
     def engine(self) -> Serving:
@@ -115,17 +119,45 @@ class Job:
         each = self.work.speculation.tokens_per_step if self.work.speculation else 1.0
         return (self.work.output_tokens - 1) / each
 
+    @property
+    def max_requests(self) -> int:
+        """Requests of which the engine runs all beams at once."""
+        return max(1, self.engine.max_sequences // self.work.beams)
+
+    def held(self, output: float) -> float:
+        """Tokens that one request holds cache for, at this share of its output: beams share their prompt's."""
+        return self.work.prompt_tokens + output * self.work.output_tokens * self.work.beams
+
     def fullest(self, requests: int) -> Points:
         """The fullest moment of the cache: it stands for memory and takes no time."""
-        held = self.work.prompt_tokens + self.steady * self.work.output_tokens
-        return points_of([(requests, 1, held - 1.0, 0)])
+        return points_of([(requests, 1, self.held(self.steady) - 1.0, 0)])
 
-    def drafting(self, steps: ForwardSteps, at: int) -> float:
-        """Seconds of drafting before one verifying step, from the decode pass ``at``: a layer and the head each."""
+    def drafting(self, steps: ForwardSteps, at: int, sequences: float) -> float:
+        """Seconds of drafting before one verifying step of so many sequences, from the decode pass ``at``: a layer and
+        the head for each draft of a predictor, a pass for each of a draft model."""
         spec = self.work.speculation
         if spec is None or spec.draft == "ngram":
             return 0.0
-        return spec.drafts * float(steps.passes.forward[-3, at] + steps.passes.forward[-1, at])
+        if spec.draft == "mtp":
+            return spec.drafts * float(steps.passes.forward[-3, at] + steps.passes.forward[-1, at])
+        middle = self.work.prompt_tokens + (self.work.output_tokens - 1) / 2.0
+        return spec.drafts * float(self.drafter.time(points_of([(sequences, 1, middle, 1)]))[1].traversal[0])
+
+    @property
+    def drafter(self) -> Job:
+        """The draft model alone, on its share of the replica's accelerators."""
+        draft = self.draft
+        assert draft is not None
+        plan = Parallelism(tp=draft.tp, etp=draft.tp, dp=1)
+        plans = Plans.of(plan, micro_batch=1, micro_batches=1, order=self.plans.order)
+        work = replaced(self.work, speculation=None, offload=HostShare())
+        return Job(draft.model, self.runtime, draft.precision, plans, work, self.machine)
+
+    def drafted_prompts(self, first: Points) -> float:
+        """Seconds in which a draft model reads the prompts of these passes."""
+        if self.draft is None:
+            return 0.0
+        return float(first.count @ self.drafter.time(first)[1].traversal)
 
     def lower(self, points: Points, verified: NDArray[np.bool_] | None = None) -> Lowered:
         """Lower forward passes; a replayed graph runs its captured batch, padding included.
@@ -151,11 +183,26 @@ class Job:
     def time(self, points: Points, verified: NDArray[np.bool_] | None = None) -> tuple[Lowered, ForwardSteps]:
         """Lower and time forward passes."""
         lowered = self.lower(points, verified)
-        return lowered, forward_steps(lowered, self.machine, self.slow)
+        return lowered, forward_steps(lowered, self.machine, self.slow, self.work.offload)
 
     def account(self, lowered: Lowered) -> Account:
-        """Memory of the passes of a table."""
-        return inference_account(lowered, self.runtime, self.precision, self.machine.accelerator)
+        """Memory of the passes of a table, a draft model's weights and cache beside them."""
+        common, chip = (self.runtime, self.precision), self.machine.accelerator
+        beside = (0.0, 0.0)
+        if self.draft is not None:
+            own = self.drafter.lower(self.fullest(int(lowered.shapes.batch[-1])))
+            found = inference_account(own, self.runtime, self.draft.precision, chip)
+            beside = float(found.by_category[WEIGHTS].max()), float(found.by_category[KV_CACHE].max())
+        return inference_account(lowered, *common, chip, self.work.offload, beside)
+
+
+def job_of(scenario: Scenario) -> Job:
+    """The job of a scenario's replica, on accelerators that are all well."""
+    work = scenario.workload
+    assert isinstance(work, Inference)
+    machine = Machine.of(scenario.system, scenario.runtime)
+    common = scenario.model, scenario.runtime, scenario.precision, plans_of(scenario), work, machine
+    return Job(*common, draft=scenario.draft)
 
 
 def evaluate_inference(  # noqa: PLR0917
@@ -168,18 +215,19 @@ def evaluate_inference(  # noqa: PLR0917
     *,
     slow: Slow | None = None,
     links: Links | None = None,
+    draft: Draft | None = None,
 ) -> InferenceTable:
     """Evaluate a batch under one plan. ``plans.micro_batch`` is the requests of one replica.
 
     ``slow``: the share of its compute that an accelerator has left, by its place (the slowest replica counts);
-    ``links``: those that messages are priced on, one by one.
+    ``links``: those that messages are priced on, one by one; ``draft``: the model that drafts tokens.
 
     A batch that the cache does not hold runs in rounds: requests wait until others are done, as engines queue them.
     Where admission sets aside all of the output the rounds are equal; else it admits what holds at first, puts off what
     it admitted last as the cache fills, and so runs what the cache holds at the mean length. Memory is that of the
     batch as given, so that the verdict says so; an automatic batch is what the cache holds.
     """
-    job = Job(model, runtime, precision, plans, workload, Machine.of(system, runtime, links), slow or {})
+    job = Job(model, runtime, precision, plans, workload, Machine.of(system, runtime, links), slow or {}, draft)
     evaluate = static_batch if workload.batching == "static" else continuous_batch
     requests = int(plans.micro_batch[0])
     table = evaluate(job, requests)
@@ -205,10 +253,10 @@ def room(table: InferenceTable, requests: int, job: Job, *, output: float) -> in
     ``requests`` of them at the length of its last point.
     """
     free, cache = cache_room(table.account)[-1], table.account.by_category[KV_CACHE, -1]
-    held = (job.work.prompt_tokens + output * job.work.output_tokens) / (table.points.past[-1] + table.points.new[-1])
+    held = job.held(output) / (table.points.past[-1] + table.points.new[-1])
     with np.errstate(divide="ignore"):
         fit = np.where(cache > 0, free / (cache / requests * held), np.inf).min()
-    return max(0, int(min(fit, job.engine.max_sequences)))
+    return max(0, int(min(fit, job.max_requests)))
 
 
 def in_rounds(table: InferenceTable, requests: int, admitted: int) -> InferenceTable:
@@ -233,7 +281,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     micro = ceil(requests / groups)
     groups = ceil(requests / micro)
     first = prefill_points(requests, work.new_tokens, job.engine.max_batched_tokens, job.past)
-    rest = decode_points(micro, work.prompt_tokens, work.output_tokens)
+    rest = decode_points(micro * work.beams, work.prompt_tokens, work.output_tokens)
     points = join([first, rest.verifying(job.drafts), job.fullest(requests)])
     n, end = len(first.batch), len(points.batch) - 1
     lowered, steps = job.time(points, _verified(points, job, slice(n, end)))
@@ -245,7 +293,8 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     prefill[np.argmax(traversal[:n])] = 1.0
     streamed -= prefill
     prefill_s = float(prefill @ (traversal + steps.host) + streamed @ (pace + steps.host))
-    decode_s = float(decode @ (np.maximum(traversal, groups * pace) + steps.host + job.drafting(steps, end)))
+    drafting = job.drafting(steps, end, micro)
+    decode_s = float(decode @ (np.maximum(traversal, groups * pace) + steps.host + drafting))
     return InferenceTable(
         points=points,
         steps=steps,
@@ -254,7 +303,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
         streamed=streamed,
         decode=decode,
         running=requests,
-        ttft_s=prefill_s + job.ingress,
+        ttft_s=prefill_s + job.ingress + job.drafted_prompts(first),
         decode_s=decode_s,
         gaps=work.output_tokens - 1,
     )
@@ -278,7 +327,7 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     """
     work, engine = job.work, job.engine
     groups = min(job.stages, requests)
-    others = (requests - 1.0) / groups * (1.0 + job.drafts)
+    others = (requests - 1.0) / groups * (1.0 + job.drafts) * work.beams
     budget = max(1.0, engine.max_batched_tokens - (others if engine.mixed_steps else 0.0))
     together = min(max(1.0, requests / (groups * (1.0 + job.decode_steps))), budget / work.new_tokens)
     passes = requests / together
@@ -288,7 +337,7 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     passes_of = points_of(
         [
             (batch, new + beside, job.past + (work.new_tokens - new) / 2.0, passes),
-            (requests / groups, 1 + job.drafts, middle, job.decode_steps),
+            (requests / groups * work.beams, 1 + job.drafts, middle, job.decode_steps),
         ]
     )
     points = join([passes_of, job.fullest(requests)])
@@ -296,14 +345,41 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     return _cycle(job, points, steps, job.account(lowered), groups)
 
 
+def decode_steps_of(job: Job, running: float) -> InferenceTable:
+    """The decode steps of one request, beside others spread evenly over their progress: ``running`` in all, on average.
+
+    Its prompt is none of theirs: it was prefilled elsewhere.
+    """
+    work = job.work
+    groups = min(job.stages, max(1, int(running)))
+    sequences = max(1.0, running) / groups
+    middle = work.prompt_tokens + (work.output_tokens - 1) / 2.0
+    step = points_of([(sequences * work.beams, 1 + job.drafts, middle, job.decode_steps)])
+    points = join([step, job.fullest(ceil(running))])
+    lowered, steps = job.time(points, _verified(points, job, slice(0, 1)))
+    seconds = float(max(steps.traversal[0], groups * steps.pace[0]) + steps.host[0])
+    return InferenceTable(
+        points=points,
+        steps=steps,
+        account=job.account(lowered),
+        prefill=np.zeros(2),
+        streamed=np.zeros(2),
+        decode=points.count,
+        running=ceil(running),
+        ttft_s=0.0,
+        decode_s=job.decode_steps * (seconds + job.drafting(steps, 1, sequences)),
+        gaps=work.output_tokens - 1,
+    )
+
+
 def fed(job: Job) -> int:
     """Requests that the token budget keeps busy; in mixed steps every token takes of it: budget O / (S + O) a stage."""
     work, engine = job.work, job.engine
     if not engine.mixed_steps:
-        return engine.max_sequences
-    tokens = work.new_tokens + 1.0 + job.decode_steps * (1.0 + job.drafts)
+        return job.max_requests
+    tokens = work.new_tokens + 1.0 + job.decode_steps * (1.0 + job.drafts) * work.beams
     share = (1.0 + job.decode_steps) / tokens
-    return max(1, min(engine.max_sequences, int(job.stages * engine.max_batched_tokens * share)))
+    return max(1, min(job.max_requests, int(job.stages * engine.max_batched_tokens * share)))
 
 
 def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, groups: int) -> InferenceTable:
@@ -311,8 +387,10 @@ def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, grou
     engine, requests = job.engine, int(points.batch[2])
     passes, share = float(points.count[0]), (requests - 1.0) / requests
     beside = float(steps.family("attention")[1]) * share / job.stages if engine.mixed_steps else 0.0
-    prompt = float(steps.pace[0] + steps.host[0]) + beside
-    step = float(max(steps.traversal[1], groups * steps.pace[1]) + steps.host[1]) + job.drafting(steps, 2)
+    drafted = job.drafted_prompts(_row(points, 0))
+    prompt = float(steps.pace[0] + steps.host[0]) + beside + drafted / passes
+    step = float(max(steps.traversal[1], groups * steps.pace[1]) + steps.host[1])
+    step += job.drafting(steps, 2, requests / groups)
     alone = job.decode_steps
     if engine.mixed_steps:
         alone = max(0.0, (alone + 1.0) * groups - passes) / groups
@@ -332,3 +410,8 @@ def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, grou
         decode_s=cycle - own,
         gaps=job.work.output_tokens - 1,
     )
+
+
+def _row(points: Points, at: int) -> Points:
+    """One of the passes alone."""
+    return Points(*(getattr(points, name)[at : at + 1] for name in Points.__slots__))

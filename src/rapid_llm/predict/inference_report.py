@@ -48,8 +48,9 @@ def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
     rest = BUBBLE if alone else WAITING
     after = DRAFTING if alone and work.speculation else rest
     ingress = machine.runtime.host.ingress / machine.host_speed
+    before = DRAFTING if alone and work.speculation and work.speculation.draft == "model" else rest
     prefill = forward_breakdown(
-        "prefill", table.steps, table.prefill, table.ttft_s, streamed=table.streamed, ingress=ingress, rest=rest
+        "prefill", table.steps, table.prefill, table.ttft_s, streamed=table.streamed, ingress=ingress, rest=before
     )
     decode = forward_breakdown("decode", table.steps, table.decode, table.decode_s, rest=after)
     return prefill, decode

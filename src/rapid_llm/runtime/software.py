@@ -41,7 +41,8 @@ class Host:
     """What the CPU adds, in seconds.
 
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass
-    since the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_layer``: gap per layer pass that is always exposed, by phase;
+    since the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_layer``: gap per
+    layer pass that is always exposed, by phase;
     ``per_dispatch``: the same of a training pass through experts, while the host waits for how many tokens each
     gets; ``per_step``: scheduler, input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``:
     batch preparation; ``ingress``: arrival to first launch of one request; ``serial``: share of the shorter of
@@ -52,8 +53,8 @@ class Host:
     ``per_peer_piped``: what launching a tensor-parallel collective costs per rank of its group beside a pipeline
     that crosses nodes; ``per_gib_mapped``: collectives on a stream of their own keep their tensors until the host sees
     them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves free of memory,
-    the allocator maps new memory instead of reusing it, per GiB of them. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host of speed
-    1 (``Node.host_speed``).
+    the allocator maps new memory instead of reusing it, per GiB of them. ``captured`` phases run as a graph: no
+    per-kernel cost, no drift. Seconds of a host of speed 1 (``Node.host_speed``).
     """
 
     per_kernel: Seconds = 0.0

@@ -1,7 +1,7 @@
 """From a mapping of fields to a scenario: nouns by name, path or mapping, and every default."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from math import lcm
 from pathlib import Path
@@ -22,7 +22,7 @@ from rapid_llm.nouns import STRICT
 from rapid_llm.parallelism import AXES, Parallelism, Placement
 from rapid_llm.provenance import is_path
 from rapid_llm.runtime import Runtime
-from rapid_llm.scenario.scenario import Scenario, system_mapping
+from rapid_llm.scenario.scenario import Draft, Scenario, system_mapping
 from rapid_llm.units import Count
 from rapid_llm.workload import Inference, Recompute, Training, Workload
 
@@ -30,6 +30,36 @@ RUNTIMES: Mapping[str, str] = {"training": "megatron-core", "inference": "vllm"}
 """What runs a workload when the user does not say."""
 
 Noun = TypeVar("Noun")
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class DraftInput:
+    """The model that drafts tokens; ``precision`` as the scenario's where it is left out."""
+
+    model: str | dict[str, Any]
+    precision: str | dict[str, Any] | None = None
+    tp: Count = 1
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class PoolInput:
+    """One pool of a disaggregated job; what is left out is as the scenario says, but for the number of accelerators."""
+
+    system: str | dict[str, Any] | None = None
+    accelerators: Count | None = None
+    runtime: str | dict[str, Any] | None = None
+    parallelism: dict[str, Any] = field(default_factory=dict)
+    precision: str | dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class PoolsInput:
+    """Prefill and decode on accelerators of their own, and how the cache gets from one to the other."""
+
+    prefill: PoolInput
+    decode: PoolInput
+    transfer: Literal["layerwise", "whole"] = "layerwise"
+    link: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -46,6 +76,8 @@ class Input:
     precision: str | dict[str, Any] | None = None
     network: Literal["closed-form", "flow"] = "closed-form"
     faults: tuple[Fault, ...] = ()
+    draft: str | DraftInput | None = None
+    pools: PoolsInput | None = None
     base: str | None = None
 
 
@@ -63,7 +95,7 @@ def layer(below: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-_NAMED = {"recompute": "mode"}
+_NAMED = {"recompute": "mode", "draft": "model"}
 """What a field's text stands for when it becomes a mapping, where that is not the name of its base."""
 
 
@@ -105,6 +137,7 @@ def resolve(document: Document) -> Scenario:
         workload=_recompute(workload, engine, defaults),
         network=_network(document),
         faults=_faults(document),
+        draft=_draft(document, formats),
         defaults=tuple(defaults),
         origins=_origins(document),
     )
@@ -132,14 +165,28 @@ _EXAMPLES = {
 def _refuse_unavailable(document: Document) -> None:
     """What a scenario will be able to say, and this version cannot answer."""
     workload = document.data.get("workload")
-    if document.data.get("pools") is not None:
-        message = (
-            "pools (prefill and decode on accelerators of their own) are not available yet. Try one system for both."
-        )
-        raise document.error(message, "pools")
     if isinstance(workload, Mapping) and workload.get("kind") == "serving":
         message = "workload.kind: serving (a stream of requests) is not available yet. Try kind: inference, a batch."
         raise document.error(message, "workload.kind")
+
+
+def _draft(document: Document, formats: Precision) -> Draft | None:
+    """The model that drafts tokens, by name or as fields."""
+    value = document.data.get("draft")
+    if value is None or isinstance(value, Draft):
+        return value
+    fields = value if isinstance(value, Mapping) else {"model": value}
+    given: DraftInput = build(DraftInput, fields, document, "draft")
+    if isinstance(given.model, Mapping):
+        found = _model(document, given.model, "draft.model")
+    else:
+        found = located(document, "draft.model", model.load, beside(document, given.model))
+    own = given.precision
+    if isinstance(own, Mapping):
+        formats = _precision("bf16", document, own, "draft.precision")
+    elif own is not None:
+        formats = located(document, "draft.precision", precision, own)
+    return Draft(model=found, precision=formats, tp=given.tp)
 
 
 def _faults(document: Document) -> tuple[Fault, ...]:
