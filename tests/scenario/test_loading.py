@@ -48,6 +48,22 @@ def test_defaults_are_resolved_and_named(write):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("model", "system", "preset", "why"),
+    [
+        ("deepseek-v3", "dgx-h200", "fp8-block", "checkpoint of deepseek-v3"),
+        ("deepseek-v3", "dgx-a100", "fp8-wo", "checkpoint of deepseek-v3"),
+        ("gpt-oss-20b", "a100-sxm", "mxfp4", "checkpoint of gpt-oss-20b"),
+        ("llama-3.1-8b", "h100-sxm", "bf16", "default of vllm"),
+    ],
+)
+def test_an_engine_runs_a_checkpoint_in_its_own_format(model, system, preset, why):
+    work = {"kind": "inference", "batch_size": 1, "prompt_tokens": 8, "output_tokens": 8}
+    scenario = from_mapping({"model": model, "system": system, "workload": work})
+    assert scenario.precision.name == preset
+    assert f"precision: {preset} ({why})" in scenario.defaults
+
+
 def test_inference_defaults():
     workload = "workload: {kind: inference, batch_size: 8, prompt_tokens: 9, output_tokens: 9}"
     text = f"model: llama-3.1-8b\nsystem: dgx-h100\n{workload}"

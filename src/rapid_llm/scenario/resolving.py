@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from rapid_llm import hardware, model, runtime
 from rapid_llm.documents import Document, build, join, known_fields, merge, plain, read_yaml, show
-from rapid_llm.dtypes import PRESETS, Precision, precision
+from rapid_llm.dtypes import PRESETS, Precision, dtype, precision
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator, System
 from rapid_llm.hardware.health import Fault
@@ -87,8 +87,9 @@ def resolve(document: Document) -> Scenario:
         defaults.append(f"runtime: {RUNTIMES[kind]} (default for {kind})")
     engine = _slot(document, "runtime", Runtime, runtime.load, partial(_runtime, RUNTIMES[kind]))
     if data.get("precision") is None:
-        document = replace(document, data={**document.data, "precision": engine.defaults.precision})
-        defaults.append(f"precision: {engine.defaults.precision} (default of {engine.name})")
+        preset, why = _own_precision(found_model, system, engine)
+        document = replace(document, data={**document.data, "precision": preset})
+        defaults.append(f"precision: {preset} ({why})")
     formats = _slot(document, "precision", Precision, precision, partial(_precision, engine.defaults.precision))
     given = _field(document, "parallelism", Parallelism)
     accelerators = _accelerators(document, given, defaults)
@@ -344,6 +345,20 @@ def _precision(default: str, document: Document, value: Mapping[str, Any], path:
     base = str(value.get("base", default))
     located(document, join(path, "base"), precision, base)
     return build(Precision, merge(PRESETS[base], _changed(value, base)), document, path)
+
+
+CHECKPOINTS = {"fp8": ("fp8-block", "fp8-wo"), "mxfp4": ("mxfp4",), "int4": ("int4-wo",), "int8": ("int8-wo",)}
+"""Formats of checkpoints, to the presets in which engines run them, the first whose rate an accelerator has."""
+
+
+def _own_precision(found: Model, system: System, engine: Runtime) -> tuple[str, str]:
+    """The preset of a job that names none, and why: engines run a checkpoint in the format that it comes in."""
+    if engine.workload == "inference" and engine.defaults.precision in ("bf16", "fp16"):
+        rates = system.groups[0].node.accelerator.peak
+        for preset in CHECKPOINTS.get(found.quantization or "", ()):
+            if dtype(PRESETS[preset]["compute"]).rate in rates:
+                return preset, f"checkpoint of {found.name}"
+    return engine.defaults.precision, f"default of {engine.name}"
 
 
 def _placement(document: Document) -> Placement:
