@@ -92,8 +92,12 @@ def _system(scenario: Scenario) -> dict[str, int]:
         "node_size": node.accelerators,
         "has_rate": has_rate,
         "has_drives": node.nvme is not None,
-        "weight_only": dtype(scenario.precision.weights).weight_only,
+        "weight_only": any(dtype(kept).weight_only for kept in _kept(scenario)),
     }
+
+
+def _kept(scenario: Scenario) -> tuple[str, str]:
+    return scenario.precision.weights, scenario.precision.of_experts.weights
 
 
 def _plan(scenario: Scenario) -> dict[str, int]:
@@ -183,7 +187,7 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "runtime": scenario.runtime.name,
         "schedule": scenario.parallelism.schedule or "1f1b",
         "compute": scenario.precision.compute,
-        "weights": scenario.precision.weights,
+        "weights": next((kept for kept in _kept(scenario) if dtype(kept).weight_only), scenario.precision.weights),
         "rate": dtype(scenario.precision.compute).rate,
         "rates": ", ".join(sorted(chip.peak)),
     }

@@ -85,7 +85,8 @@ def resolve(document: Document) -> Scenario:
     if data.get("runtime") is None:
         document = replace(document, data={**data, "runtime": RUNTIMES[kind]})
         defaults.append(f"runtime: {RUNTIMES[kind]} (default for {kind})")
-    engine = _slot(document, "runtime", Runtime, runtime.load, partial(_runtime, RUNTIMES[kind]))
+    on_chip = partial(runtime.load, architecture=system.groups[0].node.accelerator.architecture)
+    engine = _slot(document, "runtime", Runtime, on_chip, partial(_runtime, on_chip, RUNTIMES[kind]))
     if data.get("precision") is None:
         preset, why = _own_precision(found_model, system, engine)
         document = replace(document, data={**document.data, "precision": preset})
@@ -333,11 +334,11 @@ def _with_accelerator(fields: dict[str, Any], below: System | None, document: Do
     return {**fields, "node": {**node, "accelerator": chip}}
 
 
-def _runtime(default: str, document: Document, value: Mapping[str, Any], path: str) -> Runtime:
+def _runtime(by_name: Callable[[str], Runtime], default: str, document: Document, value: Mapping[str, Any], path: str) -> Runtime:
     base = value.get("base") if "base" in value or {"name", "kernels"} <= value.keys() else default
     if base is None:
         return build(Runtime, value, document, path)
-    below = located(document, join(path, "base"), runtime.load, beside(document, str(base)))
+    below = located(document, join(path, "base"), by_name, beside(document, str(base)))
     return build(Runtime, merge(plain(below), _changed(value, str(base))), document, path)
 
 
@@ -347,7 +348,7 @@ def _precision(default: str, document: Document, value: Mapping[str, Any], path:
     return build(Precision, merge(PRESETS[base], _changed(value, base)), document, path)
 
 
-CHECKPOINTS = {"fp8": ("fp8-block", "fp8-wo"), "mxfp4": ("mxfp4",), "int4": ("int4-wo",), "int8": ("int8-wo",)}
+CHECKPOINTS = {"fp8": ("fp8-block", "fp8-wo"), "mxfp4": ("mxfp4-experts",), "int4": ("int4-wo",), "int8": ("int8-wo",)}
 """Formats of checkpoints, to the presets in which engines run them, the first whose rate an accelerator has."""
 
 
