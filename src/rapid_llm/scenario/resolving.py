@@ -334,7 +334,9 @@ def _with_accelerator(fields: dict[str, Any], below: System | None, document: Do
     return {**fields, "node": {**node, "accelerator": chip}}
 
 
-def _runtime(by_name: Callable[[str], Runtime], default: str, document: Document, value: Mapping[str, Any], path: str) -> Runtime:
+def _runtime(
+    by_name: Callable[[str], Runtime], default: str, document: Document, value: Mapping[str, Any], path: str
+) -> Runtime:
     base = value.get("base") if "base" in value or {"name", "kernels"} <= value.keys() else default
     if base is None:
         return build(Runtime, value, document, path)
