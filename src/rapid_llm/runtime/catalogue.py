@@ -26,7 +26,7 @@ def names() -> list[str]:
 
 @lru_cache(maxsize=128)
 def load(name: str, architecture: str = "") -> Runtime:
-    """The runtime of a name, an alias, or ``name@version`` on an architecture; InputError with the nearest otherwise."""
+    """The runtime of a name, an alias or ``name@version`` on an architecture; InputError with the nearest otherwise."""
     return build_runtime(CATALOGUE.document(name.partition("@")[0]), name, architecture)
 
 
