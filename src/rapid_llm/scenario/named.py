@@ -208,10 +208,20 @@ CHECKPOINTS = {"fp8": ("fp8-block", "fp8-wo"), "mxfp4": ("mxfp4-experts",), "int
 
 
 def own_precision(found: Model, system: System, engine: Runtime) -> tuple[str, str]:
-    """The preset of a job that names none, and why: engines run a checkpoint in the format that it comes in."""
-    if engine.workload == "inference" and engine.defaults.precision in ("bf16", "fp16"):
-        rates = system.groups[0].node.accelerator.peak
-        for preset in CHECKPOINTS.get(found.quantization or "", ()):
-            if dtype(PRESETS[preset]["compute"]).rate in rates:
-                return preset, f"checkpoint of {found.name}"
-    return engine.defaults.precision, f"default of {engine.name}"
+    """The preset of a job that names none, and why.
+
+    Engines run a checkpoint in the format that it comes in; an accelerator without bf16 computes in fp16.
+    """
+    chip, usual = system.groups[0].node.accelerator, engine.defaults.precision
+
+    def computes(preset: str) -> bool:
+        return chip.rate(dtype(PRESETS[preset]["compute"]).rate) is not None
+
+    if engine.workload == "inference" and usual in ("bf16", "fp16"):
+        own = next(filter(computes, CHECKPOINTS.get(found.quantization or "", ())), None)
+        if own is not None:
+            return own, f"checkpoint of {found.name}"
+    instead = usual.replace("bf16", "fp16")
+    if not computes(usual) and instead in PRESETS and computes(instead):
+        return instead, f"{chip.name} has no bf16"
+    return usual, f"default of {engine.name}"
