@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -65,6 +65,15 @@ class Shapes:
         """What tells these shapes from others, hashable."""
         return (self.plans.key, self.new.tobytes(), self.past.tobytes(), self.training, *self.made_of)
 
+    @property
+    def experts(self) -> Shapes:
+        """The same pass in the formats of the routed experts."""
+        precision = self.made_of[0]
+        if precision.experts is None:
+            return self
+        weight, compute = _products(precision.of_experts, training=self.training)
+        return replace(self, weight=weight, compute=compute)
+
     def __hash__(self) -> int:
         return hash(self.key)
 
@@ -99,7 +108,7 @@ class Shapes:
         if context_parallel:
             tokens = tokens / np.where(decode > 0, 1.0, plans.cp)
         rows = batch if verified is None else np.where(verified, batch * new, batch)
-        compute = dtype(precision.compute)
+        weight, compute = _products(precision, training=training)
         return cls(
             plans=plans,
             batch=batch,
@@ -114,13 +123,13 @@ class Shapes:
             prefill=1.0 - decode,
             training=training,
             act=dtype(precision.activations).bytes,
-            input=min(compute.bytes, dtype(precision.activations).bytes),
-            weight=dtype(precision.weights).bytes if not training else compute.bytes,
+            input=min(dtype(precision.compute).bytes, dtype(precision.activations).bytes),
+            weight=weight,
             kv=dtype(precision.kv_cache).bytes,
             gradient=dtype(precision.gradients).bytes,
             reduce=dtype(runtime.training.reduce_dtype).bytes if runtime.training else 0.0,
             ring_gradient=dtype(_ring_dtype(precision, runtime)).bytes,
-            compute=precision.weights if dtype(precision.weights).weight_only else precision.compute,
+            compute=compute,
             activation_dtype=precision.activations,
             attention_dtype=_attention_dtype(precision),
             routing=work.routing if work else routing,
@@ -131,6 +140,13 @@ class Shapes:
             context_parallel=context_parallel,
             made_of=(precision, runtime, work, routing, None if verified is None else verified.tobytes()),
         )
+
+
+def _products(precision: Precision, *, training: bool) -> tuple[float, str]:
+    """Bytes of a weight as a matrix product reads it, and the format in which the product runs."""
+    kept = dtype(precision.weights)
+    read = dtype(precision.compute) if training else kept
+    return read.bytes, precision.weights if kept.weight_only else precision.compute
 
 
 def _ring_dtype(precision: Precision, runtime: Runtime) -> str:

@@ -44,7 +44,8 @@ def inference_account(  # noqa: PLR0917
     kinds = len(lowered.units) - 2
     sizes = np.full(len(lowered.units), dtype(precision.weights).bytes)
     sizes[kinds:] = s.act
-    weights = np.einsum("ups,up,u->ps", layers, lowered.dense + lowered.expert, sizes)
+    kept = lowered.dense * sizes[:, None] + lowered.expert * dtype(precision.of_experts.weights).bytes
+    weights = np.einsum("ups,up->ps", layers, kept)
     cache = np.einsum("ups,up->ps", layers, lowered.cache)
     workspace = _workspace(lowered, runtime) + allocator.workspace
     host = np.zeros_like(weights)

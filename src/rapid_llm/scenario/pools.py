@@ -7,7 +7,8 @@ from typing import Any
 from rapid_llm.documents import Document, build, show
 from rapid_llm.network.technologies import link
 from rapid_llm.nouns import replaced
-from rapid_llm.scenario.resolving import PoolInput, PoolsInput, layer, located, resolve
+from rapid_llm.scenario.named import layer, located
+from rapid_llm.scenario.resolving import PoolInput, PoolsInput, resolve
 from rapid_llm.scenario.scenario import POOLED, Pool, Pools, Scenario
 from rapid_llm.workload import Inference
 
