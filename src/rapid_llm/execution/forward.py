@@ -66,7 +66,7 @@ def forward_steps(
     passes = time_passes(priced)
     plans = lowered.shapes.plans
     stages = np.einsum("ups,up->ps", lowered.layers, passes.forward)
-    send = send_time(priced.others, lowered)
+    send = send_time(priced.others, lowered) + (plans.pp > 1) * machine.runtime.host.per_stage / machine.host_speed
     last = np.arange(stages.shape[1])[None, :] >= plans.pp[:, None] - 1
     late = _late(lowered, passes, slow) if slow else np.zeros_like(stages)
     stages = stages + np.where(last, 0.0, send[:, None]) + late

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ class Shapes:
     documents: how many of ``length`` query tokens fill the batch, apart from each other where sequences are packed.
     decode: passes that generate; their tokens are on every rank of a cp group, each with its share of the cache.
     routing: of tokens to experts. ahead: predictors of further tokens. offload: what lives on the host.
-    tensor_parallel, context_parallel: whether any plan is.
+    tensor_parallel, context_parallel: whether any plan is. head: bytes of a weight of the LM head, and its dtype.
     """
 
     plans: Plans
@@ -58,7 +59,8 @@ class Shapes:
     offload: Offload
     tensor_parallel: bool
     context_parallel: bool
-    made_of: tuple[object, ...]
+    head: tuple[float, str]
+    made_of: tuple[Any, ...]
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -109,6 +111,7 @@ class Shapes:
             tokens = tokens / np.where(decode > 0, 1.0, plans.cp)
         rows = batch if verified is None else np.where(verified, batch * new, batch)
         weight, compute = _products(precision, training=training)
+        head = precision.head or precision.activations
         return cls(
             plans=plans,
             batch=batch,
@@ -138,6 +141,7 @@ class Shapes:
             offload=work.offload if work else Offload(),
             tensor_parallel=bool((plans.tp > 1).any()),
             context_parallel=context_parallel,
+            head=(dtype(head).bytes, head),
             made_of=(precision, runtime, work, routing, None if verified is None else verified.tobytes()),
         )
 

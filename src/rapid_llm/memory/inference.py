@@ -43,7 +43,7 @@ def inference_account(  # noqa: PLR0917
     s, layers, allocator = lowered.shapes, lowered.layers, runtime.allocator
     kinds = len(lowered.units) - 2
     sizes = np.full(len(lowered.units), dtype(precision.weights).bytes)
-    sizes[kinds:] = s.act
+    sizes[kinds:] = s.head[0]
     kept = lowered.dense * sizes[:, None] + lowered.expert * dtype(precision.of_experts.weights).bytes
     weights = np.einsum("ups,up->ps", layers, kept)
     cache = np.einsum("ups,up->ps", layers, lowered.cache)

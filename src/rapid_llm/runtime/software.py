@@ -51,7 +51,8 @@ class Host:
     launches of a collective drift apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each
     further rank of a group that crosses nodes adds to it; ``per_peer_step``: the same for messages once a step;
     ``per_peer_piped``: what launching a tensor-parallel collective costs per rank of its group beside a pipeline
-    that crosses nodes; ``per_gib_mapped``: collectives on a stream of their own keep their tensors until the host sees
+    that crosses nodes; ``per_stage``: handing an inference pass to the next pipeline stage; ``per_gib_mapped``:
+    collectives on a stream of their own keep their tensors until the host sees
     them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves free of memory,
     the allocator maps new memory instead of reusing it, per GiB of them. ``captured`` phases run as a graph: no
     per-kernel cost, no drift. Seconds of a host of speed 1 (``Node.host_speed``).
@@ -71,6 +72,7 @@ class Host:
     per_peer_across: Seconds = 0.0
     per_peer_step: Seconds = 0.0
     per_peer_piped: Seconds = 0.0
+    per_stage: Seconds = 0.0
     per_gib_mapped: Seconds = 0.0
     captured: tuple[Literal["forward", "backward", "prefill", "decode"], ...] = ()
 
