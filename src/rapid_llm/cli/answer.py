@@ -234,10 +234,8 @@ def _cache(report: Report, width: int) -> list[str]:
     if cache.room_bytes <= 0:
         holds = "no room for a cache"
     else:
-        holds = (
-            f"{cache.blocks:,} blocks of {cache.block_tokens} tokens: {cache.sequences:,} requests of "
-            f"{cache.length:,} tokens at once, per replica"
-        )
+        blocks = f"{cache.blocks:,} blocks of {cache.block_tokens} tokens: " if cache.blocks else ""
+        holds = f"{blocks}{cache.sequences:,} requests of {cache.length:,} tokens at once, per replica"
     return [*text.flowed("cache", room, separator=" ", width=width), *text.wrapped("", holds, width=width)]
 
 
