@@ -72,6 +72,13 @@ def touched_experts(ffn: MoE, tokens: Column, s: Shapes) -> Column:
     return np.array(found)
 
 
+def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column]:
+    """Token-expert pairs that land on the fullest rank, and its experts that get any [P]."""
+    t, p = s.tokens, s.plans
+    rows = hottest_rows(t * ffn.num_experts_per_tok * p.etp / p.tp, expert_load(ffn, s), s)
+    return rows, touched_experts(ffn, t * p.ep * p.etp / p.tp, s)
+
+
 def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]:
     """Router, dispatch, experts, combine, and the shared expert. Reads 'n2', writes 'd'.
 
@@ -80,11 +87,10 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     parallelism or ep beyond tp they travel by all-to-all; within a tp group without it every rank already has them.
     """
     p = s.plans
-    t, act = s.tokens, s.act
+    act = s.act
     width = ffn.expert_hidden_size or hidden
     load = expert_load(ffn, s)
-    rows = hottest_rows(t * ffn.num_experts_per_tok * p.etp / p.tp, load, s)
-    hit = touched_experts(ffn, t * p.ep * p.etp / p.tp, s)
+    rows, hit = landed(ffn, s)
     travels = (p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1))
     whole = np.where(travels & (p.sp > 0) & (ffn.shared_intermediate_size == 0), 0.0, 1.0)
     out: list[Canonical] = [*gather("moe", "n2", hidden, s, when=whole)]
@@ -109,14 +115,14 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     buffer = load * s.shard * ffn.num_experts_per_tok * width * act
     buffer = np.where(p.sp > 0, buffer, buffer / p.tp)
     cut = (travels & (p.etp > 1)).astype(float)
-    landed = rows * width * act
+    arrived = rows * width * act
     if travels.any():
         out.append(Collective("dispatch", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
     if cut.any():
-        out.append(Collective("expert gather", "all_gather", "reduce_scatter", "etp", landed, again=True, when=cut))
+        out.append(Collective("expert gather", "all_gather", "reduce_scatter", "etp", arrived, again=True, when=cut))
     out.extend(_experts(ffn, width, (rows, hit), s.experts, fused=fused))
     if cut.any():
-        out.append(Collective("expert scatter", "reduce_scatter", "all_gather", "etp", landed, when=cut))
+        out.append(Collective("expert scatter", "reduce_scatter", "all_gather", "etp", arrived, when=cut))
     if travels.any():
         out.append(Collective("combine", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
     if ffn.expert_hidden_size:

@@ -85,7 +85,7 @@ def footprint(scenario: Scenario) -> Footprint:
         return Footprint(lowered, inference_account(lowered, runtime, precision, accelerator, work.offload))
     from rapid_llm.predict.inference import job_of  # what stands alone does not wait for it
 
-    return Footprint(lowered, job_of(scenario).account(lowered))
+    return Footprint(lowered, job_of(scenario).account(work.requests // (scenario.parallelism.dp or 1), 1.0))
 
 
 def memory_of(scenario: Scenario) -> MemoryUse:

@@ -12,7 +12,8 @@ from rapid_llm.dtypes import Precision
 from rapid_llm.execution import ForwardSteps, Machine, Slow, forward_steps
 from rapid_llm.hardware import System
 from rapid_llm.lowering import Lowered, Shapes, lower
-from rapid_llm.memory import CATEGORIES, Account, cache_room, inference_account
+from rapid_llm.lowering.linear import lower_pass
+from rapid_llm.memory import CATEGORIES, Account, cache_room, inference_account, inference_footprint
 from rapid_llm.model import Model
 from rapid_llm.network.flow_prices import Links
 from rapid_llm.nouns import replaced
@@ -178,22 +179,27 @@ class Job:
         if "decode" in self.runtime.host.captured:
             pad = points.padded(self.engine.capture_sizes) / points.batch
             shapes = replace(shapes, tokens=shapes.tokens * pad, shard=shapes.shard * pad)
-        return lower(self.model, shapes, self.runtime)
+        if self.work.offload.any:
+            return lower(self.model, shapes, self.runtime)
+        return lower_pass(self.model, shapes, self.runtime, self.precision, self.work.routing)
 
     def time(self, points: Points, verified: NDArray[np.bool_] | None = None) -> tuple[Lowered, ForwardSteps]:
         """Lower and time forward passes."""
         lowered = self.lower(points, verified)
         return lowered, forward_steps(lowered, self.machine, self.slow, self.work.offload)
 
-    def account(self, lowered: Lowered) -> Account:
-        """Memory of the passes of a table, a draft model's weights and cache beside them."""
-        common, chip = (self.runtime, self.precision), self.machine.accelerator
+    def account(self, requests: int, output: float | None = None) -> Account:
+        """Memory of a replica with so many requests at their fullest (or at a share of their output), a draft model's
+        weights and cache beside them."""
+        cached = self.held(self.steady if output is None else output)
         beside = (0.0, 0.0)
         if self.draft is not None:
-            own = self.drafter.lower(self.fullest(int(lowered.shapes.batch[-1])))
-            found = inference_account(own, self.runtime, self.draft.precision, chip)
+            found = self.drafter.account(requests, output)
             beside = float(found.by_category[WEIGHTS].max()), float(found.by_category[KV_CACHE].max())
-        return inference_account(lowered, *common, chip, self.work.offload, beside)
+        plans = replace(self.plans, micro_batch=np.array([float(requests)]))
+        lowered = inference_footprint(self.model, self.runtime, self.precision, plans, cached=cached)
+        common = self.runtime, self.precision, self.machine.accelerator
+        return inference_account(lowered, *common, self.work.offload, beside)
 
 
 def job_of(scenario: Scenario) -> Job:
@@ -284,7 +290,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     rest = decode_points(micro * work.beams, work.prompt_tokens, work.output_tokens)
     points = join([first, rest.verifying(job.drafts), job.fullest(requests)])
     n, end = len(first.batch), len(points.batch) - 1
-    lowered, steps = job.time(points, _verified(points, job, slice(n, end)))
+    steps = job.time(points, _verified(points, job, slice(n, end)))[1]
     streamed, decode = points.count.copy(), points.count.copy()
     streamed[n:], decode[:n] = 0.0, 0.0
     decode *= job.decode_steps / max(1, work.output_tokens - 1)
@@ -298,7 +304,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     return InferenceTable(
         points=points,
         steps=steps,
-        account=job.account(lowered),
+        account=job.account(requests),
         prefill=prefill,
         streamed=streamed,
         decode=decode,
@@ -341,8 +347,8 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
         ]
     )
     points = join([passes_of, job.fullest(requests)])
-    lowered, steps = job.time(points, _verified(points, job, slice(1, 2)))
-    return _cycle(job, points, steps, job.account(lowered), groups)
+    steps = job.time(points, _verified(points, job, slice(1, 2)))[1]
+    return _cycle(job, points, steps, job.account(requests), groups)
 
 
 def decode_steps_of(job: Job, running: float) -> InferenceTable:
@@ -356,12 +362,12 @@ def decode_steps_of(job: Job, running: float) -> InferenceTable:
     middle = work.prompt_tokens + (work.output_tokens - 1) / 2.0
     step = points_of([(sequences * work.beams, 1 + job.drafts, middle, job.decode_steps)])
     points = join([step, job.fullest(ceil(running))])
-    lowered, steps = job.time(points, _verified(points, job, slice(0, 1)))
+    steps = job.time(points, _verified(points, job, slice(0, 1)))[1]
     seconds = float(max(steps.traversal[0], groups * steps.pace[0]) + steps.host[0])
     return InferenceTable(
         points=points,
         steps=steps,
-        account=job.account(lowered),
+        account=job.account(ceil(running)),
         prefill=np.zeros(2),
         streamed=np.zeros(2),
         decode=points.count,
