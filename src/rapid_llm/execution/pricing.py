@@ -104,9 +104,12 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     """Price one table of kernels on a machine."""
     dtype = _computed(rows, machine.accelerator)
     name = implementation(machine.runtime, rows.family, dtype, machine.accelerator.architecture)
-    shape = rows.count.shape
+    columns = np.array(list(rows.columns.values()))
+    first, runs = _runs(columns)
+    columns = columns[:, :, first]
+    shape = columns.shape[1:]
     kinds = np.repeat(rows.kind, shape[1])
-    cells = np.stack([kinds.astype(np.float64), *(column.ravel() for column in rows.columns.values())])
+    cells = np.concatenate([kinds[None], columns.reshape(len(columns), -1)])
     unique, inverse = (cells, None) if cells.shape[1] < DEDUPLICATE_ABOVE else _distinct(cells)
     prices = price_kernels(
         rows.family,
@@ -117,9 +120,19 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
         accelerator=machine.accelerator,
         clock=machine.clock,
     )
-    if inverse is None:
-        return PricedKernels(rows, name, _map(prices, lambda column: column.reshape(shape)))
-    return PricedKernels(rows, name, _map(prices, lambda column: column[inverse].reshape(shape)))
+    place = np.arange(cells.shape[1]) if inverse is None else inverse
+    back = place.reshape(shape)[:, runs]
+    return PricedKernels(rows, name, _map(prices, lambda column: column[back]))
+
+
+def _runs(columns: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first plan of every run of plans with equal rows, and the run of each plan, from columns [C, R, P].
+
+    Decode steps of one batch differ in their cache alone, so most tables have one run of them.
+    """
+    changes = (columns[:, :, 1:] != columns[:, :, :-1]).any(axis=(0, 1))
+    runs = np.concatenate([[0], np.cumsum(changes)])
+    return np.flatnonzero(np.concatenate([[True], changes])), runs
 
 
 def _computed(rows: Kernels, accelerator: Accelerator) -> str:

@@ -18,6 +18,7 @@ from rapid_llm.dtypes import Precision
 from rapid_llm.lowering.feedforward import landed
 from rapid_llm.lowering.lower import Lowered, lower
 from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.lowering.table import Kernels, Messages
 from rapid_llm.model.architecture import Model, MoE
 from rapid_llm.parallelism import PLAN_COLUMNS, Plans
 from rapid_llm.runtime import Runtime
@@ -55,12 +56,14 @@ class Recipe:
         for table, coefficients in zip(self.rows.kernels, self.kernels, strict=True):
             values = _values(coefficients, terms, (len(table.columns) + 1, len(table.names), width))
             columns = dict(zip(table.columns, values, strict=False))
-            kernels.append(replace(table, columns=columns, count=values[-1]))
+            rows = table.family, table.dtype, table.names, table.kind, table.unit, table.phase
+            kernels.append(Kernels(*rows, columns, values[-1]))
         messages = []
         for message, coefficients in zip(self.rows.messages, self.messages, strict=True):
             size, count = _values(coefficients, terms, (2, len(message.names), width))
             ranks, stride = (np.broadcast_to(one[:, :1], size.shape) for one in (message.ranks, message.stride))
-            messages.append(replace(message, size=size, count=count, ranks=ranks, stride=stride))
+            sent = message.op, message.axis, message.names, message.unit, message.phase
+            messages.append(Messages(*sent, size, ranks, stride, count))
         units = len(self.rows.units)
         none = np.broadcast_to(0.0, (units, width))
         return replace(

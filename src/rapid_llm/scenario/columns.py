@@ -1,7 +1,6 @@
 """What the checks look at: numbers of a scenario as columns with a leading plan axis."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 from typing import Any
@@ -16,18 +15,18 @@ from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.workload import Routing, Training
 
 
-@dataclass(frozen=True, slots=True)
 class Columns:
-    """``values``: a number for what all plans share, else an array [P]; ``scenario``: what sentences quote."""
+    """``values``: a number for what all plans share, else an array [P], each an attribute as well; ``scenario``: what
+    sentences quote."""
 
-    values: Mapping[str, Any]
-    scenario: Scenario
+    def __init__(self, values: Mapping[str, Any], scenario: Scenario) -> None:
+        """Columns by name, of a scenario."""
+        self.__dict__.update(values)
+        self.values, self.scenario = values, scenario
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self.values[name]
-        except KeyError:
-            raise AttributeError(name) from None
+        """No column of that name."""
+        raise AttributeError(name)
 
     def __len__(self) -> int:
         return max((len(value) for value in self.values.values() if isinstance(value, np.ndarray)), default=1)
