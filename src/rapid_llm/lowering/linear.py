@@ -36,6 +36,7 @@ _SAMPLES = 64
 _PROOFS = 12
 """Larger passes at which they must hold."""
 _TOLERANCE = 1e-9
+_FRACTION = 2.0**12
 _DECIMALS = 7
 """To which values are rounded: whole numbers stay whole, as tiles and blocks count them."""
 
@@ -58,29 +59,36 @@ class Recipe:
             columns = dict(zip(table.columns, values, strict=False))
             rows = table.family, table.dtype, table.names, table.kind, table.unit, table.phase
             kernels.append(Kernels(*rows, columns, values[-1]))
-        messages = []
-        for message, coefficients in zip(self.rows.messages, self.messages, strict=True):
+        messages, wide = [], _stretched(self, width)
+        for message, coefficients in zip(wide.messages, self.messages, strict=True):
             size, count = _values(coefficients, terms, (2, len(message.names), width))
-            ranks, stride = (np.broadcast_to(one[:, :1], size.shape) for one in (message.ranks, message.stride))
             sent = message.op, message.axis, message.names, message.unit, message.phase
-            messages.append(Messages(*sent, size, ranks, stride, count))
-        units = len(self.rows.units)
-        none = np.broadcast_to(0.0, (units, width))
-        return replace(
-            self.rows,
-            shapes=s,
-            kernels=tuple(kernels),
-            messages=tuple(messages),
-            layers=np.broadcast_to(self.rows.layers[:, :1], (units, width, self.rows.layers.shape[2])),
-            dense=np.broadcast_to(self.rows.dense[:, :1], (units, width)),
-            expert=np.broadcast_to(self.rows.expert[:, :1], (units, width)),
-            trained=np.broadcast_to(self.rows.trained[:, :, :1], (2, units, width)),
-            saved=none,
-            working=none,
-            gathered=none,
-            cache=none,
-            logits=none[0],
-        )
+            messages.append(Messages(*sent, size, message.ranks, message.stride, count))
+        return replace(wide, shapes=s, kernels=tuple(kernels), messages=tuple(messages))
+
+
+@lru_cache(maxsize=256)
+def _stretched(recipe: Recipe, width: int) -> Lowered:
+    """What does not differ between passes, for so many of them; and nothing of what memory alone asks for."""
+    rows = recipe.rows
+    units = len(rows.units)
+    none = np.zeros((units, width))
+    return replace(
+        rows,
+        messages=tuple(
+            replace(m, ranks=np.repeat(m.ranks[:, :1], width, axis=1), stride=np.repeat(m.stride[:, :1], width, axis=1))
+            for m in rows.messages
+        ),
+        layers=np.repeat(rows.layers[:, :1], width, axis=1),
+        dense=np.repeat(rows.dense[:, :1], width, axis=1),
+        expert=np.repeat(rows.expert[:, :1], width, axis=1),
+        trained=np.repeat(rows.trained[:, :, :1], width, axis=2),
+        saved=none,
+        working=none,
+        gathered=none,
+        cache=none,
+        logits=none[0],
+    )
 
 
 def lower_pass(model: Model, s: Shapes, runtime: Runtime, precision: Precision, routing: Routing) -> Lowered:
@@ -132,11 +140,12 @@ def _recipe(table: Table, degrees: Degrees) -> Recipe | None:
     if not same or [m.names for m in rows.messages] != [m.names for m in proof.messages]:
         return None
     terms, held = (_terms(s, table[0]) for s in (small, large))
-    scale = np.maximum(np.abs(terms).max(axis=1), 1.0)
-    solved = np.linalg.pinv(terms.T / scale, rcond=1e-12)
+    scale, chosen = np.maximum(np.abs(terms).max(axis=1), 1.0), _independent(terms)
+    solved = np.zeros(terms.shape)
+    solved[chosen] = np.linalg.pinv(terms[chosen].T / scale[chosen])
     found = []
     for cells, expected in zip(_cells(rows), _cells(proof), strict=True):
-        coefficients = [_cleaned((solved @ values.T).T) / scale for values in cells]
+        coefficients = [_exact(_cleaned((solved @ values.T).T) / scale) for values in cells]
         for c, want in zip(coefficients, expected, strict=True):
             if not np.allclose(np.round(c @ held, _DECIMALS), want, rtol=_TOLERANCE, atol=1e-6):
                 return None
@@ -144,10 +153,30 @@ def _recipe(table: Table, degrees: Degrees) -> Recipe | None:
     return Recipe(table[0], rows, *found)
 
 
+def _independent(terms: Matrix) -> list[int]:
+    """Terms [terms, P] that are no sum of those before them: tokens, say, where no plan deals or pads any."""
+    basis: list[Matrix] = []
+    chosen = []
+    for place, term in enumerate(terms):
+        rest = term
+        for _ in range(2):
+            rest = rest - sum((direction * (direction @ rest) for direction in basis), np.zeros_like(term))
+        if np.linalg.norm(rest) > 1e-9 * np.linalg.norm(term):
+            basis.append(rest / np.linalg.norm(rest))
+            chosen.append(place)
+    return chosen
+
+
 def _cleaned(coefficients: Matrix) -> Matrix:
     """Without what only rounding made different from 0."""
     least = 1e-11 * np.abs(coefficients).max(axis=1, keepdims=True, initial=1e-30)
     return np.where(np.abs(coefficients) < least, 0.0, coefficients)
+
+
+def _exact(coefficients: Matrix) -> Matrix:
+    """Coefficients that are whole numbers but for rounding, or fractions of a power of two, as such."""
+    near = np.round(coefficients * _FRACTION) / _FRACTION
+    return np.where(np.abs(near - coefficients) <= _TOLERANCE * np.maximum(np.abs(near), 1.0), near, coefficients)
 
 
 def _sample(table: Table, degrees: Degrees, count: int, *, large: bool) -> Shapes:

@@ -158,14 +158,12 @@ def _passes(tally: Tally, priced: Priced, passes: Passes, weights: Weights) -> N
         rows, bound = table.rows, table.prices.bound
         spent = table.prices.seconds * rows.count * weights[rows.unit]
         spent[rows.phase == OPTIMIZER] = 0.0
-        heavy = 2.0 * (spent * (bound == 0)).sum(axis=1) > (seconds := spent.sum(axis=1))
-        columns = (seconds.tolist(), heavy.tolist(), bound.max(axis=1).tolist())
+        computing, seconds = np.einsum("krp->kr", np.array([spent * (bound == 0), spent]))
+        columns = (seconds.tolist(), (2.0 * computing > seconds).tolist(), bound.max(axis=1).tolist())
         for name, time, computes, limit in zip(rows.names, *columns, strict=True):
             if time:
                 group, by = (COMPUTE, "compute") if computes else (MEMORY, BOUNDS[limit])
                 tally.add(group, base_name(name), time, bound=by)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(passes.side > 0, passes.exposed / passes.side, 0.0)
     for message in priced.messages:
         rows_m = message.rows
         moving = (rows_m.phase != OPTIMIZER)[:, None] * (rows_m.ranks > 1)
@@ -173,6 +171,8 @@ def _passes(tally: Tally, priced: Priced, passes: Passes, weights: Weights) -> N
         whole = float(seconds_m.sum())
         exposed = whole
         if on_side_stream(priced.machine, rows_m.axis):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                share = np.where(passes.side > 0, passes.exposed / passes.side, 0.0)
             exposed = float((seconds_m * share[rows_m.phase, rows_m.unit]).sum())
         tally.add(COMMUNICATION, _axis(rows_m.axis), exposed, whole - exposed, "network")
     host = float((passes.host * weights[None]).sum())
