@@ -54,6 +54,8 @@ def _layer(layer: Block, plans: Plans, length: Column, kv: float, block: int) ->
     for recurrent in (mixer, layer.side_mixer):
         if isinstance(recurrent, StateSpace):
             state = recurrent.num_value_heads * recurrent.key_dim * recurrent.value_dim * FP32_BYTES
-            inputs = recurrent.conv_channels * (recurrent.conv_kernel - 1) * INPUT_BYTES if recurrent.conv_kernel else 0.0
+            inputs = (
+                recurrent.conv_channels * (recurrent.conv_kernel - 1) * INPUT_BYTES if recurrent.conv_kernel else 0.0
+            )
             size = size + (state + inputs) / np.minimum(plans.tp, recurrent.num_value_heads)
     return size

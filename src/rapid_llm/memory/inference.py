@@ -100,8 +100,8 @@ class CacheBudget:
     """What an engine's cache holds on the stage that holds least.
 
     terms: the account of ``room_bytes``, from the capacity down, which they sum to; sequences: of ``length`` tokens,
-    each in whole blocks of every layer, beside a recurrent state; blocks: of ``block_tokens`` tokens in every layer that
-    grows, ``block_bytes`` each, beside the states of those sequences (0 where nothing grows).
+    each in whole blocks of every layer, beside a recurrent state; blocks: of ``block_tokens`` tokens in every layer
+    that grows, ``block_bytes`` each, beside the states of those sequences (0 where nothing grows).
     """
 
     terms: Mapping[str, float]
