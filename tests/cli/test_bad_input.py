@@ -67,7 +67,7 @@ SETS = [
     ("nonsense", "'--set nonsense' must name a field and a value, such as --set parallelism.tp=4."),
     (
         "precision=q4-k",
-        "precision.weights q4_k is a format for inference alone, and workload.kind is training. "
+        "precision.weights q4_k_m is a format for inference alone, and workload.kind is training. "
         "Try precision: bf16-mixed.",
     ),
     (
@@ -199,7 +199,7 @@ def test_infeasible_says_so_in_one_sentence():
     assert ran.code == 3
     assert ran.err.startswith("does not fit: rank 0 needs ")
     assert "of weights" in ran.err
-    assert " Try tp 2" in ran.err
+    assert " Try tp 4" in ran.err
     assert ran.err.count("\n") == 1
     assert "NO: " in ran.out
     assert "E2E" not in ran.out

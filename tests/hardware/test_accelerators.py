@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from rapid_llm import hardware
+from rapid_llm.documents import parse_yaml
 from rapid_llm.dtypes import DTYPES
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.catalogue import ACCELERATORS
+from rapid_llm.nouns import replaced
 from rapid_llm.provenance import KINDS
 
 NAMES = hardware.accelerator_names()
@@ -251,3 +253,18 @@ def _numbers(value: object, path: str) -> list[str]:
         return []
     text = isinstance(value, str) and value[:1].isdigit()
     return [path] if text or (isinstance(value, (int, float)) and not isinstance(value, bool)) else []
+
+
+def test_capacity_moves_what_a_process_gets() -> None:
+    memory = hardware.accelerator("h100-sxm").memory
+    half = replaced(memory, hbm=replaced(memory.hbm, capacity=40 * 2**30))
+    assert memory.reported_capacity - half.reported_capacity == 40 * 2**30
+
+
+def test_a_memory_of_which_nothing_is_left_is_refused() -> None:
+    text = "base: h100-sxm\nname: empty\nsource: nowhere\nmemory: {hbm: {capacity: 0 GiB, bandwidth: 3 TB/s}}"
+    with pytest.raises(InputError) as caught:
+        hardware.build_accelerator(parse_yaml(text, "empty.yaml"))
+    assert caught.value.message == (
+        "memory leaves processes nothing: hbm.capacity is 0 B, of which 829 MiB are withheld."
+    )

@@ -104,3 +104,14 @@ def test_experts_may_be_kept_in_a_format_of_their_own() -> None:
 
 
 FORMATS = ("bf16", "mxfp4", "mxfp4-experts")
+
+
+def test_recurrent_states_stand_beside_the_blocks() -> None:
+    """Blocks hold what grows; a model without such layers has none, and its requests are counted by their states."""
+    hybrid = memory_of(inference("nemotron-h-56b", plan={"tp": 8}, accelerators=8)).cache
+    assert hybrid is not None
+    assert hybrid.sequences * hybrid.length <= hybrid.tokens
+    pure = memory_of(inference("falcon-mamba-7b", accelerators=1)).cache
+    assert pure is not None
+    assert (pure.blocks, pure.block_bytes) == (0, 0)
+    assert pure.sequences > 1000

@@ -3,6 +3,7 @@
 from rapid_llm.scenario.checks import CHECKS, Check, Finding, check, require, violated
 from rapid_llm.scenario.columns import Columns, columns
 from rapid_llm.scenario.loading import from_mapping, load
+from rapid_llm.scenario.resolving import replanned
 from rapid_llm.scenario.scenario import Draft, Pool, Pools, Scenario, pool_scenario
 from rapid_llm.scenario.schema import schema
 
@@ -20,6 +21,7 @@ __all__ = [
     "from_mapping",
     "load",
     "pool_scenario",
+    "replanned",
     "require",
     "schema",
     "violated",

@@ -64,7 +64,8 @@ class Scenario:
     drafts tokens.
 
     ``parallelism`` and ``workload`` have no field left to a default. ``defaults`` are the choices that the user did not
-    make, as sentences; ``origins`` maps model, system and runtime to the catalogue names that they came from.
+    make, as sentences; ``written`` is the plan as the user wrote it, None where left open; ``origins`` maps model,
+    system and runtime to the catalogue names that they came from.
     """
 
     model: Model
@@ -80,6 +81,7 @@ class Scenario:
     draft: Draft | None = None
     pools: Pools | None = None
     defaults: tuple[str, ...] = ()
+    written: Parallelism | None = None
     origins: Map[str] = FrozenDict()
 
     def to_mapping(self) -> dict[str, Any]:
