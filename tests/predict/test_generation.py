@@ -158,3 +158,20 @@ class TestContextParallel:
     def test_experts_across_it_are_refused(self):
         with pytest.raises(InputError, match=r"parallelism\.cp 2 in inference goes with experts inside tp"):
             scenario(model="qwen3-235b-a22b", plan={"tp": 1, "cp": 2, "dp": 4, "ep": 8})
+
+
+class TestTurningPoint:
+    """The batch from which the products of decode are bound by compute."""
+
+    def test_dense_16_bit_is_the_ridge_of_the_accelerator(self):
+        """FLOP/s over B/s, as a weight of two bytes is multiplied and added."""
+        report = predict(scenario())
+        chip = report.origin.system.groups[0].node.accelerator
+        ridge = chip.peak["bf16"] * chip.sustained.matrix / (chip.memory.hbm.bandwidth * chip.sustained.hbm)
+        assert report.compute_bound_batch == pytest.approx(ridge, rel=0.01)
+
+    def test_sparse_models_turn_later_and_short_weights_earlier(self):
+        dense = predict(scenario(), allow_infeasible=True).compute_bound_batch
+        sparse = predict(scenario(model="mixtral-8x7b"), allow_infeasible=True).compute_bound_batch
+        short = predict(scenario(precision="int4-wo"), allow_infeasible=True).compute_bound_batch
+        assert short < dense < sparse

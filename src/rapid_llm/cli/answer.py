@@ -135,7 +135,9 @@ def _violation(violation: Violation, memory: MemoryUse, width: int) -> list[str]
 
 
 def _headline(report: Report, width: int) -> list[str]:
-    bound = text.wrapped("bound by", report.bound_by, lines=2, width=width) if report.bound_by else []
+    turns = report.compute_bound_batch
+    point = f"; its products turn compute-bound at {turns:,} requests a replica" if turns else ""
+    bound = text.wrapped("bound by", report.bound_by + point, lines=3, width=width) if report.bound_by else []
     if report.step_time_s is not None:
         return [*_training(report, report.step_time_s, width), *bound]
     return [*_inference(report, width), *bound] if report.e2e_s is not None else []
