@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.documents import build
+from rapid_llm.dtypes import DtypeName
 from rapid_llm.nouns import STRICT, FrozenDict, Map
 from rapid_llm.provenance import Catalogue, Sources
 from rapid_llm.units import Count, Fraction, NonNegative, Positive, Seconds
@@ -151,7 +152,8 @@ class GemmKernel(Kernel):
     """Tiles (bm, bn) by architecture (``default`` for the others), split-K counts and the step in which k is padded.
 
     ``quantise``: how often the kernel's own quantise pass reads the 16-bit activations: 1, 2 where it looks for their
-    largest value first, 0 without such a pass.
+    largest value first, 0 without such a pass. ``computes``: the format whose rate its instructions have, where that is
+    not the row's own and the accelerator has it.
     """
 
     family: Literal["gemm"]
@@ -160,6 +162,7 @@ class GemmKernel(Kernel):
     splits: tuple[Count, ...] = (1,)
     k_step: Count = 64
     quantise: int = 0
+    computes: DtypeName | None = None
 
     def tiles_on(self, architecture: str) -> Tiles:
         """The tiles that the kernel has on an architecture."""

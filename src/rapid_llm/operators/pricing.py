@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.operators import gemm
@@ -66,6 +67,8 @@ def price(
             field=f"kernels.{family}",
         )
     ordered = _ordered(family, columns)
+    if isinstance(chosen, GemmKernel) and chosen.computes and number_format(chosen.computes).rate in accelerator.peak:
+        dtype = chosen.computes
     return _price(
         chosen, ordered, kind, rates(accelerator, dtype, clock=clock, replayed=replayed), accelerator.architecture
     )
