@@ -24,7 +24,9 @@ BOUNDS: Final = {
     "launch": (0.5e-6, 1e-3),
     "step": (1e-8, 1e-3),
     "efficiency": (0.02, 1.0),
+    "spread": (0.02, 1.0),
     "slice": (1e-9, 1e-3),
+    "fence": (1e-8, 1e-3),
     "peer": (1e-8, 1e-4),
     "exchange": (1e-8, 1e-3),
     "switch": (0.02, 1.0),
@@ -71,7 +73,7 @@ class Calibration:
         cost = {
             field.name: _text(field.name, value)
             for field in fields(LinkCost)
-            if (value := getattr(self.after, field.name)) is not None
+            if (value := getattr(self.after, field.name)) not in (None, ())
         }
         links = {self.link: {**cost, "kind": "fitted", "source": source}}
         return {"name": name, "base": self.library.name, "kind": "fitted", "source": source, "links": links}
@@ -146,7 +148,12 @@ class _Model:
 def _parameters(rows: Sequence[Measurement], before: LinkCost, scope: str) -> tuple[str, ...]:
     """Constants that the operations of a table can identify."""
     ops = {row.op for row in rows}
-    names = ["launch", "step", "efficiency"]
+    peers = ops & {"all_to_all", "send_recv"}
+    names = ["launch", "step"]
+    if ops - peers or before.spread is None:
+        names += ["efficiency", *(name for name in ("fence",) if getattr(before, name))]
+    if peers and before.spread is not None:
+        names.append("spread")
     if before.slice:
         names.append("slice")
     if "all_to_all" in ops:
@@ -186,10 +193,12 @@ def _solve(model: _Model, seen: NDArray[np.bool_]) -> Vector:
     return values
 
 
-def _text(name: str, value: float) -> str | float:
+def _text(name: str, value: Any) -> str | float | list[str]:
     """A constant as a data file writes it."""
+    if name == "without":
+        return list(value)
     if name in ("efficiency", "switch", "spread"):
-        return value
+        return float(value)
     return f"{value / 1e9:.4g} GB/s" if name == "copy" else f"{value * 1e6:.4g} us"
 
 
