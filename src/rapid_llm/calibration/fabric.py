@@ -1,7 +1,6 @@
 """Fit what a collective library pays on one link of a system."""
 
-import os
-import tempfile
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from ruamel.yaml import YAML
 
 from rapid_llm.calibration.measurements import Measurement
+from rapid_llm.calibration.writing import write_whole
 from rapid_llm.errors import InputError, unknown_name
 from rapid_llm.network import OPS, Fabric, Library, LinkCost, price
 from rapid_llm.network.groups import group_of
@@ -95,7 +95,8 @@ def calibrate(
         raise InputError(unknown_name("link of these rows", chosen, spans), field="link")
     used = [row for row, tier in zip(rows, outer, strict=True) if tier.link == chosen]
     if len(used) < 2 * FEW_KEYS:
-        raise InputError(f"{len(used)} rows use {chosen}; at least {2 * FEW_KEYS} are needed to fit and to check.")
+        rows_use = "row uses" if len(used) == 1 else "rows use"
+        raise InputError(f"{len(used)} {rows_use} {chosen}; at least {2 * FEW_KEYS} are needed to fit and to check.")
     seen, rule = _split(used)
     model = _Model(fabric, used, known, chosen)
     values = _solve(model, seen)
@@ -203,15 +204,8 @@ def _text(name: str, value: Any) -> str | float | list[str]:
 
 
 def write(document: dict[str, Any], path: Path) -> None:
-    """Write a data file whole or not at all: a reader, or a crash, never meets half of it."""
+    """Write a data file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            YAML().dump(document, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    text = io.StringIO()
+    YAML().dump(document, text)
+    write_whole(path, text.getvalue())
