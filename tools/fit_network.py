@@ -206,8 +206,8 @@ def custom(x: Vector) -> Library:
 
 
 def rows_of(data: Path) -> list[Measured]:
-    """Every row that the suite reads."""
-    return [row for table in find(data) for row in read_rows(table)[0]]
+    """Every row of a collective that the suite reads."""
+    return [row for table in find(data) for row in read_rows(table)[0] if isinstance(row.question, Question)]
 
 
 def fit_nccl(rows: list[Measured]) -> None:
@@ -222,7 +222,7 @@ def fit_nccl(rows: list[Measured]) -> None:
 def _staged(row: Measured) -> bool:
     """Whether a group of a box without peer-to-peer crosses its host bridge."""
     asked = row.question
-    return isinstance(asked, Question) and asked.fabric.tiers[0].span < asked.ranks <= asked.fabric.node_span
+    return asked.fabric.tiers[0].span < asked.ranks <= asked.fabric.node_span
 
 
 def fit_engine(rows: list[Measured], engine: str) -> None:
