@@ -114,6 +114,7 @@ PER_LINK = [
     Parameter("fence", 10, 0.1, 30),
     Parameter("switch", 0.6, 0.3, 1),
     Parameter("copy", 900, 430, 4000),
+    Parameter("keep", 900, 430, 4000),
 ]
 STAGED = {"host-staged": 0.85, "socket-staged": 0.25}
 """Links through host memory, and the share at which their fit starts: step and efficiency are their own."""
@@ -156,7 +157,7 @@ def nccl(x: Vector) -> Library:
 
 def _cost(values: Vector, *, switch: bool, nvlink: bool) -> LinkCost:
     """Costs of one link; only NVLink keeps the 128 bytes of LL128 together (NCCL leaves it off elsewhere)."""
-    launch, hop, share, spread, peer, long, part, fence, reduced, copy = (float(v) for v in values)
+    launch, hop, share, spread, peer, long, part, fence, reduced, copy, keep = (float(v) for v in values)
     return LinkCost(
         without=() if nvlink else ("LL128",),
         launch=Si(launch * US),
@@ -169,6 +170,7 @@ def _cost(values: Vector, *, switch: bool, nvlink: bool) -> LinkCost:
         switch=reduced if switch else None,
         spread=spread,
         copy=Si(copy * GB),
+        keep=Si(keep * GB),
     )
 
 

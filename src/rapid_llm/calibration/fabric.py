@@ -200,7 +200,7 @@ def _text(name: str, value: Any) -> str | float | list[str]:
         return list(value)
     if name in ("efficiency", "switch", "spread"):
         return float(value)
-    return f"{value / 1e9:.4g} GB/s" if name == "copy" else f"{value * 1e6:.4g} us"
+    return f"{value / 1e9:.4g} GB/s" if name in ("copy", "keep") else f"{value * 1e6:.4g} us"
 
 
 def write(document: dict[str, Any], path: Path) -> None:

@@ -160,8 +160,9 @@ def _throttled(per_byte: float, op: str, template: Template, group: Group, proto
 
 
 def _copied(op: str, group: Group, cost: LinkCost) -> float:
-    """Seconds per byte of S in which a rank copies its own share."""
-    return 1 / group.bounds[-1] / cost.copy if op != "send_recv" and cost.copy else 0.0
+    """Seconds per byte of S in which a rank passes on, or keeps, its own share."""
+    rate = {"send_recv": None, "all_to_all": cost.keep or cost.copy}.get(op, cost.copy)
+    return 1 / group.bounds[-1] / rate if rate else 0.0
 
 
 def once_per_collective(protocol: Protocol, costs: list[LinkCost]) -> float:

@@ -42,8 +42,8 @@ class LinkCost:
     ``fence`` once per collective whose flags wait for the data to be visible to the peer (s);
     ``peer`` per peer of an exchange, ``exchange`` once per exchange that leaves its first channel (s); ``switch`` share
     of the link rate when the switch reduces; ``spread`` share that messages between peers (exchange, send and receive)
-    reach, where it differs; ``copy`` rate at which a rank copies its own share (B/s); ``without`` names protocols that
-    are off there.
+    reach, where it differs; ``copy`` rate at which a rank copies its own share (B/s), and ``keep`` in an exchange,
+    where that differs; ``without`` names protocols that are off there.
     """
 
     launch: Seconds
@@ -56,6 +56,7 @@ class LinkCost:
     switch: Fraction | None = None
     spread: Fraction | None = None
     copy: BytesPerSecond | None = None
+    keep: BytesPerSecond | None = None
     without: tuple[str, ...] = ()
 
 

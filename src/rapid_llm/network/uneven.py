@@ -94,5 +94,6 @@ def _seconds(
     ramp = 2 * sqrt(protocol.ramp * cost.slice * moving)
     if protocol.channel is not None:
         moving = max(moving, float(off.max()) / protocol.channel)
-    kept = float(np.diag(matrix).max()) / costs[0].copy if costs[0].copy else 0.0
+    keep = costs[0].keep or costs[0].copy
+    kept = float(np.diag(matrix).max()) / keep if keep else 0.0
     return float(fixed + costs[-1].peer * spoken + moving + ramp + kept)
