@@ -78,9 +78,9 @@ def price(
     lines = [lines_of(key // MAX_RANKS**2, key // MAX_RANKS % MAX_RANKS, key % MAX_RANKS) for key in unique.tolist()]
     table, algorithm, sent = _stack(lines)
     flat = size.ravel()
-    powers = np.stack([np.ones_like(flat), flat, np.sqrt(flat)])
-    above, floor = (np.einsum("kp,kpc->pc", powers, half[:, inverse]) for half in (table[:3], table[3:]))
-    seconds = np.maximum(above, floor)
+    seconds = _evaluate(table[:3], inverse, flat)
+    if table[3:].any():
+        np.maximum(seconds, _evaluate(table[3:], inverse, flat), out=seconds)
     best = seconds.argmin(axis=1)
     rows = np.arange(len(flat))
     nodes = np.array([line.nodes for line in lines], dtype=np.int64)
@@ -90,6 +90,12 @@ def price(
         (sent[inverse, best] * flat).reshape(shape),
         nodes[inverse].reshape(shape),
     )
+
+
+def _evaluate(coefficients: Column, groups: NDArray[np.int64], size: Column) -> Column:
+    """Seconds (rows, candidates) of lines (3, groups, candidates) for the group and the size of each row."""
+    powers = np.stack([np.ones_like(size), size, np.sqrt(size)])
+    return np.asarray(np.einsum("kr,krc->rc", powers, coefficients[:, groups]))
 
 
 def _stack(lines: list[_Lines]) -> tuple[Column, NDArray[np.int8], Column]:
