@@ -67,6 +67,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     group = heads / kv_heads
     least, most = kernel.groups
     together = (group >= least) & (group <= most)
+    if kernel.powers:
+        together &= np.log2(group) % 1.0 == 0.0
     inside = np.where(together, group, 1.0)
     sharers = heads / inside
     padded = np.where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)

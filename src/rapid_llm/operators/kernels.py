@@ -199,7 +199,7 @@ class DecodeKernel(Kernel):
 
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
     one work item takes; ``split_tokens`` is the least length of a split; ``groups``: least and most query heads of a KV
-    head that share a work item.
+    head that share a work item, ``powers``: only where they are a power of two.
     """
 
     family: Literal["decode"]
@@ -209,6 +209,7 @@ class DecodeKernel(Kernel):
     query_tile: Count = 64
     split_tokens: Count = 256
     groups: tuple[Count, Count] = (1, 1 << 20)
+    powers: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
