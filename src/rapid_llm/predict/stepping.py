@@ -137,16 +137,19 @@ class Stepper:
 def stepper(scenario: Scenario) -> Stepper:
     """Build the grids of a scenario's replica: model, plan, runtime, system and precision; its workload plays no part.
 
-    InputError for a training scenario, or one with slow accelerators.
+    InputError for a training scenario, or one with slow accelerators, pools or offload.
     """
     work = scenario.workload
     if not isinstance(work, Inference):
         raise InputError(f"workload.kind must be inference for a step predictor (got {work.kind}).")
+    if scenario.pools is not None or work.offload.any:
+        field = "pools" if scenario.pools is not None else "workload.offload"
+        raise InputError(f"a step predictor knows no {field.rpartition('.')[2]}. Try to leave it out.", field=field)
     given = conditions(scenario)
     if given["slow"]:
         raise InputError("a step predictor knows no slow accelerators. Try faults: [].", field="faults")
     machine = Machine.of(scenario.system, scenario.runtime, given["links"])
-    work = replaced(work, speculation=None)
+    work = replaced(work, speculation=None, beams=1)
     job = Job(scenario.model, scenario.runtime, scenario.precision, plans_of(scenario), work, machine)
     host, engine, speed = scenario.runtime.host, job.engine, machine.host_speed
     tokens = _token_nodes(engine)
