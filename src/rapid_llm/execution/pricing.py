@@ -175,20 +175,25 @@ def price_requests(requests: Sequence[Request], machine: Machine) -> list[Collec
         return []
     if machine.net is not None:
         return [_by_link(request, machine, machine.net) for request in requests]
-    communication = machine.runtime.communication
+    communication, plans = machine.runtime.communication, requests[0].size.shape[-1]
+    lines = [[np.reshape(getattr(r, name), (-1, plans)) for r in requests] for name in ("size", "ranks", "stride")]
+    cells = np.array([np.concatenate(line) for line in lines])
+    first, runs = _runs(cells)
+    size, ranks, stride = cells[:, :, first]
+    counts = [len(line) for line in lines[0]]
     prices = price_messages(
-        np.repeat([OPS.index(r.op) for r in requests], [r.size.size for r in requests]),
-        np.concatenate([r.size.ravel() for r in requests]),
-        np.concatenate([r.ranks.ravel() for r in requests]).astype(np.int64),
-        np.concatenate([r.stride.ravel() for r in requests]).astype(np.int64),
+        np.repeat([OPS.index(r.op) for r in requests], counts)[:, None],
+        size,
+        ranks.astype(np.int64),
+        stride.astype(np.int64),
         fabric=machine.fabric,
         library=communication.library,
         small=communication.small_all_reduce,
     )
-    columns = {name: getattr(prices, name) for name in CollectivePrices.__slots__}
+    columns = {name: getattr(prices, name)[:, runs] for name in CollectivePrices.__slots__}
     out, start = [], 0
-    for request in requests:
-        part, shape = slice(start, start + request.size.size), request.size.shape
+    for request, count in zip(requests, counts, strict=True):
+        part, shape = slice(start, start + count), request.size.shape
         out.append(CollectivePrices(**{name: column[part].reshape(shape) for name, column in columns.items()}))
         start = part.stop
     return out
