@@ -22,7 +22,12 @@ START = 1e-6
 """Where a constant that is zero starts (s)."""
 WIDEST, FINEST = 2.0, 1.03
 """First and last factor that the search tries."""
-READ = {"e2e": lambda t: t.e2e_s, "ttft": lambda t: t.ttft_s, "tpot": lambda t: t.tpot_s}
+READ = {
+    "e2e": lambda table: table.e2e_s,
+    "ttft": lambda table: table.ttft_s,
+    "tpot": lambda table: table.tpot_s,
+    "output_rate": None,
+}
 
 Row = tuple[str, str, str, float, Scenario]
 
@@ -50,20 +55,31 @@ def rows(args: argparse.Namespace) -> list[Row]:
     found = []
     for case in running.cases_of(["inference"], tables.find(args.data)):
         given, wanted = case.scenario, args.metrics.split(",")
-        if not given or given["runtime"] != args.runtime or case.metric not in wanted or args.source not in case.group:
+        known = case.metric in wanted and case.quantity in READ
+        if not given or not known or given["runtime"] != args.runtime or args.source not in case.group:
             continue
         scenario = from_mapping(given)
         experts = any(b.ffn and b.ffn.kind == "moe" for b in scenario.model.blocks)
         if (experts and not args.experts) or scenario.parallelism.pp > 1 or evaluate(scenario).rounds > 1:
             continue
         label = f"{case.group}/{scenario.model.name}/tp{scenario.parallelism.tp}/{case.metric}"
-        found.append((case.split, label, case.metric, case.measured, scenario))
+        found.append((case.split, label, case.quantity, case.measured, scenario))
     return found
 
 
 def errors(found: Sequence[Row], constants: Mapping[str, float]) -> np.ndarray:
     """Relative error of every case."""
-    return np.array([READ[metric](evaluate(with_constants(s, constants))) / m - 1.0 for _, _, metric, m, s in found])
+    return np.array([predicted(quantity, with_constants(s, constants)) / m - 1.0 for _, _, quantity, m, s in found])
+
+
+def predicted(quantity: str, scenario: Scenario) -> float:
+    """What a row measures: seconds, or output tokens/s of all replicas."""
+    table = evaluate(scenario)
+    if quantity != "output_rate":
+        return float(READ[quantity](table))
+    work, replicas = scenario.workload, scenario.parallelism.dp or 1
+    requests = table.running * replicas if work.batch_size == "auto" else work.batch_size
+    return float(requests * work.output_tokens / table.e2e_s)
 
 
 def fitted(seen: Sequence[Row], fields: Sequence[str]) -> dict[str, float]:
