@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -9,6 +10,7 @@ from cyclopts import App, Parameter
 import rapid_llm
 from rapid_llm.cli import flags
 from rapid_llm.errors import InputError
+from rapid_llm.provenance import is_path
 
 app = App(
     name="rapid-llm",
@@ -27,6 +29,14 @@ calibrate = App(name="calibrate", help="Constants from your own measurements.", 
 app.command(calibrate)
 kernel = App(name="kernel", help="One kernel on one accelerator: time, tiles, traffic, bound.", help_format="plaintext")
 app.command(kernel)
+
+
+def spelled_out(argv: Sequence[str]) -> list[str]:
+    """A command line without what is short for something: ``fit FILE`` is ``fit run FILE``."""
+    if len(argv) > 1 and argv[0] == "fit" and is_path(argv[1]):
+        return ["fit", "run", *argv[1:]]
+    return list(argv)
+
 
 Model = Annotated[str, Parameter(name="MODEL", help="Catalogue name, YAML file, or a Hugging Face config.json.")]
 File = Annotated[str, Parameter(name="FILE", help="Scenario file (YAML).")]
@@ -80,12 +90,20 @@ def infer(
     return answer_job("inference", model, flags.overrides(system, plan, job), answering)
 
 
+@fit.command(name="run")
+def fit_run(file: File, /, *, fitting: flags.Fitting = flags.FITTING) -> int:
+    """Memory of a scenario file; 'rapid-llm fit FILE' says the same."""
+    from rapid_llm.cli.answering import fit_file
+
+    return fit_file(file, fitting)
+
+
 @fit.command(name="train")
 def fit_train(
     model: Model,
     /,
     *,
-    system: flags.ChipFlags = flags.CHIP,
+    system: flags.SystemFlags = flags.SYSTEM,
     plan: flags.PlanFlags = flags.PLAN,
     job: flags.TrainingFlags = flags.TRAINING,
     fitting: flags.Fitting = flags.FITTING,
@@ -93,7 +111,7 @@ def fit_train(
     """Memory of a training step."""
     from rapid_llm.cli.answering import fit_job
 
-    return fit_job("training", model, flags.overrides(system, plan, job), fitting)
+    return fit_job("training", model, flags.overrides(system, plan, job, memory_alone=True), fitting)
 
 
 @fit.command(name="infer")
@@ -101,7 +119,7 @@ def fit_infer(
     model: Model,
     /,
     *,
-    system: flags.ChipFlags = flags.CHIP,
+    system: flags.SystemFlags = flags.SYSTEM,
     plan: flags.PlanFlags = flags.PLAN,
     job: flags.InferenceFlags = flags.INFERENCE,
     fitting: flags.Fitting = flags.FITTING,
@@ -109,7 +127,7 @@ def fit_infer(
     """Memory of an inference batch."""
     from rapid_llm.cli.answering import fit_job
 
-    return fit_job("inference", model, flags.overrides(system, plan, job), fitting)
+    return fit_job("inference", model, flags.overrides(system, plan, job, memory_alone=True), fitting)
 
 
 @app.command
