@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rapid_llm.cli import text
 from rapid_llm.cli.files import page_file, write_page
-from rapid_llm.cli.flags import NAMES, Answering, Fitting
+from rapid_llm.cli.flags import Answering, Fitting, in_flags
 from rapid_llm.cli.style import show
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.predict import fit, grown, grown_field, largest
@@ -97,36 +96,7 @@ def scenario_of(mapping: Mapping[str, Any], overrides: Sequence[str], *, checked
     try:
         return from_mapping(mapping, overrides=overrides, checked=checked)
     except InputError as error:
-        raise as_flags(error) from None
-
-
-def as_flags(error: InputError) -> InputError:
-    """An error that names fields, in the words of a command line: ``Try system: dgx-h100`` is ``--system dgx-h100``."""
-    flag = _NEEDED.get(error.field or "")
-    if flag is not None and error.message.endswith("is missing."):
-        message, suggestions = f"{error.message} Try {flag}.", (flag,)
-    else:
-        message, suggestions = _TRIED.sub(_flag, error.message), error.suggestions
-    return InputError(message, field=error.field, file=error.file, line=error.line, suggestions=suggestions)
-
-
-_TRIED = re.compile(r"\b(Try|or) (\w+): (?=[\w.-])")
-"""A field and its value, where a sentence says what to try."""
-
-
-def _flag(tried: re.Match[str]) -> str:
-    word, name = tried.groups()
-    return f"{word} --{name.replace('_', '-')} " if name in NAMES else tried.group()
-
-
-_NEEDED = {
-    "workload.global_batch_size": "--global-batch-size 512",
-    "workload.sequence_length": "--sequence-length 4096",
-    "workload.batch_size": "--batch-size 32",
-    "workload.prompt_tokens": "--prompt-tokens 1024",
-    "workload.output_tokens": "--output-tokens 256",
-}
-"""Flags that a job cannot do without, with a value to start from."""
+        raise in_flags(error) from None
 
 
 def _answer(scenario: Scenario, answering: Answering) -> int:

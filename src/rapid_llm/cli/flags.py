@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
@@ -148,7 +149,10 @@ def overrides(*groups: ScenarioFlags, memory_alone: bool = False) -> list[str]:
     from rapid_llm.scenario import keywords
 
     given = dict(pair for group in groups for pair in _given(group))
-    said = keywords.with_system(given, memory_alone=memory_alone)
+    try:
+        said = keywords.with_system(given, memory_alone=memory_alone)
+    except InputError as error:
+        raise in_flags(error) from None
     return [f"{keywords.path(name)}={_text(value)}" for name, value in said.items()]
 
 
@@ -163,3 +167,32 @@ def _given(group: ScenarioFlags) -> Iterable[tuple[str, Any]]:
             raise InputError(f"--{field.name.replace('_', '-')} needs a value (got an empty text).")
         if value is not None:
             yield field.name, value
+
+
+def in_flags(error: InputError) -> InputError:
+    """An error that names fields, in the words of a command line: ``Try system: dgx-h100`` is ``--system dgx-h100``."""
+    flag = _NEEDED.get(error.field or "")
+    if flag is not None and error.message.endswith("is missing."):
+        message, suggestions = f"{error.message} Try {flag}.", (flag,)
+    else:
+        message, suggestions = _TRIED.sub(_flag, error.message), error.suggestions
+    return InputError(message, field=error.field, file=error.file, line=error.line, suggestions=suggestions)
+
+
+_TRIED = re.compile(r"\b(Try|or) (\w+): (?=[\w.-])")
+"""A field and its value, where a sentence says what to try."""
+
+
+def _flag(tried: re.Match[str]) -> str:
+    word, name = tried.groups()
+    return f"{word} --{name.replace('_', '-')} " if name in NAMES else tried.group()
+
+
+_NEEDED = {
+    "workload.global_batch_size": "--global-batch-size 512",
+    "workload.sequence_length": "--sequence-length 4096",
+    "workload.batch_size": "--batch-size 32",
+    "workload.prompt_tokens": "--prompt-tokens 1024",
+    "workload.output_tokens": "--output-tokens 256",
+}
+"""Flags that a job cannot do without, with a value to start from."""

@@ -12,7 +12,7 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from rapid_llm.errors import InputError, nearest
+from rapid_llm.errors import InputError, nearest, setting
 
 _EXAMPLES = {"MODEL": "llama-3.1-70b", "FILE": "examples/llama-3.1-70b-training.yaml"}
 
@@ -49,9 +49,11 @@ def _unknown_verb(error: UnknownCommandError, command: str) -> InputError:
 def _unknown_flag(error: UnknownOptionError, command: str) -> InputError:
     given = error.token.keyword or error.token.value
     flags = [name for argument in error.argument_collection for name in argument.names if name.startswith("--")]
-    guess = nearest(given, flags)
+    whole = setting(given) if "--set" in flags else None
+    guess = [f"--set {whole}"] if whole else nearest(given, flags)
     anything = " Any scenario field goes through --set a.b=c." if "--set" in flags else ""
-    hint = f" Did you mean '{guess[0]}'?" if guess else anything
+    asked = f" Try {guess[0]}." if whole else f" Did you mean '{guess[0]}'?"
+    hint = asked if guess else anything
     return InputError(f"{given} is not a flag of '{command}'.{hint} See: {command} --help", suggestions=guess)
 
 

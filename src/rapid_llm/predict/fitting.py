@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
@@ -11,6 +11,7 @@ from typing import Any
 from rapid_llm.errors import InputError, unknown_name
 from rapid_llm.lowering import Lowered, lower
 from rapid_llm.memory import (
+    CATEGORIES,
     Account,
     cache_budget,
     inference_account,
@@ -94,6 +95,13 @@ def memory_of(scenario: Scenario) -> MemoryUse:
     if not isinstance(work, Inference):
         return use
     return replace(use, cache=cache_of(scenario, found))
+
+
+def by_stage(scenario: Scenario) -> Iterator[tuple[int, str, int]]:
+    """Stage, category and bytes at the peak, of one rank of every pipeline stage."""
+    held = footprint(scenario).account.by_category[:, -1, :]
+    for stage in held.any(axis=0).nonzero()[0].tolist():
+        yield from ((stage, name, round(size)) for name, size in zip(CATEGORIES, held[:, stage].tolist(), strict=True))
 
 
 def cache_of(scenario: Scenario, found: Footprint) -> CacheUse:
