@@ -100,7 +100,10 @@ def _elsewhere() -> dict[str, tuple[str, ...]]:
         ),
         "batch-size": "request users batch bs concurrency requests max-num-seqs max-batch-size num-requests",
         "sequence-length": "max-model-len seq seq-len seqlen seq-length max-seq-len context context-length block-size",
-        "prompt-tokens": "max-model-len max-input-len input-len isl input-tokens prompt-len input-length prompt seq-len sequence-length context",
+        "prompt-tokens": (
+            "max-model-len max-input-len input-len isl input-tokens prompt-len input-length "
+            "prompt seq-len sequence-length context"
+        ),
         "output-tokens": "output-len osl output-length max-tokens max-new-tokens gen-len response",
         "requests": "request batch batch-size concurrency users max-num-seqs max-batch-size",
         "micro-batch": "batch mbs micro-batch-size microbatch",

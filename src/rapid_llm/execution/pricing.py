@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator, Node, System
 from rapid_llm.lowering import Kernels, Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD
-from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.network import OPS, CollectivePrices, Fabric, price_experts
 from rapid_llm.network import price as price_messages
 from rapid_llm.network.flow_prices import Interconnect, Links, interconnect, price_flow

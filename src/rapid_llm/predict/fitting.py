@@ -100,7 +100,7 @@ def memory_of(scenario: Scenario) -> MemoryUse:
 def by_stage(scenario: Scenario) -> Iterator[tuple[int, str, int]]:
     """Stage, category and bytes at the peak, of one rank of every pipeline stage."""
     held = footprint(scenario).account.by_category[:, -1, :]
-    for stage in held.any(axis=0).nonzero()[0].tolist():
+    for stage in range(held.shape[1]):
         yield from ((stage, name, round(size)) for name, size in zip(CATEGORIES, held[:, stage].tolist(), strict=True))
 
 
@@ -114,9 +114,10 @@ def cache_of(scenario: Scenario, found: Footprint) -> CacheUse:
 def largest(scenario: Scenario, what: str) -> int | None:
     """The largest micro-batch (sequences), number of requests in the job, sequence (tokens) or layers that fits.
 
-    None where memory does not grow with it. ``micro-batch`` keeps the number of micro-batches; ``sequence`` is the training sequence, or the prompt of an
-    inference batch, in the steps that the plan can cut; ``layers`` in whole pipeline stages and block patterns. 0 where
-    not even the smallest fits. InputError where the workload has no such size.
+    None where memory does not grow with it. ``micro-batch`` keeps the number of micro-batches; ``sequence`` is the
+    training sequence, or the prompt of an inference batch, in the steps that the plan can cut; ``layers`` in whole
+    pipeline stages and block patterns. 0 where not even the smallest fits. InputError where the workload has no such
+    size.
     """
     step, make = _growth(scenario, what)
     count = _last(lambda n: footprint(make(n * step)).fits)

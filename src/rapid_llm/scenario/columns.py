@@ -47,11 +47,11 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches;
     accelerators, node_size, system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format
     that cannot be trained), flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training),
-    sequence_length (prompt and output of an inference request), longest_document, recompute_every, routed (unevenly), counted_experts,
-    expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), and of the model: hidden_size, vocab_size,
-    num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads, num_state_heads, num_experts,
-    intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the greatest common divisor over
-    them, since what divides it divides all; 0 means that the model has no such thing.
+    sequence_length (prompt and output of an inference request), longest_document, recompute_every, routed (unevenly),
+    counted_experts, expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), and of the model:
+    hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads,
+    num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
+    greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
     """
     own = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **_faults(scenario)}
     given = {name: np.asarray(value, dtype=np.float64) for name, value in (plans or {}).items()}
@@ -93,7 +93,7 @@ def _system(scenario: Scenario) -> dict[str, int]:
 
 
 def _without_rate(scenario: Scenario) -> str:
-    """The field of ``precision`` in whose format the accelerator does not multiply matrices; empty where it does all."""
+    """The field of ``precision`` in whose format the accelerator has no matrix rate; empty where it has all."""
     chip, formats = scenario.system.groups[0].node.accelerator, scenario.precision
     fields = ("compute", "activations")
     return next((name for name in fields if chip.rate(dtype(getattr(formats, name)).rate) is None), "")

@@ -110,8 +110,8 @@ def _model_named(name: str) -> Model:
     """The model of a name or path; a file that describes a whole job is none."""
     if is_path(name) and Path(name).is_file() and {"model", "workload"} <= read_yaml(name).data.keys():
         raise InputError(
-            f"model '{name}' is a scenario file, which holds a model and its job. Try rapid-llm run {name}, or rapid-llm "
-            f"fit {name} for its memory alone."
+            f"model '{name}' is a scenario file, which holds a model and its job. Try rapid-llm run {name}, or "
+            f"rapid-llm fit {name} for its memory alone."
         )
     return model.load(name)
 
