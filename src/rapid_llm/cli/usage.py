@@ -51,9 +51,12 @@ def _unknown_flag(error: UnknownOptionError, command: str) -> InputError:
     flags = [name for argument in error.argument_collection for name in argument.names if name.startswith("--")]
     whole = setting(given) if "--set" in flags else None
     guess = [f"--set {whole}"] if whole else nearest(given, flags)
-    anything = " Any scenario field goes through --set a.b=c." if "--set" in flags else ""
-    asked = f" Try {guess[0]}." if whole else f" Did you mean '{guess[0]}'?"
-    hint = asked if guess else anything
+    if whole:
+        hint = f" Try {guess[0]}."
+    elif guess:
+        hint = f" Did you mean '{guess[0]}'?"
+    else:
+        hint = " Any scenario field goes through --set a.b=c." if "--set" in flags else ""
     return InputError(f"{given} is not a flag of '{command}'.{hint} See: {command} --help", suggestions=guess)
 
 

@@ -66,7 +66,8 @@ def _failures(scenario: Scenario) -> dict[str, str]:
 
 def _passing(scenario: Scenario, **values: Sequence[int]) -> list[bool]:
     """Which of these values of some columns would pass every check."""
-    return [not fails for fails in violated(columns(scenario, values)).any(axis=0)]
+    passing: list[bool] = np.asarray(~violated(columns(scenario, values)).any(axis=0)).tolist()
+    return passing
 
 
 def require(scenario: Scenario) -> Scenario:
