@@ -77,6 +77,11 @@ SENTENCES = [
         "--max '' is unknown. Known: requests, sequence, layers.",
     ),
     (
+        "fit llama-3.1-8b",
+        "'llama-3.1-8b' is not a verb of rapid-llm fit. Try: rapid-llm fit infer llama-3.1-8b, or rapid-llm fit train "
+        "llama-3.1-8b. See: rapid-llm fit --help",
+    ),
+    (
         "infer llama-3.1-8b --max-model-len 4096",
         "--max-model-len is not a flag of 'rapid-llm infer'. Did you mean '--prompt-tokens'? "
         "See: rapid-llm infer --help",
@@ -142,6 +147,7 @@ def test_a_scenario_file():
     assert fit(str(EXAMPLE)) == fit(f"run {EXAMPLE}")
     assert "gpt-175b training" in fit(f"{EXAMPLE} --set workload.micro_batch_size=1")
     assert largest(f"{EXAMPLE} --max layers").startswith("layers that fit: ")
+    assert largest(f"--max layers {EXAMPLE}") == largest(f"{EXAMPLE} --max layers")
 
 
 def test_a_chip_without_bf16_computes_in_fp16():
@@ -177,6 +183,8 @@ def test_words_of_the_largest():
         "any sequence: memory does not grow with it"
     )
     assert largest(f"train llama-3.1-70b {chip} {STEP} --max micro-batch") == "no micro-batch fits"
+    none = f"infer llama-3.1-70b {chip} --prompt-tokens 1024 --output-tokens 256 --max requests"
+    assert largest(none) == "no requests fit"
     said = largest(f"infer gpt2 {chip} {BATCH} --max sequence")
     assert said.endswith("is beyond max_position_embeddings 1024 of gpt2, and taken as if it were made for that.")
     one = largest(f"train llama-3.1-8b {chip} --tp 4 --global-batch-size 1 --sequence-length 32768 --max micro-batch")

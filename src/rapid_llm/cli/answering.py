@@ -66,19 +66,12 @@ def _largest(scenario: Scenario, what: str, size: int | None, *, said: set[str])
     width = text.terminal_width()
     if size is None:
         return text.wrapped("largest", f"any {what}: memory does not grow with it", width=width)
+    verb = "fit" if what in ("requests", "layers") else "fits"
     if size == 0:
-        return text.wrapped("largest", f"no {what} fits", width=width)
-    lines = text.wrapped("largest", _SIZES[what].format(_counted(scenario, what, size)), width=width)
+        return text.wrapped("largest", f"no {what} {verb}", width=width)
+    lines = text.wrapped("largest", f"{what} that {verb}: {_counted(scenario, what, size)}", width=width)
     notes = [one.message for one in check(grown(scenario, what, size)) if one.message and one.message not in said]
     return lines + [line for note in notes for line in text.wrapped("note", note, width=width)]
-
-
-_SIZES = {
-    "micro-batch": "micro-batch that fits: {}",
-    "sequence": "sequence that fits: {}",
-    "requests": "requests that fit: {}",
-    "layers": "layers that fit: {}",
-}
 
 
 def _counted(scenario: Scenario, what: str, size: int) -> str:

@@ -33,9 +33,10 @@ app.command(kernel)
 
 def spelled_out(argv: Sequence[str]) -> list[str]:
     """A command line without what is short for something: ``fit FILE`` is ``fit run FILE``."""
-    if len(argv) > 1 and argv[0] == "fit" and is_path(argv[1]):
-        return ["fit", "run", *argv[1:]]
-    return list(argv)
+    verb, *rest = argv or [""]
+    flag_first = bool(rest) and rest[0].startswith("-") and any(map(is_path, rest))
+    short = verb == "fit" and bool(rest) and (is_path(rest[0]) or flag_first)
+    return ["fit", "run", *rest] if short else list(argv)
 
 
 Model = Annotated[str, Parameter(name="MODEL", help="Catalogue name, YAML file, or a Hugging Face config.json.")]

@@ -43,6 +43,8 @@ def _unknown_verb(error: UnknownCommandError, command: str) -> InputError:
     verbs = [name for name in error.app or () if not name.startswith("-")]
     guess = nearest(given, verbs)
     hint = f" Did you mean '{guess[0]}'?" if guess else f" Known: {', '.join(verbs)}."
+    if command == "rapid-llm fit" and not guess and not given.startswith("-"):
+        hint = f" Try: {command} infer {given}, or {command} train {given}."
     return InputError(f"'{given}' is not a verb of {command}.{hint} See: {command} --help", suggestions=guess)
 
 
