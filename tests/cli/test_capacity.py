@@ -78,5 +78,5 @@ def test_the_room_of_a_cache_is_shown_term_by_term(capsys):
     flags = ["--batch-size", "4", "--prompt-tokens", "512", "--output-tokens", "128"]
     assert run(["fit", "infer", "llama-3.1-8b", "--accelerator", "rtx-4090", *flags]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "cache capacity 24.0 GiB - held by the driver 0.5 GiB - left free 1.2 GiB - weights 15.0 GiB" in out
-    assert "2,608 blocks of 16 tokens: 65 requests of 640 tokens at once, per replica" in out
+    assert "cache capacity 23.5 GiB - left free 1.2 GiB - weights 15.0 GiB" in out
+    assert "2,613 blocks of 16 tokens: 65 requests of 640 tokens at once, per replica" in out

@@ -102,8 +102,8 @@ def implementation(runtime: Runtime, family: str, dtype: str, architecture: str)
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     """Price one table of kernels on a machine."""
-    computed = _computed(rows, machine)
-    name = implementation(machine.runtime, rows.family, computed, machine.accelerator.architecture)
+    dtype = _computed(rows, machine.accelerator)
+    name = implementation(machine.runtime, rows.family, dtype, machine.accelerator.architecture)
     shape = rows.count.shape
     kinds = np.repeat(rows.kind, shape[1])
     cells = np.stack([kinds.astype(np.float64), *(column.ravel() for column in rows.columns.values())])
@@ -112,7 +112,7 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
         rows.family,
         dict(zip(rows.columns, unique[1:], strict=True)),
         kind=kinds if inverse is None else unique[0].astype(np.int64),
-        dtype=computed,
+        dtype=dtype,
         kernel=name,
         accelerator=machine.accelerator,
         clock=machine.clock,
@@ -122,10 +122,11 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     return PricedKernels(rows, name, _map(prices, lambda column: column[inverse].reshape(shape)))
 
 
-def _computed(rows: Kernels, machine: Machine) -> str:
-    """The format in which rows are computed: an fp8 cache is widened by attention where the matrix units lack fp8."""
-    lacks = rows.family == "attention" and machine.accelerator.rate(number_format(rows.dtype).rate) is None
-    return "fp16" if lacks else rows.dtype
+def _computed(rows: Kernels, accelerator: Accelerator) -> str:
+    """The format in which rows multiply: attention over an 8-bit cache widens it where the accelerator has no rate."""
+    if rows.family != "attention" or accelerator.rate(number_format(rows.dtype).rate) is not None:
+        return rows.dtype
+    return next((wide for wide in ("bf16", "fp16") if accelerator.rate(wide) is not None), rows.dtype)
 
 
 def _map(prices: Prices, change: Callable[[Matrix], Matrix]) -> Prices:

@@ -55,7 +55,7 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
             master = dtype(precision.optimizer.master).bytes
             weight = np.where(zero >= 3, master, weight)
             optimizer = optimizer - np.where(zero >= 3, master, 0.0)
-        partly = (zero >= 1) & (zero < 3)
+        partly = (zero >= 1) & (zero < 3) & (plans.data > 1)
         gradient = gradient + np.where(plans.data > 1, facts.gradient_buffers, 0.0)
         optimizer = optimizer + np.where(partly, facts.owned_buffers, 0.0)
         between = np.where(partly, facts.step_buffers, 0.0)

@@ -13,7 +13,7 @@ def memory_use(account: Account, row: int, ranks_per_stage: int) -> MemoryUse:
     """The fullest rank of plan ``row``."""
     stage = int(account.fullest[row])
     limit = float(account.limits[row, stage])
-    need = float(account.peak[row, stage] - account.reclaimable[row, stage])
+    need = float(account.need[row, stage])
     parts = dict(zip(CATEGORIES, map(round, account.by_category[:, row, stage].tolist()), strict=True))
     return MemoryUse(
         persistent_bytes=round(float(account.persistent[row, stage])),

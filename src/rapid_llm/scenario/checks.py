@@ -143,7 +143,7 @@ CHECKS: tuple[Check, ...] = (
         "parallelism.tp",
         lambda c: (
             _divides(c.tp, c.num_key_value_heads)
-            | ((c.num_key_value_heads > 0) & _divides(c.num_key_value_heads, c.tp))
+            | ((c.training == 0) & (c.num_key_value_heads > 0) & _divides(c.num_key_value_heads, c.tp))
         ),
         sentences.kv_heads,
     ),
@@ -183,6 +183,12 @@ CHECKS: tuple[Check, ...] = (
         "parallelism.schedule",
         lambda c: (c.looped > 0) == (c.vpp > 1),
         sentences.schedule,
+    ),
+    Check(
+        "a schedule of two parts a stage needs pp",
+        "parallelism.schedule",
+        lambda c: (c.pp > 1) | ((c.folded == 0) & (c.two_way == 0)),
+        lambda r: f"schedule {r['schedule']} needs pp above 1 (got pp {r['pp']}). Try pp 2, or schedule: 1f1b.",
     ),
     Check(
         "two ways need an even pp",

@@ -14,6 +14,8 @@ from rapid_llm.workload import Inference, Training
 
 MOST_CHIPS = 1_000_000
 """Accelerators beside a chip that stands alone in a question about memory."""
+CHIPS_PER_HOST = 8
+"""Of these, as many as share the memory of a server's CPUs."""
 TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults")
 _PLAN = known_fields(Parallelism)
 _JOBS = {"training": frozenset(known_fields(Training)), "inference": frozenset(known_fields(Inference))}
@@ -90,7 +92,7 @@ def _is_system(name: str) -> bool:
 
 def _as_many(chip: str | Accelerator, found: Accelerator) -> dict[str, Any]:
     """A system of as many of an accelerator as any plan wants, all joined by its own links: memory asks no more."""
-    port = found.scale_up
-    join = {"topology": "switch", "link": port.link} if port else {"topology": "none"}
-    node = {"accelerator": chip, "accelerators": MOST_CHIPS, "scale_up": join}
+    join = {"topology": "switch", "link": found.scale_up.link} if found.scale_up else {"topology": "none"}
+    hosts = f"{found.host_memory_bandwidth * MOST_CHIPS / CHIPS_PER_HOST} B/s"
+    node = {"accelerator": chip, "accelerators": MOST_CHIPS, "scale_up": join, "host_memory_bandwidth": hosts}
     return {"name": found.name, "node": node, "nodes": 1}

@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 from rapid_llm.documents import Document, build, known_fields, plain, show
 from rapid_llm.hardware.health import Fault
 from rapid_llm.model import MoE
-from rapid_llm.nouns import STRICT
+from rapid_llm.nouns import STRICT, replaced
 from rapid_llm.parallelism import AXES, Parallelism, Placement
 from rapid_llm.provenance import is_path
 from rapid_llm.runtime import Runtime
@@ -83,6 +83,7 @@ def resolve(document: Document) -> Scenario:
         network=_network(document),
         faults=_faults(document),
         defaults=tuple(defaults),
+        written=given,
         origins=_origins(document),
     )
 
@@ -244,6 +245,17 @@ def _plan(
         if name not in values:
             defaults.append(f"parallelism.{name}: {str(value).lower()} ({why})")
     return Parallelism(**{**rest, **{name: value for name, (value, _) in chosen.items()}, **values})
+
+
+def replanned(scenario: Scenario, accelerators: int, **degrees: int) -> Scenario:
+    """The scenario as if its plan had been written with these degrees: what the user left open is filled in anew."""
+    given = replaced(scenario.written or scenario.parallelism, **{"dp": None, **degrees})
+    experts = any(isinstance(block.ffn, MoE) for block in scenario.model.blocks)
+    defaults: list[str] = []
+    filled = _plan(
+        given, accelerators, engine=scenario.runtime, workload=scenario.workload, experts=experts, defaults=defaults
+    )
+    return replaced(scenario, accelerators=accelerators, parallelism=filled, written=given)
 
 
 def _expert_tp(plan: Parallelism) -> int:
