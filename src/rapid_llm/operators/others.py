@@ -1,49 +1,17 @@
-"""Grouped expert GEMMs, recurrent scans and memory-bound kernels."""
-
-from typing import Final
+"""Recurrent scans and memory-bound kernels."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.operators.families import POINTWISE_KINDS, Column, Prices
-from rapid_llm.operators.kernels import (
-    MoeConstants,
-    MoeKernel,
-    PointwiseConstants,
-    ScanConstants,
-    ScanKernel,
-)
+from rapid_llm.operators.kernels import PointwiseConstants, ScanConstants, ScanKernel
 from rapid_llm.operators.rates import Rates
-from rapid_llm.operators.summary import join, summarise
-from rapid_llm.operators.work import moe_work, pointwise_work, scan_work
-
-_LEAST_TILE: Final = 16.0  # rows of the smallest matrix instruction
-_ROW_BYTES: Final = 2.0  # rows are permuted and combined in 16 bit
+from rapid_llm.operators.summary import summarise
+from rapid_llm.operators.work import pointwise_work, scan_work
 
 
 def _shares(c: PointwiseConstants) -> Column:
     return np.array([getattr(c, kind) for kind in POINTWISE_KINDS])
-
-
-def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r: Rates) -> Prices:
-    """Time of the fused expert MLP, columns as ``COLUMNS['moe']``.
-
-    The tile bm is the power of two above the mean load, up to ``row_tile``. Rows are padded to it: R' = hit bm below
-    one tile an expert, else R + hit bm/2 (loads end anywhere in their last tile);
-    t = launch + setup + ||2 M R' h I/(rate P), hit M h I w/(bandwidth HBM) + expert hit||_p
-    + (row_passes R + token_passes T) 2 h / HBM.
-    """
-    rows, hit, tokens, hidden, inter, matrices, _, w_bytes = columns
-    load = rows / np.maximum(hit, 1.0)
-    tile = np.clip(2.0 ** np.ceil(np.log2(np.maximum(load, 1.0))), _LEAST_TILE, kernel.row_tile)
-    padded = np.where(load < tile, hit * tile, rows + hit * tile / 2.0)
-    weights = matrices * hidden * inter
-    compute = 2.0 * padded * weights / (c.rate * r.peak)
-    memory = r.stream(hit * weights * w_bytes, c.bandwidth) + hit * c.expert
-    passes = (c.row_passes * rows + c.token_passes * tokens) * _ROW_BYTES * hidden
-    flops, moved = moe_work(columns)
-    variable = join(compute, memory, c.overlap) + passes / r.hbm
-    return summarise(r.launch + c.setup, variable, work=(flops, moved + passes), sides=(compute, memory))
 
 
 def price_scan(columns: tuple[Column, ...], kernel: ScanKernel, c: ScanConstants, r: Rates) -> Prices:
