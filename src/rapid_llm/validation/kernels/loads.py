@@ -83,7 +83,8 @@ def _seen(counts: Counts, touching: int, routed: Routed, how: str) -> Loads:
 
 
 def _counted(chosen: Counts, experts: int) -> Counts:
-    counts: Counts = np.bincount(chosen.ravel(), minlength=experts)
+    counts = np.zeros(experts, dtype=np.int64)
+    np.add.at(counts, chosen, 1)
     return counts
 
 
