@@ -101,6 +101,19 @@ def test_a_decode_scan_reads_and_writes_its_state_once():
     assert update.seconds[0] > state / H100.memory.hbm.bandwidth
 
 
+def test_a_fused_scan_with_one_item_more_than_units_takes_another_turn():
+    full, more = (price("scan", SCAN | {"batch": n, "heads": 1}, "flashinfer-gdn").seconds[0] for n in (132, 133))
+    assert more > 1.8 * full
+
+
+def test_a_chain_of_scan_kernels_grows_within_its_first_chunk():
+    few, chunk, next_one = (
+        price("scan", SCAN | {"batch": 1, "heads": 2, "new": n}, "fla").seconds[0] for n in (2, 64, 65)
+    )
+    assert chunk > 1.3 * few
+    assert next_one < 1.15 * chunk
+
+
 def test_a_chunked_scan_is_never_faster_than_its_chunks_in_series():
     once, twice = (price("scan", SCAN | {"batch": 1, "heads": 2, "new": n}, "fla").seconds[0] for n in (32768, 65536))
     assert twice > 1.8 * once

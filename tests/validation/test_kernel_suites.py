@@ -99,7 +99,8 @@ def test_a_grouped_router_that_finds_groups_equal_fills_the_first_of_them():
     ("name", "metric", "bound"),
     [
         ("gemm", "latency", 0.12), ("attention", "context", 0.14), ("attention", "generation", 0.14),
-        ("mla", "module", 0.10), ("mla", "generation", 0.12), ("ssm", "latency", 0.15),
+        ("mla", "module", 0.10), ("mla", "generation", 0.12), ("ssm", "latency", 0.10),
+        ("moe", "balanced", 0.13), ("moe", "power_law", 0.14),
     ],
 )  # fmt: skip
 def test_mean_over_unseen_groups(name, metric, bound, request):

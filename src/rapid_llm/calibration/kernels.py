@@ -14,7 +14,7 @@ from rapid_llm.calibration.fitting import Bound, Vector, fit
 from rapid_llm.calibration.writing import replace_block, write_whole
 from rapid_llm.errors import InputError
 from rapid_llm.operators import Kernel
-from rapid_llm.operators.kernels import GemmKernel, TiledMoeKernel
+from rapid_llm.operators.kernels import GemmKernel, ScanKernel, TiledMoeKernel
 from rapid_llm.units import Si
 from rapid_llm.validation import tables
 from rapid_llm.validation.kernels import Sample, samples, slice_of
@@ -40,6 +40,8 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "tile": Bound(0.0, 4e-7, 1e-5),
     "passes": Bound(0.1, 0.8, 1.0),
     "chunk": Bound(0.0, 2.6e-6, 2e-5),
+    "ramp": Bound(0.0, 1e-5, 1e-4),
+    "turn": Bound(0.0, 8e-6, 5e-5),
     "decode_setup": Bound(0.0, 2e-6, 1e-4),
     "decode_bandwidth": Bound(0.6, 0.9, 1.0),
 }
@@ -52,7 +54,8 @@ FREE: Final[Mapping[str, tuple[str, ...]]] = {
     "lone": ("setup", "rate", "bandwidth", "item", "lone_item", "combine", "occupancy"),
     "moe": ("setup", "rate", "bandwidth", "expert", "overlap", "row_passes", "token_passes"),
     "tiled": ("setup", "rate", "bandwidth", "fill", "step", "tile", "passes"),
-    "scan": ("setup", "bandwidth", "chunk", "decode_setup", "decode_bandwidth"),
+    "scan": ("setup", "ramp", "bandwidth", "chunk", "turn", "decode_setup", "decode_bandwidth"),
+    "fused": ("setup", "bandwidth", "chunk", "turn", "decode_setup", "decode_bandwidth"),
 }
 """Family (or variant of one) to the constants that are fitted: at most seven."""
 _SECONDS: Final = frozenset(
@@ -68,6 +71,8 @@ _SECONDS: Final = frozenset(
         "fill",
         "tile",
         "chunk",
+        "ramp",
+        "turn",
         "decode_setup",
     )
 )
@@ -116,6 +121,8 @@ def free_of(kernel: Kernel) -> tuple[str, ...]:
         return FREE["lone"]
     if isinstance(kernel, TiledMoeKernel):
         return FREE["tiled"]
+    if isinstance(kernel, ScanKernel) and kernel.fused:
+        return FREE["fused"]
     if kernel.family not in FREE:
         raise InputError(f"kernel {kernel.name} is of family {kernel.family}: no table of kernels describes it.")
     return FREE[kernel.family]

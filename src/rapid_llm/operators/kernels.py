@@ -113,8 +113,9 @@ class TiledMoeConstants:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ScanConstants:
-    """``chunk``: serial time of one 64-token chunk (s); ``bandwidth`` of the chunked scan, ``decode_bandwidth`` of the
-    state update, shares of sustained HBM.
+    """``chunk``: serial time of one chunk (s); ``ramp``: what a first chunk takes beyond its first token (s);
+    ``turn``: time of a unit for a chunk of one item, or of a fused kernel between two items (s); ``bandwidth`` of the
+    tokens, ``decode_bandwidth`` of states, shares of sustained HBM.
     """
 
     setup: Seconds
@@ -122,6 +123,8 @@ class ScanConstants:
     chunk: Seconds
     decode_setup: Seconds
     decode_bandwidth: Fraction
+    ramp: Seconds = 0.0
+    turn: Seconds = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

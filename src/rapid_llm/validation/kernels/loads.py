@@ -93,7 +93,8 @@ def _dealt(routed: Routed) -> Counts:
     tokens, topk, experts, _ = routed
     stride = -(-experts // topk)
     first = np.arange(tokens) * (1.0 if tokens >= stride else stride / tokens)
-    return np.asarray((first[:, None] + np.arange(topk) * stride) % experts, dtype=np.int64)
+    dealt: Counts = ((first[:, None] + np.arange(topk) * stride) % experts).astype(np.int64)
+    return dealt
 
 
 def _regrouped(chosen: Counts, experts: int) -> Counts:
@@ -122,7 +123,7 @@ def _draw(routed: Routed, exponent: float, rng: np.random.Generator) -> Counts:
         _level(counts[rank], int(share) if missing > 0 else -int(share), tokens)
     hot = int(counts.sum(axis=1).argmax())
     counts[[0, hot]] = counts[[hot, 0]]
-    return counts.ravel()
+    return np.concatenate(list(counts))
 
 
 def _level(counts: Counts, missing: int, cap: int) -> None:
