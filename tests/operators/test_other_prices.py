@@ -103,7 +103,7 @@ def test_a_decode_scan_reads_and_writes_its_state_once():
 
 def test_a_fused_scan_with_one_item_more_than_units_takes_another_turn():
     full, more = (price("scan", SCAN | {"batch": n, "heads": 1}, "flashinfer-gdn").seconds[0] for n in (132, 133))
-    assert more > 1.8 * full
+    assert more > 1.6 * full
 
 
 def test_a_chain_of_scan_kernels_grows_within_its_first_chunk():
