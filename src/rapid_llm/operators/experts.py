@@ -22,6 +22,7 @@ _UNALIGNED: Final = 2.5  # times slower the down projection is without (inter 58
 _IN_FLIGHT: Final = 4.0  # tiles that share a compute unit
 _KIB: Final = 1024.0
 _SIDES: Final = 3.0  # p of the norm that joins compute and memory of a tiled kernel
+_LIBRARY_SIDES: Final = 1.5  # the same over the many experts of a library's one launch, each bound by either
 
 
 def row_tiles(rows: Column, hit: Column, largest: Column, tile: float | Column) -> Column:
@@ -50,10 +51,10 @@ def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r
     """Time of the fused expert MLP, columns as ``COLUMNS['moe']``, by a library that picks the fastest tile.
 
     R' is the least padded number of rows over tiles of up to ``row_tile`` rows, each with its share of weights to load;
-    t = launch + setup + ||2 M R' h I/(rate P), hit M h I w/(bandwidth HBM) + expert hit||_p
-    + (row_passes R + token_passes T) 2 h / HBM.
+    t = launch + setup + ||2 M R' h I/(rate P), hit M h I w/(bandwidth HBM) + expert hit||_1.5
+    + (row_passes R + token_passes T) 2 h / HBM + pair times the pairs that are sorted.
     """
-    rows, hit, largest, _, tokens, _, hidden, inter, matrices, _, w_bytes = columns
+    rows, hit, largest, pairs, tokens, _, hidden, inter, matrices, _, w_bytes = columns
     padded = np.full(rows.shape, np.inf)
     for tile in _TILES:
         if tile <= kernel.row_tile:
@@ -63,7 +64,7 @@ def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r
     memory = r.stream(hit * weights * w_bytes, c.bandwidth) + hit * c.expert
     passes = (c.row_passes * rows + c.token_passes * tokens) * _ROW_BYTES * hidden
     flops, moved = moe_work(columns)
-    variable = join(compute, memory, c.overlap) + passes / r.hbm
+    variable = join(compute, memory, _LIBRARY_SIDES) + passes / r.hbm + c.pair * pairs
     return summarise(r.launch + c.setup, variable, work=(flops, moved + passes), sides=(compute, memory))
 
 

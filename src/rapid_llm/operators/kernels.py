@@ -83,16 +83,16 @@ class DecodeConstants:
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MoeConstants:
     """``expert``: cost of each expert that has tokens (s); ``row_passes``, ``token_passes``: hidden-size passes to
-    permute and to combine, per token-expert pair and per scanned token.
+    permute and to combine, per token-expert pair and per scanned token; ``pair``: to sort one pair by expert (s).
     """
 
     setup: Seconds
     rate: Fraction
     bandwidth: Fraction
     expert: Seconds
-    overlap: Positive
     row_passes: NonNegative
     token_passes: NonNegative
+    pair: Seconds
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
