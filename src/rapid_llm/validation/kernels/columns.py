@@ -22,6 +22,7 @@ BYTES: Final[Mapping[str, float]] = {
 _SIXTEEN_BIT_ACTIVATIONS: Final = ("bf16", "int8_wo", "int4_wo", "w4a16_mxfp4")
 _UNGATED: Final = ("2688,1856,128", "4096,2688,512", "1024,2688,512", "8192,5120,512", "2048,5120,512")
 """Hidden size, width and experts of layers with squared ReLU and no gate (config.json of Nemotron-H and Nemotron 3)."""
+_GATES_THROUGHOUT: Final = ("0.5.10", "0.14.0")  # of SGLang, of vLLM
 _HEAD_OF_LATENT: Final = (192.0, 128.0, 576.0, 512.0)  # q and v un-absorbed, q and v absorbed (DeepSeek)
 
 
@@ -92,9 +93,9 @@ def moe(cells: Cells) -> Columns:
 
 
 def _matrices(cells: Cells) -> NDArray[np.float64]:
-    """3, or 2 where kernel or layer is one without gate; SGLang 0.5.10 was run with gates throughout."""
+    """3, or 2 where kernel or layer is one without gate; older tables were run with gates throughout."""
     layer = np.array([",".join(row) for row in zip(*(cells[n] for n in ("hidden", "inter", "experts")), strict=True)])
-    always = (cells["framework"] == "sglang") & (cells["version"] == "0.5.10")
+    always = np.isin(cells["version"], _GATES_THROUGHOUT)
     plain = np.isin(layer, _UNGATED) & ~always & (cells["framework"] != "trtllm")
     return np.where(plain | (np.char.find(cells["source"], "nongated") >= 0), 2.0, 3.0)
 

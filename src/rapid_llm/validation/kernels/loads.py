@@ -12,6 +12,7 @@ Counts = NDArray[np.int64]
 Cells = Mapping[str, NDArray[np.str_]]
 
 _DRAWS: Final = 5  # of a power law, as many as the collector times
+_PACKED: Final = ("0.14.0", "1.0.0")  # of vLLM, of TensorRT-LLM
 _GROUPS: Final = (8, 4)  # groups of experts of DeepSeek-V3's router, and how many a token may choose from
 _GROUPED: Final = ("7168", "256", "8")  # hidden size, experts and experts per token of its layers
 
@@ -49,12 +50,15 @@ def _how(cells: Cells) -> list[str]:
     """How each row dealt its tokens.
 
     ``first``: SGLang 0.5.10 ran the tokens that chose any local expert, and gave their other choices to expert 0.
-    ``grouped``: kernels that route for themselves follow DeepSeek-V3's groups for its layers.
+    ``packed``: in older tables what rounding lost fell on neighbouring experts. ``grouped``: later engines route
+    layers of DeepSeek-V3 by its groups.
     """
-    first = (cells["framework"] == "sglang") & (cells["version"] == "0.5.10")
+    engine, version = cells["framework"], cells["version"]
+    first = (engine == "sglang") & (version == "0.5.10")
+    packed = np.isin(version, _PACKED)
     layer = np.logical_and.reduce([cells[n] == v for n, v in zip(("hidden", "experts", "topk"), _GROUPED, strict=True)])
-    routes = (np.char.find(cells["source"], "trtllm") >= 0) & (cells["framework"] != "trtllm")
-    return [str(word) for word in np.where(first, "first", np.where(layer & routes, "grouped", "local"))]
+    grouped = layer & np.isin(engine, ("vllm", "sglang"))
+    return [str(word) for word in np.select([first, packed, grouped], ["first", "packed", "grouped"], "local")]
 
 
 @lru_cache(maxsize=16384)
@@ -68,7 +72,7 @@ def loads(routed: Routed, dist: str, how: str = "local") -> Loads:
         drawn = [(counts[:local], int((chosen < local).any(axis=1).sum()))]
     else:
         rng, exponent = np.random.default_rng(0), float(dist.removeprefix("pl"))
-        whole = [_draw(routed, exponent, rng) for _ in range(_DRAWS)]
+        whole = [_draw(routed, exponent, rng, packed=how == "packed") for _ in range(_DRAWS)]
         drawn = [(counts[:local], _touching(counts, routed.tokens, local)) for counts in whole]
     return Loads(*np.mean([_seen(counts, touching, routed, how) for counts, touching in drawn], axis=0))
 
@@ -110,15 +114,23 @@ def _regrouped(chosen: Counts, experts: int) -> Counts:
     return counts
 
 
-def _draw(routed: Routed, exponent: float, rng: np.random.Generator) -> Counts:
-    """Tokens of each expert in one draw, by the inverse of the distribution, the most loaded rank first."""
+def _draw(routed: Routed, exponent: float, rng: np.random.Generator, *, packed: bool) -> Counts:
+    """Tokens of each expert in one draw, by the inverse of the distribution, the most loaded rank first.
+
+    What rounding lost goes to the least loaded experts of each rank in turn, or (``packed``) of all, last ones first.
+    """
     tokens, topk, experts, ep = routed
     power = 1.0 - exponent
     low, high = (1.0, 0.8 * tokens) if tokens * topk > experts else (0.01, 2.0)
     draw = ((high**power - low**power) * rng.random(experts) + low**power) ** (1.0 / power)
     counts = np.round(draw / draw.sum() * tokens * topk).astype(np.int64)
-    counts = np.minimum(counts, tokens).reshape(ep, -1)
+    counts = np.minimum(counts, tokens)
     missing = tokens * topk - int(counts.sum())
+    if packed and missing > 0:
+        last = np.argsort(-counts, kind="stable")[::-1]
+        counts += np.bincount(last[np.arange(missing) % experts], minlength=experts)
+        missing = 0
+    counts = counts.reshape(ep, -1)
     for rank, share in enumerate(np.diff(np.linspace(0, abs(missing), ep + 1).round().astype(int))):
         _level(counts[rank], int(share) if missing > 0 else -int(share), tokens)
     hot = int(counts.sum(axis=1).argmax())
