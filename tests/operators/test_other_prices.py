@@ -76,7 +76,8 @@ def test_pairs_of_other_ranks_cost_a_scanning_kernel_their_passes():
     less, more = (price("moe", columns, "triton-moe").seconds[0] for columns in (alone, among))
     passes = (32768 - 4096) * (5 * 14336 + 2 * 4096) * 2 / H100.memory.hbm.bandwidth
     assert more - less >= 0.9 * passes
-    assert price("moe", alone, "cutlass-moe").seconds[0] == price("moe", among, "cutlass-moe").seconds[0]
+    less, more = (price("moe", columns, "cutlass-moe").seconds[0] for columns in (alone, among))
+    assert 0.0 < more - less < 0.02 * passes  # a library sorts them, and moves those of its experts alone
 
 
 def test_equal_loads_fill_whole_tiles_and_wide_ones_half_a_tile_more():
