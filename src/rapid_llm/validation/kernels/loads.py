@@ -63,9 +63,12 @@ def _how(cells: Cells) -> list[str]:
 
 @lru_cache(maxsize=16384)
 def loads(routed: Routed, dist: str, how: str = "local") -> Loads:
-    """The loads of rank 0; ``dist`` is ``bal`` (tokens dealt round-robin) or ``pl<exponent>`` (a truncated power law,
-    its most loaded rank put first)."""
+    """The loads of rank 0; ``dist`` is ``bal`` (tokens dealt round-robin), ``even<experts>`` (to so many alone) or
+    ``pl<exponent>`` (a truncated power law, its most loaded rank put first)."""
     local = max(routed.experts // routed.ep, 1)
+    if dist.startswith("even"):
+        pairs, hit = routed.tokens * routed.topk, int(dist.removeprefix("even"))
+        return Loads(pairs, hit, -(-pairs // hit), pairs, routed.tokens)
     if dist == "bal":
         chosen = _dealt(routed)
         counts = _regrouped(chosen, routed.experts) if how == "grouped" else _counted(chosen, routed.experts)
