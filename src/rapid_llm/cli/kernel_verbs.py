@@ -82,12 +82,14 @@ def kernel_moe(
 ) -> int:
     """Gated experts of one layer on one accelerator, tokens routed uniformly."""
     from rapid_llm.cli.kernels import Asked, answer, sizes
+    from rapid_llm.operators import most_loaded
 
     x, w = sizes(dtype)
     hit = experts * (1.0 - (1.0 - experts_per_token / experts) ** tokens) if experts > 0 else 0.0
+    pairs = tokens * experts_per_token
     columns = {
-        "rows": tokens * experts_per_token, "hit": hit, "tokens": tokens, "hidden": hidden, "inter": inter,
-        "matrices": 3, "x_bytes": x, "w_bytes": w,
+        "rows": pairs, "hit": hit, "largest": float(most_loaded(pairs, hit)), "pairs": pairs, "tokens": tokens,
+        "experts": experts, "hidden": hidden, "inter": inter, "matrices": 3, "x_bytes": x, "w_bytes": w,
     }  # fmt: skip
     asked = Asked(dtype=dtype, accelerator=accelerator, engine=runtime, kernel=implementation)
     return answer("moe", columns, asked, as_json=json)
