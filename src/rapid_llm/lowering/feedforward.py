@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, pointwise, renamed
 from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import EVEN, Shapes
 from rapid_llm.model.architecture import MLP, MoE
+from rapid_llm.operators.work import most_loaded
 
 FP32_BYTES = 4.0
+Mask = NDArray[np.bool_]
 
 
 def mlp(ffn: MLP, hidden: int, s: Shapes, *, inter: Column | None = None, part: str = "mlp") -> list[Canonical]:
@@ -72,11 +75,21 @@ def touched_experts(ffn: MoE, tokens: Column, s: Shapes) -> Column:
     return np.array(found)
 
 
-def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column]:
-    """Token-expert pairs that land on the fullest rank, and its experts that get any [P]."""
+def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column, Column, Column]:
+    """Token-expert pairs that land on the fullest rank, its experts that get any, pairs of the most loaded of them, and
+    pairs that the rank sees [P]."""
     t, p = s.tokens, s.plans
-    rows = hottest_rows(t * ffn.num_experts_per_tok * p.etp / p.tp, expert_load(ffn, s), s)
-    return rows, touched_experts(ffn, t * p.ep * p.etp / p.tp, s)
+    chosen = t * ffn.num_experts_per_tok
+    rows = hottest_rows(chosen * p.etp / p.tp, expert_load(ffn, s), s)
+    hit = touched_experts(ffn, t * p.ep * p.etp / p.tp, s)
+    return rows, hit, most_loaded(rows, hit), np.where(_travels(s), rows, np.maximum(rows, chosen))
+
+
+def _travels(s: Shapes) -> Mask:
+    """Whether tokens go to the ranks of their experts [P]: within a tp group every rank has them, without sequence
+    parallelism."""
+    p = s.plans
+    return np.asarray((p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1)))
 
 
 def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]:
@@ -90,8 +103,8 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     act = s.act
     width = ffn.expert_hidden_size or hidden
     load = expert_load(ffn, s)
-    rows, hit = landed(ffn, s)
-    travels = (p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1))
+    rows, hit, largest, pairs = landed(ffn, s)
+    travels = _travels(s)
     whole = np.where(travels & (p.sp > 0) & (ffn.shared_intermediate_size == 0), 0.0, 1.0)
     out: list[Canonical] = [*gather("moe", "n2", hidden, s, when=whole)]
     out.append(
@@ -120,7 +133,7 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
         out.append(Collective("dispatch", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
     if cut.any():
         out.append(Collective("expert gather", "all_gather", "reduce_scatter", "etp", arrived, again=True, when=cut))
-    out.extend(_experts(ffn, width, (rows, hit), s.experts, fused=fused))
+    out.extend(_experts(ffn, width, (rows, hit, largest, pairs), s.experts, fused=fused))
     if cut.any():
         out.append(Collective("expert scatter", "reduce_scatter", "all_gather", "etp", arrived, when=cut))
     if travels.any():
@@ -136,9 +149,9 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     return out
 
 
-def _experts(ffn: MoE, hidden: int, load: tuple[Column, Column], s: Shapes, *, fused: bool) -> list[Canonical]:
-    """The routed experts of one rank; ``load``: token-expert pairs that land on it, and experts that get any."""
-    rows, hit = load
+def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fused: bool) -> list[Canonical]:
+    """The routed experts of one rank; ``load``: what ``landed`` says of it."""
+    rows, hit, largest, pairs = load
     inter = ffn.moe_intermediate_size / s.plans.etp
     act = s.act
     matrices = 3.0 if ffn.gated else 2.0
@@ -150,7 +163,10 @@ def _experts(ffn: MoE, hidden: int, load: tuple[Column, Column], s: Shapes, *, f
         columns: dict[str, Column | float] = {
             "rows": rows,
             "hit": hit,
+            "largest": largest,
+            "pairs": pairs,
             "tokens": s.tokens,
+            "experts": ffn.num_experts / s.plans.ep,
             "hidden": hidden,
             "inter": inter,
             "matrices": matrices,

@@ -78,7 +78,8 @@ def _of_prefill(scenario: Scenario) -> list[Finding]:
 
 def _passing(scenario: Scenario, **values: Sequence[int]) -> list[bool]:
     """Which of these values of some columns would pass every check."""
-    return [not fails for fails in np.atleast_1d(violated(columns(scenario, values)).any(axis=0)).tolist()]
+    passing: list[bool] = np.asarray(~violated(columns(scenario, values)).any(axis=0)).tolist()
+    return passing
 
 
 def require(scenario: Scenario) -> Scenario:

@@ -93,7 +93,7 @@ def _system(scenario: Scenario) -> dict[str, int]:
 
 
 def _without_rate(scenario: Scenario) -> str:
-    """The field of ``precision`` in whose format the accelerator multiplies no matrices; empty where it does all."""
+    """The field of ``precision`` in whose format the accelerator has no matrix rate; empty where it has all."""
     chip, formats = scenario.system.groups[0].node.accelerator, scenario.precision
     fields = ("compute", "activations")
     return next((name for name in fields if chip.rate(dtype(getattr(formats, name)).rate) is None), "")

@@ -56,7 +56,7 @@ _NAMED = {"recompute": "mode", "draft": "model"}
 
 def model_of(document: Document) -> Model:
     """The model of a scenario."""
-    return _slot(document, "model", Model, model.load, _model)
+    return _slot(document, "model", Model, _model_named, _model)
 
 
 def system_of(document: Document) -> System:
@@ -136,6 +136,16 @@ def beside(document: Document, name: str) -> str:
 def _changed(value: Mapping[str, Any], base: str) -> dict[str, Any]:
     own = {key: item for key, item in value.items() if key != "base"}
     return {"name": f"{base} (changed)" if own else base, **own}
+
+
+def _model_named(name: str) -> Model:
+    """The model of a name or path; a file that describes a whole job is none."""
+    if is_path(name) and Path(name).is_file() and {"model", "workload"} <= read_yaml(name).data.keys():
+        raise InputError(
+            f"model '{name}' is a scenario file, which holds a model and its job. Try rapid-llm run {name}, or "
+            f"rapid-llm fit {name} for its memory alone."
+        )
+    return model.load(name)
 
 
 def _model(document: Document, value: Mapping[str, Any], path: str) -> Model:
