@@ -6,7 +6,7 @@ import pytest
 from rapid_llm.lowering import lower
 from rapid_llm.lowering.linear import _degrees, _recipe, lower_pass
 from rapid_llm.predict import plans_of
-from rapid_llm.predict.inference import job_of
+from rapid_llm.predict.replica import job_of
 from rapid_llm.scenario import from_mapping
 from rapid_llm.workload import points_of
 

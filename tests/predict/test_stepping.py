@@ -8,7 +8,7 @@ import pytest
 from rapid_llm.errors import InputError
 from rapid_llm.execution import Machine
 from rapid_llm.predict import plans_of, stepper
-from rapid_llm.predict.inference import Job
+from rapid_llm.predict.replica import Job
 from rapid_llm.scenario import from_mapping
 from rapid_llm.workload import points_of
 

@@ -91,7 +91,7 @@ def footprint(scenario: Scenario) -> Footprint:
     lowered = inference_footprint(model, runtime, precision, plans, cached=cached)
     if scenario.draft is None:
         return Footprint(lowered, inference_account(lowered, runtime, precision, accelerator, work.offload))
-    from rapid_llm.predict.inference import job_of  # what stands alone does not wait for it
+    from rapid_llm.predict.replica import job_of  # what stands alone does not wait for it
 
     return Footprint(lowered, job_of(scenario).account(work.requests // (scenario.parallelism.dp or 1), 1.0))
 

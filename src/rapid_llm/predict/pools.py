@@ -14,7 +14,8 @@ from rapid_llm.errors import InputError
 from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.network import Fabric, link, price
 from rapid_llm.parallelism import Parallelism, Plans
-from rapid_llm.predict.inference import InferenceTable, Job, decode_steps_of, job_of, room, static_batch
+from rapid_llm.predict.inference import InferenceTable, decode_steps_of, room, static_batch
+from rapid_llm.predict.replica import Job, job_of
 from rapid_llm.scenario import Pool, Scenario, pool_scenario
 from rapid_llm.workload import Inference
 

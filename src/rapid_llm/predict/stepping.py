@@ -18,8 +18,8 @@ from rapid_llm.execution.pricing import price_table
 from rapid_llm.lowering import Lowered
 from rapid_llm.nouns import replaced
 from rapid_llm.predict.engine import conditions
-from rapid_llm.predict.inference import Job
 from rapid_llm.predict.job import plans_of
+from rapid_llm.predict.replica import Job
 from rapid_llm.runtime import Host, Serving
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Inference, points_of
