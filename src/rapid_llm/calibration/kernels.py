@@ -56,7 +56,7 @@ _SECONDS: Final = frozenset(
 )
 LEAST_ROWS: Final = 40
 """A half with fewer rows fits nothing."""
-_ROWS: Final = 700  # of a fit: more move no constant by more than its own uncertainty
+_ROWS: Final = 2000  # of a fit: more move no constant by more than its own uncertainty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +154,7 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
         )
     start, names = kernel.on(architecture), free_of(kernel)
     bounds = {n: replace(BOUNDS[n], prior=priors[n]) if n in priors else BOUNDS[n] for n in names}
-    some = [s.some(_ROWS // len(train)) for s in train]
+    some = [s.some(round(_ROWS * len(s.seconds) / rows)) for s in train]
 
     def trial(values: Vector) -> Kernel:
         return _with(kernel, architecture, dict(zip(names, map(float, values), strict=True)))
@@ -167,8 +167,11 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
     found = fit(log_time, target, {n: getattr(start, n) for n in names}, bounds)
     fitted = _with(kernel, architecture, found)
     unseen = [s.half("unseen") for s in mine]
-    scores = {s.label: (_errors([u], kernel), _errors([u], fitted)) for s, u in zip(mine, unseen, strict=True)}
-    labels = ", ".join(dict.fromkeys(s.label for s in mine))
+    by_label: dict[str, list[Sample]] = {}
+    for half in unseen:
+        by_label.setdefault(half.label, []).append(half)
+    scores = {label: (_errors(parts, kernel), _errors(parts, fitted)) for label, parts in by_label.items()}
+    labels = ", ".join(by_label)
     return Calibration(
         kernel=kernel.name,
         architecture=architecture,

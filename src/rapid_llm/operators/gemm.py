@@ -13,6 +13,7 @@ CUTLASS, "Efficient GEMM in CUDA"). Tm is common to the candidates, so that the 
 least Tc.
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -29,8 +30,13 @@ _LEAST_SPLIT_K: Final = 128.0  # a split keeps at least this much of k, or it is
 _PARTIAL_BYTES: Final = 4.0  # partial sums are fp32
 _UNQUANTISED_BYTES: Final = 2.0  # activations before a kernel's own quantise pass are 16 bit
 _PIPELINE_NORM: Final = 3.0  # how sharply a k-step turns from waiting to computing
-_REPLAYED_WEIGHTS: Final = 5.0  # weights that benchmarks rotate, beside one X and one Y (aiconfigurator)
-_L2_SHARE: Final = 0.4  # of L2 bandwidth that tiles stream at, where a replay finds its operands there
+_L2_SHARES: Final = (0.5, 0.8)
+"""Share of L2 bandwidth at which tiles read operands that a replay finds there: line by line, in boxes (TMA)."""
+_BY_LINE: Final = frozenset(("volta", "turing", "ampere", "ampere-rtx", "ada"))
+"""Architectures whose tiles are copied line by line."""
+_PARTITIONED: Final = frozenset(("ampere", "hopper", "blackwell"))
+"""Architectures whose L2 is two halves, each with its own copy of what both read: less fits, and writes pass through."""
+_KEPT: Final = (0.75, 0.5)  # of a partitioned L2: what one launch touches, what a rotation of many touches
 _ROWS_AT_ONCE: Final = 1024  # keeps the candidates of one block of rows in cache
 
 
@@ -61,11 +67,29 @@ def _table(tiles: Tiles, splits: tuple[int, ...], k_step: int, c: GemmConstants,
     return _Table(bm, bn, np.array(splits, dtype=float)[None, :], step, r.hbm * c.bandwidth)
 
 
-def _memory(columns: tuple[Column, ...], c: GemmConstants, r: Rates) -> Column:
-    """Seconds to move X, W and Y once; a replayed benchmark finds them in L2 where X, Y and its weights fit."""
+def _memory(columns: tuple[Column, ...], c: GemmConstants, r: Rates, architecture: str) -> Column:
+    """Seconds to move X, W and Y once; what a replayed benchmark comes back to soon enough it finds in L2."""
+    if not r.resident:
+        return r.stream(gemm_work(columns)[1], c.bandwidth)
+    share = _L2_SHARES[architecture not in _BY_LINE] * r.l2_datasheet / r.l2
+    parts = _reuse(columns, r, partitioned=architecture in _PARTITIONED)
+    return np.asarray(sum(r.stream(moved, c.bandwidth, held, share) for moved, held in parts))
+
+
+def _reuse(columns: tuple[Column, ...], r: Rates, *, partitioned: bool) -> Iterator[tuple[Column, Column]]:
+    """Bytes of X, W and Y, and of all that a benchmark touches before it meets the operand again.
+
+    That is one launch for Y and for an X that all launches share, a whole rotation for weights (least recently used).
+    """
     m, n, k, groups, x_bytes, w_bytes, y_bytes = columns
-    held = groups * (m * k * x_bytes + m * n * y_bytes + _REPLAYED_WEIGHTS * k * n * w_bytes)
-    return r.stream(gemm_work(columns)[1], c.bandwidth, held, _L2_SHARE)
+    x, w, y = groups * m * k * x_bytes, groups * k * n * w_bytes, groups * m * n * y_bytes
+    copies = r.replay.rotated(w, r.resident)
+    launch, rotation = x + w + y, copies * w + y + x * (copies if r.replay.inputs else 1.0)
+    if partitioned:
+        launch, rotation = launch / _KEPT[0], rotation / _KEPT[1]
+    yield x, rotation if r.replay.inputs else launch
+    yield w, rotation
+    yield y, np.full_like(y, np.inf) if partitioned else launch
 
 
 def _ctas(columns: tuple[Column, ...], table: _Table) -> NDArray[np.float64]:
@@ -74,7 +98,8 @@ def _ctas(columns: tuple[Column, ...], table: _Table) -> NDArray[np.float64]:
     return np.asarray(np.ceil(m / table.rows) * np.ceil(n / table.cols) * groups)
 
 
-def _best(columns: tuple[Column, ...], kernel: GemmKernel, tiles: Tiles, c: GemmConstants, r: Rates) -> _Best:
+def _best(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r: Rates) -> _Best:
+    c, tiles = kernel.on(architecture), kernel.tiles_on(architecture)
     m, n, k, groups, *_, y_bytes = columns
     table = _table(tiles, kernel.splits, kernel.k_step, c, r)
     ctas = _ctas(columns, table)
@@ -85,7 +110,7 @@ def _best(columns: tuple[Column, ...], kernel: GemmKernel, tiles: Tiles, c: Gemm
     compute = waves * (steps * table.step + out)
     tile = compute.argmin(axis=1)
     fastest = np.take_along_axis(compute, tile[:, None, :], axis=1)[:, 0, :]
-    memory = _memory(columns, c, r)
+    memory = _memory(columns, c, r, architecture)
     seconds = join(fastest, memory[:, None], c.overlap)
     split = np.asarray(kernel.splits, dtype=float)
     extra = c.split + split * (groups * m * n * (_PARTIAL_BYTES / table.bandwidth))[:, None]
@@ -104,9 +129,9 @@ def _cast(columns: tuple[Column, ...], kernel: GemmKernel) -> Column:
 
 def price_gemm(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r: Rates) -> Prices:
     """Time of the fastest tile and split for each row; columns as ``COLUMNS['gemm']``, each (rows,)."""
-    c, tiles = kernel.on(architecture), kernel.tiles_on(architecture)
+    c = kernel.on(architecture)
     parts = [
-        _best(tuple(column[start : start + _ROWS_AT_ONCE] for column in columns), kernel, tiles, c, r)
+        _best(tuple(column[start : start + _ROWS_AT_ONCE] for column in columns), kernel, architecture, r)
         for start in range(0, len(columns[0]), _ROWS_AT_ONCE)
     ]
     seconds, compute, memory, _ = map(np.concatenate, zip(*parts, strict=True)) if parts else (np.empty(0),) * 4
@@ -120,7 +145,7 @@ def price_gemm(columns: tuple[Column, ...], kernel: GemmKernel, architecture: st
 def explain(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r: Rates) -> dict[str, Any]:
     """The winning candidate of one row (each column of length 1): tile, split, tiles in flight, waves, last wave."""
     c, tiles = kernel.on(architecture), kernel.tiles_on(architecture)
-    best = _best(columns, kernel, tiles, c, r)
+    best = _best(columns, kernel, architecture, r)
     tile, split = divmod(int(best.candidate[0]), len(kernel.splits))
     table = _table(tiles, kernel.splits, kernel.k_step, c, r)
     ctas = float(_ctas(columns, table)[0, tile, 0]) * kernel.splits[split]

@@ -14,7 +14,7 @@ from rapid_llm.operators.attention import is_decode, price_context, price_decode
 from rapid_llm.operators.families import COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, Column, Prices
 from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel, GemmKernel, Kernel, MoeKernel, ScanKernel, kernel
 from rapid_llm.operators.others import price_moe, price_pointwise, price_scan
-from rapid_llm.operators.rates import Rates, rates
+from rapid_llm.operators.rates import Rates, Replay, rates
 from rapid_llm.operators.summary import summarise
 from rapid_llm.operators.work import WORK
 
@@ -46,7 +46,7 @@ def price(
     kernel: str | Kernel,
     accelerator: Accelerator,
     clock: float = 1.0,
-    replayed: bool = False,
+    replayed: bool | Replay = False,
 ) -> Prices:
     """Seconds of each row on one accelerator.
 

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from rapid_llm import hardware, operators
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator
+from rapid_llm.operators import Replay
+from rapid_llm.validation.kernels.benches import bench_of
 from rapid_llm.validation.cases import split_of
 from rapid_llm.validation.kernels.columns import READERS, Cells, Columns
 from rapid_llm.validation.kernels.slices import FAMILIES, KEYS, KernelSlice
@@ -78,10 +80,19 @@ class Sample:
         self, kernel: str | operators.Kernel | None = None, device: Accelerator | None = None
     ) -> NDArray[np.float64]:
         """Predicted seconds of each row, replayed as the benchmark did, by this kernel and device or others."""
-        return operators.price(
-            self.family, self.columns, dtype=self.dtype, kernel=kernel or self.kernel,
-            accelerator=device or hardware.accelerator(self.accelerator), replayed=True,
-        ).seconds  # fmt: skip
+        known = device or hardware.accelerator(self.accelerator)
+        chosen = kernel or self.kernel
+
+        def price(clock: float, replay: bool | Replay) -> NDArray[np.float64]:
+            return operators.price(
+                self.family, self.columns, dtype=self.dtype, kernel=chosen, accelerator=known, clock=clock,
+                replayed=replay,
+            ).seconds  # fmt: skip
+
+        if self.family != "gemm":
+            return price(1.0, True)
+        bench = bench_of(self.framework, self.version, self.table_dtype)
+        return bench.seconds(price, self.columns, known)
 
     def roofline(self) -> operators.Prices:
         """The datasheet roofline of each row."""
