@@ -54,6 +54,7 @@ class _Table(NamedTuple):
     fixed: Array
     partial: Array
     least: Array
+    served: tuple[Array, Array] | None
 
 
 class _Best(NamedTuple):
@@ -72,6 +73,7 @@ def _table(kernel: GemmKernel, architecture: str, r: Rates) -> _Table:
     c = kernel.on(architecture)
     bm, bn = (np.array(side, dtype=float)[:, None] for side in zip(*kernel.tiles_on(architecture), strict=True))
     busy = 2.0 * bm * bn * kernel.k_step * r.units / (r.peak * c.rate)
+    served = kernel.rows_on(architecture)
     bandwidth, split = r.hbm * c.bandwidth, np.array(kernel.splits, dtype=float)
     more = split > 1.0
     return _Table(
@@ -85,6 +87,7 @@ def _table(kernel: GemmKernel, architecture: str, r: Rates) -> _Table:
         fixed=np.where(more, c.split, 0.0),
         partial=np.where(more, split * (_PARTIAL_BYTES / bandwidth), 0.0),
         least=np.where(more, _LEAST_SPLIT_K * split, 0.0),
+        served=(np.array(served)[:, :1], np.array(served)[:, 1:]) if served else None,
     )
 
 
@@ -96,6 +99,9 @@ def _tiled(columns: tuple[Column, ...], table: _Table, r: Rates) -> tuple[Array,
     time = np.ceil(k[..., None, None] / table.per_split) * table.step
     time += np.minimum(ctas, r.units) * (table.out * y_bytes[..., None, None])
     time *= np.ceil(ctas * table.share)
+    if table.served:
+        above, most = table.served
+        time = np.where((m[..., None, None] > above) & (m[..., None, None] <= most), time, np.inf)
     return ctas, time
 
 

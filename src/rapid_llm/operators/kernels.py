@@ -153,7 +153,7 @@ class GemmKernel(Kernel):
 
     ``quantise``: how often the kernel's own quantise pass reads the 16-bit activations: 1, 2 where it looks for their
     largest value first, 0 without such a pass. ``vector``: a single row goes to a matrix-vector kernel where that is
-    faster.
+    faster. ``edges``: where a library takes its tile by rows alone, the most rows of each tile but the last.
     """
 
     family: Literal["gemm"]
@@ -163,10 +163,16 @@ class GemmKernel(Kernel):
     k_step: Count = 64
     quantise: int = 0
     vector: bool = False
+    edges: Map[tuple[Count, ...]] = FrozenDict()
 
     def tiles_on(self, architecture: str) -> Tiles:
         """The tiles that the kernel has on an architecture."""
         return self.tiles.get(architecture) or self.tiles["default"]
+
+    def rows_on(self, architecture: str) -> tuple[tuple[float, float], ...] | None:
+        """Rows that each tile serves on an architecture, above the first up to the second number; None: any."""
+        edges = self.edges.get(architecture)
+        return tuple(zip((0.0, *edges), (*edges, float("inf")), strict=True)) if edges else None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
