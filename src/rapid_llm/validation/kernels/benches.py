@@ -33,12 +33,14 @@ class Bench:
     """How one table was made; ``gaps``: graphs are replayed one after another; ``toggles``: operands are random, and
     draw the power that they draw in a model."""
 
-    replay: Replay
+    replay: Replay | None
     gaps: bool = True
     toggles: bool = True
 
     def seconds(self, price: Callable[[float, bool | Replay], Array], columns: Columns, device: Accelerator) -> Array:
         """What the benchmark reads for kernels of a ``price`` at a share of the boost clock (s)."""
+        if self.replay is None:
+            return price(device.sustained.clock if self.toggles else 1.0, False)
         short = price(1.0, self.replay)
         long = price(device.sustained.clock, self.replay) if self.toggles else short
         l2 = float(device.memory.l2.capacity) if device.memory.l2 else 0.0
@@ -58,4 +60,6 @@ def bench_of(framework: str, version: str, dtype: str) -> Bench:
         return Bench(Replay(6, inputs=True))
     if framework == "trtllm":
         return Bench(Replay(5, to_l2=not version.startswith("1.0")))
+    if framework in ("vidur", "llmservingsim"):
+        return Bench(None, gaps=False, toggles=framework == "vidur")
     return Bench(Replay(5), gaps=False)
