@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from rapid_llm.operators.work import query_key_pairs
 
 __all__ = [
-    "BOUNDS", "COLUMNS", "POINTWISE_KINDS", "Column", "Kernel", "Prices", "Replay", "check_shape", "explain_gemm", "kernel",
-    "kernel_names", "kernel_sources", "price", "query_key_pairs", "roofline",
+    "BOUNDS", "COLUMNS", "POINTWISE_KINDS", "Column", "Kernel", "Prices", "Replay", "check_shape", "explain_gemm",
+    "kernel", "kernel_names", "kernel_sources", "price", "query_key_pairs", "roofline",
 ]  # fmt: skip
 
 __getattr__ = exports(__name__, "families", "kernels", "pricing", "rates", "work")

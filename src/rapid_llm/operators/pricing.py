@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final, cast
 
 import numpy as np
@@ -31,7 +32,11 @@ def check_shape(family: str, columns: Mapping[str, ArrayLike]) -> None:
 
 
 _NUMBERS: Final = frozenset((int, float, np.float64))
+_VALUES: Final = {family: itemgetter(*names) for family, names in COLUMNS.items()}
+"""Family to the function that takes its columns out of a mapping, in the order of ``COLUMNS``."""
 _Kind = str | NDArray[np.int64]
+_Asked = tuple[_Kind, str, str | Kernel, Accelerator, float, bool | Replay]
+"""How rows are priced: kind, dtype, kernel, accelerator, clock, replayed."""
 
 
 def _columns(values: Sequence[ArrayLike]) -> tuple[Column, ...]:
@@ -40,11 +45,6 @@ def _columns(values: Sequence[ArrayLike]) -> tuple[Column, ...]:
     if len({a.shape for a in arrays}) > 1 or arrays[0].ndim != 1:
         arrays = list(np.broadcast_arrays(*(np.atleast_1d(a) for a in arrays)))
     return tuple(arrays)
-
-
-def _values(family: str, columns: Mapping[str, ArrayLike]) -> tuple[ArrayLike, ...]:
-    """The columns of a family in the order of ``COLUMNS``."""
-    return tuple([columns[name] for name in COLUMNS[family]])
 
 
 def price(
@@ -69,32 +69,25 @@ def price(
 
     InputError where the accelerator has no rate for the dtype, or the kernel serves another family.
     """
-    values = _values(family, columns)
+    values = _VALUES[family](columns)
+    asked = (kind, dtype, kernel, accelerator, clock, replayed)
     if _NUMBERS.issuperset(map(type, values)) and isinstance(kind, str):
-        return _one(family, values, kind, dtype, kernel, accelerator, clock, replayed)  # type: ignore[arg-type]
-    return _priced(family, _columns(values), kind, dtype, kernel, accelerator, clock, replayed)
+        return _one(family, values, asked)
+    return _priced(family, _columns(values), asked)
 
 
 @lru_cache(maxsize=4096)
-def _one(family: str, values: tuple[float, ...], *asked: Any) -> Prices:
+def _one(family: str, values: tuple[float, ...], asked: _Asked) -> Prices:
     """The price of a row that is given in numbers; whoever asks again gets the same, which nobody may change."""
-    prices = _priced(family, tuple(map(np.float64, values)), *asked)  # type: ignore[arg-type]
+    prices = _priced(family, tuple(map(np.float64, values)), asked)  # type: ignore[arg-type]
     fields = [np.array([getattr(prices, name)]) for name in Prices.__slots__]
-    for values_of in fields:
-        values_of.setflags(write=False)
+    for column in fields:
+        column.setflags(write=False)
     return Prices(*fields)
 
 
-def _priced(
-    family: str,
-    columns: tuple[Column, ...],
-    kind: _Kind,
-    dtype: str,
-    kernel: str | Kernel,
-    accelerator: Accelerator,
-    clock: float,
-    replayed: bool | Replay,
-) -> Prices:
+def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
+    kind, dtype, kernel, accelerator, clock, replayed = asked
     chosen = _kernel(kernel) if isinstance(kernel, str) else kernel
     if chosen.family != family and not (family == "attention" and chosen.family == "decode"):
         raise InputError(
@@ -108,9 +101,7 @@ def _priced(
 _kernel = kernel
 
 
-def _price(
-    chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, architecture: str
-) -> Prices:
+def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, architecture: str) -> Prices:
     chosen, constants = chosen.shaped(architecture), chosen.on(architecture)
     match chosen:
         case GemmKernel():
@@ -174,7 +165,7 @@ def roofline(family: str, columns: Mapping[str, ArrayLike], *, dtype: str, accel
     Pointwise rows count vector FLOPs against the vector rate (Williams, Waterman, Patterson 2009).
     """
     r = rates(accelerator, dtype)
-    flops, moved = WORK[family](_columns(_values(family, columns)))
+    flops, moved = WORK[family](_columns(_VALUES[family](columns)))
     compute = flops / (r.vector if family == "pointwise" else r.peak / accelerator.sustained.matrix)
     memory = moved / r.datasheet
     return summarise(0.0, np.maximum(compute, memory), work=(flops, moved), sides=(compute, memory))

@@ -39,8 +39,8 @@ class Rates(NamedTuple):
 
     ``peak`` and ``vector`` in FLOP/s at the given clock share, ``peak`` as far as power allows; ``hbm`` the reachable
     bandwidth and ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the
-    reachable bandwidth of buffers that stay in L2 between calls, ``l2_datasheet`` the unreduced one, ``resident`` how many bytes do: 0 in a model, which cycles
-    through more than fits; ``replay`` how a benchmark comes back to them.
+    reachable bandwidth of buffers that stay in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident``
+    how many bytes stay: 0 in a model, which cycles through more than fits; ``replay`` how a benchmark comes back.
     """
 
     units: int

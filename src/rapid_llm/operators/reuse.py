@@ -19,7 +19,7 @@ _SHARES: Final = (0.5, 0.8)
 _BY_LINE: Final = frozenset(("volta", "turing", "ampere", "ampere-rtx", "ada"))
 """Architectures whose tiles are copied line by line."""
 _PARTITIONED: Final = frozenset(("ampere", "hopper", "blackwell"))
-"""Architectures whose L2 is two halves, each with its own copy of what both read: less fits, and writes pass through."""
+"""Architectures whose L2 is two halves, each with its copy of what both read: less fits, and writes pass through."""
 _KEPT: Final = (0.75, 0.5)  # of a partitioned L2: what one launch touches, what a rotation of many touches
 
 Part = tuple[Column, Column]

@@ -19,12 +19,12 @@ from rapid_llm.validation.kernels.columns import Columns
 Array = NDArray[np.float64]
 
 _GAP: Final = 3.1e-6
-"""Seconds between two replays of a graph: one launch a replay against six, public aiconfigurator tables (H100, B200)."""
+"""Seconds between two replays of a graph: one launch a replay against six (aiconfigurator, H100 and B200)."""
 _LAUNCHES: Final = 5.5  # a replay, of which the launch floors of accelerators already hold their share of the gap
 _ROUNDS: Final = 12.0  # warm-up and timed passes over all launches (aiconfigurator: 3 + 3 + 6)
 _SETTLING: Final = 0.08
 """Seconds in which the clock follows the power limit: onset and end of slowing in GEMMs of 1 to 50 ms, same tables."""
-_SETTLED: Final = .5
+_SETTLED: Final = 0.5
 """Share of the way to the sustained clock that a benchmark of a second sees; the rest is heat, and takes minutes."""
 
 

@@ -14,8 +14,8 @@ from rapid_llm import hardware, operators
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator
 from rapid_llm.operators import Replay
-from rapid_llm.validation.kernels.benches import bench_of
 from rapid_llm.validation.cases import split_of
+from rapid_llm.validation.kernels.benches import bench_of
 from rapid_llm.validation.kernels.columns import READERS, Cells, Columns
 from rapid_llm.validation.kernels.slices import FAMILIES, KEYS, KernelSlice
 from rapid_llm.validation.tables import Table, text_of
