@@ -71,16 +71,18 @@ def price(
     """
     values = _VALUES[family](columns)
     asked = (kind, dtype, kernel, accelerator, clock, replayed)
-    if _NUMBERS.issuperset(map(type, values)) and isinstance(kind, str):
+    try:
         return _one(family, values, asked)
-    return _priced(family, _columns(values), asked)
+    except TypeError:  # arrays have no hash
+        return _priced(family, _columns(values), asked)
 
 
 @lru_cache(maxsize=4096)
 def _one(family: str, values: tuple[float, ...], asked: _Asked) -> Prices:
     """The price of a row that is given in numbers; whoever asks again gets the same, which nobody may change."""
-    prices = _priced(family, tuple(map(np.float64, values)), asked)  # type: ignore[arg-type]
-    fields = [np.array([getattr(prices, name)]) for name in Prices.__slots__]
+    alone = _NUMBERS.issuperset(map(type, values))
+    prices = _priced(family, tuple(map(np.float64, values)) if alone else _columns(values), asked)  # type: ignore[arg-type]
+    fields = [np.array(getattr(prices, name), ndmin=1) for name in Prices.__slots__]
     for column in fields:
         column.setflags(write=False)
     return Prices(*fields)
