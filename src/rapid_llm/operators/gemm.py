@@ -4,7 +4,7 @@ For each candidate tile (bm, bn) and split s, with S compute units and steps of 
 
     step  = ((2 bm bn kb S / (P rate))^3 + step^3)^(1/3)      a k-step computes, or waits for its loads
     CTA   = groups ceil(m/bm) ceil(n/bn),  waves = ceil(CTA s / S)
-    Tc    = waves (ceil(k / (s kb)) step + epilogue min(CTA, S) bm bn y / (bandwidth HBM))
+    Tc    = waves ceil(k / (s kb)) step + epilogue CTA bm bn y / (bandwidth HBM)
     T     = (Tc^p + Tm^p)^(1/p) + [s > 1] (split + 4 s m n / (bandwidth HBM)),   Tm = B / (bandwidth HBM)
 
 with B the compulsory bytes. t = launch + setup + min T over the candidates; every term grows with m, n and k, and so
@@ -97,8 +97,8 @@ def _tiled(columns: tuple[Column, ...], table: _Table, r: Rates) -> tuple[Array,
     ctas = np.ceil(m[..., None, None] / table.rows) * np.ceil(n[..., None, None] / table.cols)
     ctas *= groups[..., None, None]
     time = np.ceil(k[..., None, None] / table.per_split) * table.step
-    time += np.minimum(ctas, r.units) * (table.out * y_bytes[..., None, None])
     time *= np.ceil(ctas * table.share)
+    time += ctas * (table.out * y_bytes[..., None, None])
     if table.served:
         above, most = table.served
         time = np.where((m[..., None, None] > above) & (m[..., None, None] <= most), time, np.inf)
