@@ -18,9 +18,9 @@ _SHARES: Final = (0.5, 0.8)
 """Share of L2 bandwidth at which tiles read what they find there: copied line by line, in boxes (TMA)."""
 _BY_LINE: Final = frozenset(("volta", "turing", "ampere", "ampere-rtx", "ada"))
 """Architectures whose tiles are copied line by line."""
-_PARTITIONED: Final = frozenset(("ampere", "hopper", "blackwell"))
-"""Architectures whose L2 is two halves, each with its copy of what both read: less fits, and writes pass through."""
-_KEPT: Final = (0.75, 0.5)  # of a partitioned L2: what one launch touches, what a rotation of many touches
+_PARTITIONS: Final = {"ampere": 2.0, "hopper": 2.0, "blackwell": 4.0}
+"""Architectures whose L2 is in parts that each keep a copy of what all read: less fits, and writes pass through."""
+_KEPT: Final = 0.75  # of such an L2 holds what one launch touches; a rotation of many is read by all parts
 
 Part = tuple[Column, Column]
 """Bytes moved, and bytes touched since they were last met."""
@@ -40,8 +40,8 @@ class Reuse:
         self.launch = inputs + self.w + self.y
         self.rotation = copies * self.w + self.y + inputs * (copies if r.replay.inputs else 1.0)
         self.written = self.launch
-        if architecture in _PARTITIONED:
-            self.launch, self.rotation = self.launch / _KEPT[0], self.rotation / _KEPT[1]
+        if architecture in _PARTITIONS:
+            self.launch, self.rotation = self.launch / _KEPT, self.rotation * _PARTITIONS[architecture]
             self.written = np.full_like(self.launch, np.inf)
         self.input = self.rotation if r.replay.inputs else self.launch
 
