@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, Token
 
 import rapid_llm
 from rapid_llm.cli import flags
@@ -310,6 +311,16 @@ def calibrate_fabric(
     return calibrate_fabric(name, Request(table, library, link, op, ranks, out), as_json=json)
 
 
+def whole(_: object, tokens: Sequence[Token]) -> int:
+    """A whole number; a fraction is not rounded in silence."""
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"{tokens[0].keyword} must be a whole number (got {text}).") from None
+
+
+Whole = Annotated[int, Parameter(converter=whole)]
 Chip = Annotated[str, Parameter(name="--accelerator", help="Catalogue name or file.")]
 Format = Annotated[str, Parameter(name="--dtype", help="Compute dtype: bf16, fp8, nvfp4, int8 ...")]
 Engine = Annotated[str, Parameter(name="--runtime", help="Whose choice of kernel.")]
@@ -319,11 +330,11 @@ Implementation = Annotated[str | None, Parameter(name="--kernel", help="Implemen
 @kernel.command(name="gemm")
 def kernel_gemm(
     *,
-    m: int,
-    n: int,
-    k: int,
+    m: Whole,
+    n: Whole,
+    k: Whole,
     accelerator: Chip,
-    groups: int = 1,
+    groups: Whole = 1,
     dtype: Format = "bf16",
     runtime: Engine = "vllm",
     implementation: Implementation = None,
@@ -341,14 +352,14 @@ def kernel_gemm(
 @kernel.command(name="attention")
 def kernel_attention(
     *,
-    heads: int,
+    heads: Whole,
     accelerator: Chip,
-    batch: int = 1,
-    new: Annotated[int, Parameter(help="Query tokens of a sequence; 1 is decode.")] = 1,
-    past: Annotated[int, Parameter(help="Cached tokens of a sequence.")] = 0,
-    kv_heads: int | None = None,
-    head_dim: int = 128,
-    window: int = 0,
+    batch: Whole = 1,
+    new: Annotated[int, Parameter(converter=whole, help="Query tokens of a sequence; 1 is decode.")] = 1,
+    past: Annotated[int, Parameter(converter=whole, help="Cached tokens of a sequence.")] = 0,
+    kv_heads: Annotated[int | None, Parameter(converter=whole)] = None,
+    head_dim: Whole = 128,
+    window: Whole = 0,
     kv_bytes: float = 2.0,
     dtype: Format = "bf16",
     runtime: Engine = "vllm",
@@ -370,11 +381,11 @@ def kernel_attention(
 @kernel.command(name="moe")
 def kernel_moe(
     *,
-    tokens: int,
-    experts: int,
-    experts_per_token: int,
-    hidden: int,
-    inter: int,
+    tokens: Whole,
+    experts: Whole,
+    experts_per_token: Whole,
+    hidden: Whole,
+    inter: Whole,
     accelerator: Chip,
     dtype: Format = "bf16",
     runtime: Engine = "vllm",
@@ -382,13 +393,12 @@ def kernel_moe(
     json: Json = False,
 ) -> int:
     """Gated experts of one layer on one accelerator, tokens routed uniformly."""
-    from rapid_llm.cli.kernels import Asked, answer, sizes
+    from rapid_llm.cli.kernels import Asked, answer, hit, sizes
 
     x, w = sizes(dtype)
-    hit = experts * (1.0 - (1.0 - experts_per_token / experts) ** tokens) if experts > 0 else 0.0
     columns = {
-        "rows": tokens * experts_per_token, "hit": hit, "tokens": tokens, "hidden": hidden, "inter": inter,
-        "matrices": 3, "x_bytes": x, "w_bytes": w,
+        "rows": tokens * experts_per_token, "hit": hit(tokens, experts, experts_per_token), "tokens": tokens,
+        "hidden": hidden, "inter": inter, "matrices": 3, "x_bytes": x, "w_bytes": w,
     }  # fmt: skip
     asked = Asked(dtype=dtype, accelerator=accelerator, engine=runtime, kernel=implementation)
     return answer("moe", columns, asked, as_json=json)
@@ -397,12 +407,12 @@ def kernel_moe(
 @kernel.command(name="scan")
 def kernel_scan(
     *,
-    new: int,
-    heads: int,
+    new: Whole,
+    heads: Whole,
     accelerator: Chip,
-    batch: int = 1,
-    key_dim: int = 128,
-    value_dim: int = 128,
+    batch: Whole = 1,
+    key_dim: Whole = 128,
+    value_dim: Whole = 128,
     runtime: Engine = "vllm",
     implementation: Implementation = None,
     json: Json = False,

@@ -29,6 +29,11 @@ def check_shape(family: str, columns: Mapping[str, ArrayLike]) -> None:
             raise InputError(f"{family}: {name} must be positive (got {least:g}).", field=name)
         if least < 0:
             raise InputError(f"{family}: {name} must not be negative (got {least:g}).", field=name)
+    if family == "attention" and np.any(np.mod(columns["heads"], columns["kv_heads"])):
+        raise InputError(
+            f"attention: heads must be a multiple of kv_heads (got {columns['heads']!r} and {columns['kv_heads']!r}).",
+            field="kv_heads",
+        )
 
 
 _NUMBERS: Final = frozenset((int, float, np.float64))

@@ -24,6 +24,13 @@ CODES: Final = "kernels.csv.gz"
 """The file beside a table that spells out its kernel codes."""
 FASTEST: Final = 0.95
 """A row faster than this share of the datasheet roofline cannot be what its shape says (unless L2 holds it)."""
+SIZES: Final[Mapping[str, tuple[str, ...]]] = {
+    "kernel_gemm": ("m", "n", "k"),
+    "kernel_context": ("batch", "isl", "heads", "kv_heads", "head_dim"),
+    "kernel_generation": ("batch", "kv_len", "heads", "kv_heads", "head_dim"),
+    "kernel_moe": ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep"),
+}
+"""Schema to the columns that must be positive numbers."""
 MOST_UNSOUND: Final = 0.1
 """A set with more such rows than this is mislabelled as a whole."""
 _PREFIXES: Final = ("gemm_mfine_", "gemm_", "attn_context_", "attn_generation_", "moe_", "mla_", "ssm_")
@@ -126,7 +133,9 @@ def read_cells(table: Table) -> dict[str, NDArray[np.str_]]:
         cells.setdefault(name, np.full(count, default))
     cells["source"] = _spelled(cells["kernel"], table.path)
     cells["line"] = np.arange(2, count + 2).astype(str)
-    _check_times(cells, table.path)
+    if not count:
+        raise InputError(f"{table.path} holds no row.", field="table")
+    _check_numbers(cells, table.path, ("latency_us", *SIZES.get(table.schema, ())))
     return cells
 
 
@@ -134,7 +143,12 @@ def device_of(path: Path) -> Accelerator:
     """The accelerator that a file is named after: ``gemm_h100_sxm.csv.gz``."""
     name = path.name.split(".")[0]
     prefix = next((p for p in _PREFIXES if name.startswith(p)), "")
-    return hardware.accelerator(name.removeprefix(prefix).replace("_", "-"))
+    try:
+        return hardware.accelerator(name.removeprefix(prefix).replace("_", "-"))
+    except InputError as error:
+        raise InputError(
+            f"{path} must have a column gpu, or be named after an accelerator as gemm_h100_sxm.csv is.", field="table"
+        ) from error
 
 
 def _spelled(codes: NDArray[np.str_], path: Path) -> NDArray[np.str_]:
@@ -144,16 +158,30 @@ def _spelled(codes: NDArray[np.str_], path: Path) -> NDArray[np.str_]:
     return np.array([known.get(str(word), str(word)) for word in words] or [""])[inverse]
 
 
-def _check_times(cells: Mapping[str, NDArray[np.str_]], path: Path) -> None:
+def _check_numbers(cells: Cells, path: Path, positive: Sequence[str]) -> None:
+    """InputError with the line of the first cell that is no number, or not above zero where it must be."""
+    for name in positive:
+        unit = " microseconds as plain numbers" if name == "latency_us" else " a number"
+        try:
+            values = cells[name].astype(float)
+        except ValueError:
+            index = next(i for i, cell in enumerate(cells[name]) if not _is_number(str(cell)))
+            raise InputError(
+                f"{path}, line {cells['line'][index]}: {name} must be{unit} (got {str(cells[name][index])!r}).",
+                field=name,
+            ) from None
+        low = np.flatnonzero(~(values > 0))
+        if len(low):
+            line, value = cells["line"][low[0]], values[low[0]]
+            raise InputError(f"{path}, line {line}: {name} must be positive (got {value:g}).", field=name)
+
+
+def _is_number(text: str) -> bool:
     try:
-        times = cells["latency_us"].astype(float)
-    except ValueError as error:
-        raise InputError(
-            f"{path}: latency_us must be microseconds as plain numbers ({error}).", field="latency_us"
-        ) from error
-    if len(times) and not times.min() > 0:
-        line = cells["line"][int(np.argmin(times))]
-        raise InputError(f"{path}, line {line}: latency_us must be positive (got {times.min():g}).", field="latency_us")
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def sample(part: KernelSlice, cells: Cells, table_dtype: str) -> Sample:
