@@ -17,7 +17,8 @@ from rapid_llm.operators import Kernel
 from rapid_llm.operators.kernels import GemmKernel, ScanKernel, TiledMoeKernel
 from rapid_llm.units import Si
 from rapid_llm.validation import tables
-from rapid_llm.validation.kernels import Sample, samples, slice_of
+from rapid_llm.validation.kernels import KernelSlice, Sample, samples, slice_of
+from rapid_llm.validation.kernels.samples import read_cells
 
 BOUNDS: Final[Mapping[str, Bound]] = {
     "setup": Bound(0.0, 2e-6, 1e-4),
@@ -80,7 +81,8 @@ _SECONDS: Final = frozenset(
 )
 LEAST_ROWS: Final = 40
 """A half with fewer rows fits nothing."""
-_ROWS: Final = 700  # of a fit: more move no constant by more than its own uncertainty
+_IMPLAUSIBLE: Final = 50.0  # times slower than the known constants say: a unit, not a kernel
+_ROWS: Final = 2000  # of a fit: more move no constant by more than its own uncertainty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,13 +143,21 @@ def calibrate(name: str, files: Sequence[Path]) -> Iterator[Calibration]:
     for sample in samples(part, found):
         by_architecture.setdefault(hardware.accelerator(sample.accelerator).architecture, []).append(sample)
     if not by_architecture:
-        raise InputError(
-            f"no row of {', '.join(str(f) for f in files)} belongs to kernel {name}: it needs columns "
-            f"{', '.join(sorted(tables.SCHEMAS[part.schema]))}.",
-            field="table",
-        )
+        raise InputError(_no_row(part, found, files), field="table")
     for architecture, mine in by_architecture.items():
         yield calibrate_on(kernel, architecture, mine, part.priors or {})
+
+
+def _no_row(part: KernelSlice, found: Sequence[tables.Table], files: Sequence[Path]) -> str:
+    """Why tables hold nothing to fit a kernel on: another schema, too fast to be true, or rows of other kernels."""
+    names, kernel = ", ".join(map(str, files)), part.kernel
+    if not found:
+        columns = ", ".join(sorted(tables.SCHEMAS[part.schema]))
+        return f"no row of {names} belongs to kernel {kernel}: it needs columns {columns}."
+    if any(part.rows(read_cells(table)).any() for table in found):
+        return f"most rows of {names} beat the datasheet's roofline: is latency_us in microseconds, and gpu right?"
+    rules = " or ".join(", ".join(f"{column} {pattern}" for column, pattern in rule.items()) for rule in part.rules)
+    return f"no row of {names} belongs to kernel {kernel}, which takes rows of {rules}."
 
 
 def read_table(path: Path) -> tables.Table:
@@ -180,9 +190,16 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
             f"at least {LEAST_ROWS} are needed.",
             field="table",
         )
+    off = float(np.median(np.concatenate([s.seconds / s.price(kernel) for s in train])))
+    if off > _IMPLAUSIBLE:
+        raise InputError(
+            f"half of the rows of kernel {kernel.name} on {architecture} take more than {off:.0f} times what they "
+            f"should: is latency_us in microseconds?",
+            field="table",
+        )
     start, names = kernel.on(architecture), free_of(kernel)
     bounds = {n: replace(BOUNDS[n], prior=priors[n]) if n in priors else BOUNDS[n] for n in names}
-    some = [s.some(_ROWS // len(train)) for s in train]
+    some = [s.some(round(_ROWS * len(s.seconds) / rows)) for s in train]
 
     def trial(values: Vector) -> Kernel:
         return _with(kernel, architecture, dict(zip(names, map(float, values), strict=True)))
@@ -195,8 +212,11 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
     found = fit(log_time, target, {n: getattr(start, n) for n in names}, bounds)
     fitted = _with(kernel, architecture, found)
     unseen = [s.half("unseen") for s in mine]
-    scores = {s.label: (_errors([u], kernel), _errors([u], fitted)) for s, u in zip(mine, unseen, strict=True)}
-    labels = ", ".join(dict.fromkeys(s.label for s in mine))
+    by_label: dict[str, list[Sample]] = {}
+    for half in unseen:
+        by_label.setdefault(half.label, []).append(half)
+    scores = {label: (_errors(parts, kernel), _errors(parts, fitted)) for label, parts in by_label.items()}
+    labels = ", ".join(by_label)
     return Calibration(
         kernel=kernel.name,
         architecture=architecture,

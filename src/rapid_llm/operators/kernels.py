@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.documents import build
-from rapid_llm.nouns import STRICT, FrozenDict, Map
+from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
 from rapid_llm.provenance import Catalogue, Sources
 from rapid_llm.units import Count, Fraction, NonNegative, Positive, Seconds
 
@@ -165,12 +165,14 @@ class Kernel:
         return architecture if architecture in known else next(iter(known))
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class GemmKernel(Kernel):
     """Tiles (bm, bn) by architecture (``default`` for the others), split-K counts and the step in which k is padded.
 
     ``quantise``: how often the kernel's own quantise pass reads the 16-bit activations: 1, 2 where it looks for their
-    largest value first, 0 without such a pass.
+    largest value first, 0 without such a pass. ``vector``: a single row goes to a matrix-vector kernel where that is
+    faster. ``edges``: where a library takes its tile by rows alone, the most rows of each tile but the last.
     """
 
     family: Literal["gemm"]
@@ -179,10 +181,17 @@ class GemmKernel(Kernel):
     splits: tuple[Count, ...] = (1,)
     k_step: Count = 64
     quantise: int = 0
+    vector: bool = False
+    edges: Map[tuple[Count, ...]] = FrozenDict()
 
     def tiles_on(self, architecture: str) -> Tiles:
         """The tiles that the kernel has on an architecture."""
         return self.tiles.get(architecture) or self.tiles["default"]
+
+    def rows_on(self, architecture: str) -> tuple[tuple[float, float], ...] | None:
+        """Rows that each tile serves on an architecture, above the first up to the second number; None: any."""
+        edges = self.edges.get(architecture)
+        return tuple(zip((0.0, *edges), (*edges, float("inf")), strict=True)) if edges else None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
