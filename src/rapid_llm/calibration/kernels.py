@@ -14,7 +14,7 @@ from rapid_llm.calibration.fitting import Bound, Vector, fit
 from rapid_llm.calibration.writing import replace_block, write_whole
 from rapid_llm.errors import InputError
 from rapid_llm.operators import Kernel
-from rapid_llm.operators.kernels import GemmKernel
+from rapid_llm.operators.kernels import AttentionKernel, GemmKernel
 from rapid_llm.units import Si
 from rapid_llm.validation import tables
 from rapid_llm.validation.kernels import Sample, samples, slice_of
@@ -29,7 +29,9 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "occupancy": Bound(0.0, 0.6, 1.2),
     "overlap": Bound(1.0, 2.2, 6.0),
     "split": Bound(0.0, 2e-6, 1.5e-5),
-    "softmax": Bound(0.0, 32.0, 256.0),
+    "softmax": Bound(0.0, 64.0, 600.0),
+    "token": Bound(0.0, 1e-9, 1e-7),
+    "spill": Bound(0.1, 0.5, 1.0),
     "item": Bound(0.0, 1.5e-6, 1e-5),
     "lone_item": Bound(0.0, 7e-7, 1e-5),
     "combine": Bound(0.0, 2e-6, 2e-5),
@@ -45,6 +47,8 @@ FREE: Final[Mapping[str, tuple[str, ...]]] = {
     "gemm": ("setup", "rate", "bandwidth", "step", "epilogue", "overlap", "split"),
     "cast": ("setup", "rate", "bandwidth", "step", "epilogue", "overlap", "row"),
     "attention": ("setup", "rate", "bandwidth", "softmax", "item", "overlap"),
+    "append": ("setup", "rate", "bandwidth", "softmax", "item", "overlap", "token"),
+    "spill": ("setup", "rate", "bandwidth", "softmax", "item", "overlap", "spill"),
     "decode": ("setup", "rate", "bandwidth", "item", "combine", "occupancy", "overlap"),
     "lone": ("setup", "rate", "bandwidth", "item", "lone_item", "combine", "occupancy"),
     "moe": ("setup", "rate", "bandwidth", "expert", "overlap", "row_passes", "token_passes"),
@@ -52,7 +56,7 @@ FREE: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Family (or variant of one) to the constants that are fitted: at most seven."""
 _SECONDS: Final = frozenset(
-    ("setup", "step", "row", "split", "item", "lone_item", "combine", "expert", "chunk", "decode_setup")
+    ("setup", "step", "row", "token", "split", "item", "lone_item", "combine", "expert", "chunk", "decode_setup")
 )
 LEAST_ROWS: Final = 40
 """A half with fewer rows fits nothing."""
@@ -95,6 +99,8 @@ def free_of(kernel: Kernel) -> tuple[str, ...]:
     """The constants of a kernel that a fit may move."""
     if isinstance(kernel, GemmKernel):
         return FREE["cast" if kernel.quantise and kernel.splits == (1,) else "gemm"]
+    if isinstance(kernel, AttentionKernel):
+        return FREE["spill" if kernel.spilling else "attention" if kernel.append == "none" else "append"]
     if getattr(kernel, "groups", (1, 0))[0] > 1:
         return FREE["lone"]
     if kernel.family not in FREE:
@@ -152,7 +158,7 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
             f"at least {LEAST_ROWS} are needed.",
             field="table",
         )
-    start, names = kernel.on(architecture), free_of(kernel)
+    start, names = kernel.on(architecture), free_of(kernel.shaped(architecture))
     bounds = {n: replace(BOUNDS[n], prior=priors[n]) if n in priors else BOUNDS[n] for n in names}
     some = [s.some(_ROWS // len(train)) for s in train]
 
@@ -183,7 +189,7 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
 def _with(kernel: Kernel, architecture: str, values: Mapping[str, float]) -> Kernel:
     """A copy of a kernel with other numbers for one architecture."""
     start = kernel.on(architecture)
-    held = {f.name: Si(getattr(start, f.name)) for f in fields(start)}
+    held = {f.name: Si(value) for f in fields(start) if (value := getattr(start, f.name)) is not None}
     constants = type(start)(**held | {name: Si(value) for name, value in values.items()})
     known: dict[str, Any] = kernel.constants  # type: ignore[attr-defined]
     return replace(kernel, constants={**known, architecture: constants})  # type: ignore[call-arg]

@@ -12,44 +12,89 @@ from rapid_llm.operators.summary import join, summarise
 from rapid_llm.operators.work import attention_work
 
 _SPLIT_KEYS: Final = 512.0  # keys of the shortest part, where a kernel splits them over idle units
+_SOFTMAX_OVERLAP: Final = 2.0  # neither in turn (1) nor wholly behind the products (large)
+_BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
 
 
-def _visited(tiles: Column, step: Column, columns: tuple[Column, ...]) -> Column:
-    """KV tokens that the query tiles of one sequence visit in total: tile j ends at past + j step, windows cap it."""
+def _tiles(kernel: AttentionKernel, dim: Column) -> tuple[Column, Column]:
+    """Query rows and KV columns of the tile that each head size takes."""
+    heads, rows, keys = np.array(kernel.tiles, dtype=np.float64).T
+    index = np.minimum(np.searchsorted(heads, dim), len(heads) - 1)
+    return rows[index], keys[index]
+
+
+def _visited(tiles: Column, step: Column, kv_tile: Column, columns: tuple[Column, ...]) -> tuple[Column, Column]:
+    """KV columns that a query tile visits in whole KV tiles: the mean over the tiles of a sequence, and the longest.
+
+    Tile j ends at key past + j step. Rounding up costs (kv - g)/2 columns on average, g = gcd(step, kv) being the grid
+    on which tiles end; a window has two ends and pays twice that.
+    """
     _, new, past, *_, window, causal = columns[:9]
-    end = np.minimum(step, new)
-    cap = np.where(window > 0, np.minimum(window + end, past + new), past + new)
-    ramp = np.clip(np.floor((cap - past) / step), 0.0, tiles)
-    seen = ramp * past + step * ramp * (ramp + 1.0) / 2.0 + (tiles - ramp) * cap
-    return np.where(causal > 0, np.minimum(seen, tiles * cap), tiles * cap)
+    grid = np.gcd(np.rint(np.clip(step, 1.0, 1e6)).astype(np.int64), kv_tile.astype(np.int64))
+    total, reach = past + new, window + np.minimum(step, new)
+    sliding = (window > 0) & (reach < total)
+    longest = np.where(sliding, reach + kv_tile - grid, np.ceil(total / kv_tile) * kv_tile)
+    longest = np.minimum(longest, np.ceil(total / kv_tile) * kv_tile)
+    ramp = np.clip(np.floor((np.where(sliding, reach, total) - past) / step), 0.0, tiles - 1.0)
+    rising = ramp * (past + step * (ramp + 1.0) / 2.0 + (kv_tile - grid) / 2.0)
+    mean = (np.minimum(rising, ramp * longest) + (tiles - ramp) * longest) / tiles
+    return np.where(causal > 0, mean, longest), longest
+
+
+def _append(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> float | Column:
+    """Seconds of the pass that writes the K and V of new tokens into the cache, 16 bits in and the cache's out.
+
+    TensorRT-LLM's rotates as it goes, and so reads and writes Q too.
+    """
+    if kernel.append == "none":
+        return 0.0
+    batch, new, _, heads, kv_heads, dim, v_dim, *_, kv_bytes, _ = columns
+    tokens = batch * new
+    moved = tokens * kv_heads * (dim + v_dim) * (2.0 + kv_bytes)
+    if kernel.append == "qkv":
+        moved = moved + tokens * heads * dim * 4.0
+    return r.stream(moved, c.bandwidth) + c.token * tokens * (kv_heads if kernel.append == "head" else 1.0)
+
+
+def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants) -> Column:
+    """What one score costs, in columns of head width at the matrix rate: both products and the exponential beside them.
+
+    The two share a unit but overlap in part: the norm with p = 2 of d + dv and ``softmax``.
+    """
+    dim, v_dim = columns[5:7]
+    wide = [2.0 ** np.ceil(np.log2(w)) if kernel.padded_head else w for w in (dim, v_dim)]
+    width = join(wide[0] + wide[1], np.full_like(dim, c.softmax), _SOFTMAX_OVERLAP)
+    return width / np.where(np.isin(dim, kernel.spilling), c.spill, 1.0) if kernel.spilling else width
 
 
 def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> Prices:
     """Time of the tiled kernel (FlashAttention), columns as ``COLUMNS['attention']``.
 
     With tiles of Tq queries, CTA = b H ceil(new/Tq) (or per KV head with its group packed), l the mean KV length of a
-    tile: one = 2 Tq (d + dv + softmax) l S / (rate P) + item; Tc = max(one CTA/S + longest/2, longest),
+    tile: one = 2 Tq width l S / (rate P) + item; Tc = max(one CTA/S + longest/2, longest),
     all units busy and then on average half a tile of tail. A kernel that splits the keys gives idle units a part each.
     The backward pass has 2.5 times the FLOPs at ``backward_rate``.
     """
-    batch, new, past, heads, kv_heads, dim, v_dim, window, _, backward = columns[:10]
+    if not kernel.windowed:
+        columns = (*columns[:7], np.zeros_like(columns[7]), *columns[8:])
+    batch, new, _, heads, kv_heads, dim, *_, backward = columns[:10]
     group = heads / kv_heads if kernel.packed else np.ones_like(heads)
-    tile = np.minimum(kernel.query_tile, np.ceil(new * group / kernel.query_pad) * kernel.query_pad)
+    rows, kv_tile = _tiles(kernel, dim)
+    tile = np.minimum(rows, np.ceil(new * group / kernel.query_pad) * kernel.query_pad)
     per_head = np.ceil(new * group / tile)
     ctas = batch * heads / group * per_head
-    mean = _visited(per_head, tile / group, columns) / per_head
-    longest = np.where(window > 0, np.minimum(past + new, window + tile / group), past + new)
-    is_backward = backward > 0
-    rate = np.where(is_backward, c.backward_rate / 2.5, c.rate)
-    column_time = 2.0 * tile * (dim + v_dim + c.softmax) * r.units / (rate * r.peak)  # of one KV position of one tile
-    kv_tile = float(kernel.kv_tile)
+    mean, longest = _visited(per_head, tile / group, kv_tile, columns)
+    rate = np.where(backward > 0, (c.backward_rate or _BACKWARD * c.rate) / 2.5, c.rate)
+    peak = r.peak * 16.0 / kernel.product_bits
+    column_time = 2.0 * tile * _width(columns, kernel, c) * r.units / (rate * peak)  # of one KV position of one tile
     parts = np.clip(np.floor(r.units / ctas), 1.0, np.ceil(mean / _SPLIT_KEYS)) if kernel.split_kv else 1.0
-    one = column_time * np.ceil(mean / parts / kv_tile) * kv_tile + c.item
-    last = column_time * np.ceil(longest / parts / kv_tile) * kv_tile + c.item
+    one = column_time * mean / parts + c.item
+    last = column_time * longest / parts + c.item
     compute = np.maximum(one * ctas * parts / r.units + 0.5 * last, last)
     flops, moved = attention_work(columns)
     memory = r.stream(moved, c.bandwidth)
-    return summarise(r.launch + c.setup, join(compute, memory, c.overlap), work=(flops, moved), sides=(compute, memory))
+    variable = join(compute, memory, c.overlap) + _append(columns, kernel, c, r)
+    return summarise(r.launch + c.setup, variable, work=(flops, moved), sides=(compute, memory))
 
 
 def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeConstants, r: Rates) -> Prices:

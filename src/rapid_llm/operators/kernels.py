@@ -27,6 +27,7 @@ NEAREST: Final[dict[str, str]] = {
 FALLBACK: Final = "hopper"
 
 Tiles = tuple[tuple[int, int], ...]
+ContextTiles = tuple[tuple[Count, Count, Count], ...]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -52,16 +53,20 @@ class GemmConstants:
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ContextConstants:
     """``softmax``: the exponential of one score, in columns of head width at the matrix rate (FlashAttention-3, 3.1);
-    ``item``: prologue and epilogue of one query tile (s); ``backward_rate``: share of peak of the backward pass.
+    ``item``: prologue and epilogue of one query tile (s); ``token``: block of the pass that writes one token into the
+    cache (s); ``spill``: share of ``rate`` that head sizes in ``spilling`` reach; ``backward_rate``: share of peak of
+    the backward pass, None for a kernel that no training runs.
     """
 
     setup: Seconds
     rate: Fraction
     bandwidth: Fraction
-    softmax: NonNegative
     item: Seconds
     overlap: Positive
-    backward_rate: Fraction
+    softmax: NonNegative = 0.0
+    token: Seconds = 0.0
+    spill: Fraction = 1.0
+    backward_rate: Fraction | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -125,7 +130,7 @@ class Kernel:
 
     name: str
     family: str
-    variants: Map[Map[bool | int]] = FrozenDict()
+    variants: Map[Map[bool | int | str | ContextTiles | tuple[Count, ...]]] = FrozenDict()
 
     def shaped(self, architecture: str) -> "Kernel":
         """The kernel as it is built for an architecture: its structure with what ``variants`` says differs there."""
@@ -172,18 +177,27 @@ class AttentionKernel(Kernel):
     sequence, ``decode_8bit`` the one of a cache in 8 bits (default: the same); ``cached_8bit``
     the kernel for many queries over such a cache (default: this one).
 
-    A short sequence takes a smaller tile, down to ``query_pad`` rows. ``packed``: query heads that share a KV head
-    fill one tile together; ``split_kv``: units left idle take a part of the keys of a tile. ``latent`` names the kernel
-    for rows whose K and V differ in width (latent attention).
+    ``tiles``: (head size, query rows, KV columns), the first whose head size suffices or else the last; a short
+    sequence takes fewer rows, down to ``query_pad``. ``packed``: query heads that share a KV head share a tile;
+    ``split_kv``: units left idle take a part of the keys of a tile; ``windowed``: tiles outside a window are skipped,
+    not only masked; ``padded_head``: head sizes are padded to a power of two; ``spilling``: head sizes whose
+    accumulators exceed the registers; ``product_bits`` of both products, where they differ from the compute dtype's 16.
+    ``append`` is the pass before it that writes new K and V into the cache: a block a ``token``, a block a token and
+    KV ``head`` (cache ordered by heads), or one over Q, K and V with rotary (``qkv``). ``latent`` names the kernel for
+    rows whose K and V differ in width (latent attention).
     """
 
     family: Literal["attention"]
     constants: Map[ContextConstants]
-    query_tile: Count
+    tiles: ContextTiles
     query_pad: Count = 16
-    kv_tile: Count
     packed: bool = False
     split_kv: bool = False
+    windowed: bool = True
+    padded_head: bool = False
+    spilling: tuple[Count, ...] = ()
+    product_bits: Literal[8, 16] = 16
+    append: Literal["none", "token", "head", "qkv"] = "none"
     decode: str
     decode_8bit: str | None = None
     cached_8bit: str | None = None
