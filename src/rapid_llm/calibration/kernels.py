@@ -14,7 +14,7 @@ from rapid_llm.calibration.fitting import Bound, Vector, fit
 from rapid_llm.calibration.writing import replace_block, write_whole
 from rapid_llm.errors import InputError
 from rapid_llm.operators import Kernel
-from rapid_llm.operators.kernels import AttentionKernel, GemmKernel
+from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel, GemmKernel
 from rapid_llm.units import Si
 from rapid_llm.validation import tables
 from rapid_llm.validation.kernels import Sample, samples, slice_of
@@ -34,6 +34,7 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "spill": Bound(0.1, 0.5, 1.0),
     "item": Bound(0.0, 1.5e-6, 1e-5),
     "lone_item": Bound(0.0, 7e-7, 1e-5),
+    "lone_rate": Bound(0.01, 0.15, 1.0),
     "combine": Bound(0.0, 2e-6, 2e-5),
     "expert": Bound(0.0, 2e-7, 4e-6),
     "row_passes": Bound(0.0, 6.0, 40.0),
@@ -50,7 +51,7 @@ FREE: Final[Mapping[str, tuple[str, ...]]] = {
     "append": ("setup", "rate", "bandwidth", "softmax", "item", "overlap", "token"),
     "spill": ("setup", "rate", "bandwidth", "softmax", "item", "overlap", "spill"),
     "decode": ("setup", "rate", "bandwidth", "item", "combine", "occupancy", "overlap"),
-    "lone": ("setup", "rate", "bandwidth", "item", "lone_item", "combine", "occupancy"),
+    "lone": ("setup", "rate", "bandwidth", "item", "lone_item", "lone_rate", "combine"),
     "moe": ("setup", "rate", "bandwidth", "expert", "overlap", "row_passes", "token_passes"),
     "scan": ("setup", "bandwidth", "chunk", "decode_setup", "decode_bandwidth"),
 }
@@ -101,7 +102,7 @@ def free_of(kernel: Kernel) -> tuple[str, ...]:
         return FREE["cast" if kernel.quantise and kernel.splits == (1,) else "gemm"]
     if isinstance(kernel, AttentionKernel):
         return FREE["spill" if kernel.spilling else "attention" if kernel.append == "none" else "append"]
-    if getattr(kernel, "groups", (1, 0))[0] > 1:
+    if isinstance(kernel, DecodeKernel) and kernel.groups != DecodeKernel.groups:
         return FREE["lone"]
     if kernel.family not in FREE:
         raise InputError(f"kernel {kernel.name} is of family {kernel.family}: no table of kernels describes it.")

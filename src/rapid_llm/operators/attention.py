@@ -103,30 +103,35 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     Lengths are rounded up to the KV tile, the query heads of a KV head up to the rows of a matrix instruction. A work
     item is (sequence, KV head, at most ``query_tile`` query heads); with s splits u = min(1, items s / S) of the
     units run: t = launch + setup + ||B/(bandwidth HBM u^occupancy), F/(rate P u)||_p + item items/S + [s > 1] combine.
-    Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, and every
-    head after the first of a KV head finds the cache in L2.
+    Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, as dot products
+    on vector units; the further heads of a KV head find its cache in L2.
     """
     batch, _, past, heads, kv_heads, dim, v_dim, window, _, _, kv_bytes, shared = columns
-    length = np.where(window > 0, np.minimum(past + 1.0, window), past + 1.0)
-    length = np.ceil(length / kernel.kv_tile) * kernel.kv_tile
     group = heads / kv_heads
     least, most = kernel.groups
     together = (group >= least) & (group <= most)
     inside = np.where(together, group, 1.0)
+    step = np.where(together, float(kernel.kv_tile), float(kernel.lone_tile))
+    length = np.ceil(np.where(window > 0, np.minimum(past + 1.0, window), past + 1.0) / step) * step
     sharers = heads / inside
-    padded = np.where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
     items = batch * sharers * np.ceil(inside / kernel.query_tile)
     splits = np.clip(np.floor(r.units / items), 1.0, np.ceil(length / kernel.split_tokens))
+    if not kernel.splits_alone:
+        splits = np.where(group > 1.0, splits, 1.0)
     used = np.minimum(items * splits / r.units, 1.0)
     flops = attention_work(columns)[0]
     cache = batch * length * kv_heads * (dim + np.where(shared > 0, 0.0, v_dim)) * kv_bytes
-    partial = np.where(splits > 1.0, 8.0 * splits * batch * heads * v_dim, 0.0)
-    moved = cache + 2.0 * batch * heads * (dim + v_dim) + partial
-    again = cache * (sharers / kv_heads - 1.0) / r.l2 if (~together).any() else 0.0
-    memory = r.stream(moved, c.bandwidth) * used**-c.occupancy + again
-    compute = 2.0 * batch * sharers * padded * (dim + v_dim) * length / (c.rate * r.peak * used)
+    ends = 2.0 * batch * heads * (dim + v_dim)
+    moved = cache + ends + np.where(splits > 1.0, 8.0 * splits * batch * heads * v_dim, 0.0)
+    memory = r.stream(moved, c.bandwidth) * used**-c.occupancy
+    rows = np.where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
+    rate = np.where(together, c.rate * r.peak, c.lone_rate * r.vector)
+    compute = 2.0 * batch * sharers * rows * (dim + v_dim) * length / (rate * used)
     item = np.where(together, c.item, c.lone_item or c.item)
     extra = item * items / r.units + np.where(splits > 1.0, c.combine, 0.0)
+    if kernel.regroups:  # with one sequence or one KV head the order is already right
+        copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
+        extra = extra + np.where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
     return summarise(
         r.launch + c.setup, join(compute, memory, c.overlap) + extra, work=(flops, moved), sides=(compute, memory)
     )

@@ -72,7 +72,8 @@ class ContextConstants:
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class DecodeConstants:
     """``item``: fixed cost of one work item, a KV head of a sequence (s), ``lone_item`` of one whose query heads run
-    alone; ``combine``: pass that joins splits (s); ``occupancy``: exponent of the share of units in use.
+    alone, at ``lone_rate`` of the vector rate; ``combine``: pass that joins splits (s); ``occupancy``: exponent of the
+    share of units in use.
     """
 
     setup: Seconds
@@ -81,6 +82,7 @@ class DecodeConstants:
     item: Seconds
     combine: Seconds
     lone_item: Seconds = 0.0
+    lone_rate: Fraction = 1.0
     occupancy: NonNegative = 0.0
     overlap: Positive = 4.0
 
@@ -133,9 +135,12 @@ class Kernel:
     variants: Map[Map[bool | int | str | ContextTiles | tuple[Count, ...]]] = FrozenDict()
 
     def shaped(self, architecture: str) -> "Kernel":
-        """The kernel as it is built for an architecture: its structure with what ``variants`` says differs there."""
-        differing = self.variants.get(architecture)
-        return _variant(self, architecture) if differing else self
+        """The kernel as it is built for an architecture: its structure with what ``variants`` says differs there.
+
+        An architecture that has neither numbers nor a variant of its own takes both from the one that stands in.
+        """
+        likely = architecture if architecture in self.variants else self.stands_in(architecture)
+        return _variant(self, likely) if likely in self.variants else self
 
     def on(self, architecture: str) -> Any:
         """The numbers for an architecture: its own, or those of the nearest one that has any (see ``stands_in``)."""
@@ -210,7 +215,8 @@ class DecodeKernel(Kernel):
 
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
     one work item takes; ``split_tokens`` is the least length of a split; ``groups``: least and most query heads of a KV
-    head that share a work item.
+    head that share a work item, the others run alone on vector units, in steps of ``lone_tile``. ``splits_alone``: rows
+    with one query head a KV head are split too; ``regroups``: copies of Q and O bring the heads of a group together.
     """
 
     family: Literal["decode"]
@@ -220,6 +226,9 @@ class DecodeKernel(Kernel):
     query_tile: Count = 64
     split_tokens: Count = 256
     groups: tuple[Count, Count] = (1, 1 << 20)
+    lone_tile: Count = 16
+    splits_alone: bool = True
+    regroups: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -101,7 +101,7 @@ def _scan(kernel: str, priors: Mapping[str, float] | None = None, /, **rule: str
 _FA2 = "vllm_flash_attn|vllm_flash_attn_fa2|torch_sdpa"
 _NEWER_FA2 = "vllm_flash_attn_fa2"
 _FLASHINFER = "flashinfer|flash_attention"
-_EIGHT_BIT = "fa3|vllm_flash_attn.*|flashinfer|vllm_flashinfer_fi.*"
+_EIGHT_BIT = "fa3|vllm_flash_attn.*|vllm_flashinfer_fi.*"
 _GENERATED = "trtllm_mha|vllm_flashinfer_trtllmdecode"
 _TRITON_SCANS = "fused_recurrent.*|chunk_gated_delta_rule|.*triton.*"
 _FLASHINFER_SCANS = ".*flashinfer.*|.*packed_decode.*"
@@ -136,6 +136,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _decode("flash-decode", "bf16", {"source": "fa3|vllm_flash_attn"}, {"source": _NEWER_FA2, "window": "0"}),
     _decode("flashinfer-decode", "bf16", {"source": _FLASHINFER, "gpu": "!b200-sxm"}),
     _decode("flash-decode-fp8", "fp8", {"source": _EIGHT_BIT, "gpu": "!b200-sxm"}),
+    _decode("flashinfer-decode-fp8", "fp8", {"source": "flashinfer", "gpu": "!b200-sxm"}),
     _decode("vllm-fa3-decode", "bf16", {"source": "vllm_flash_attn_fa3"}),
     _decode("trtllm-gen-decode", "bf16", {"source": f"{_GENERATED}|flashinfer", "gpu": "b200-sxm"}),
     _decode("trtllm-gen-decode-fp8", "fp8", {"source": _GENERATED, "framework": "vllm"}),
