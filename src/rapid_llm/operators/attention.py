@@ -90,7 +90,8 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     parts = np.clip(np.floor(r.units / ctas), 1.0, np.ceil(mean / _SPLIT_KEYS)) if kernel.split_kv else 1.0
     one = column_time * mean / parts + c.item
     last = column_time * longest / parts + c.item
-    compute = np.maximum(one * ctas * parts / r.units + 0.5 * last, last)
+    waves = ctas * parts / r.units
+    compute = np.where(waves > 1.0, np.maximum(one * waves + 0.5 * last, last), last)
     flops, moved = attention_work(columns)
     memory = r.stream(moved, c.bandwidth)
     variable = join(compute, memory, c.overlap) + _append(columns, kernel, c, r)
