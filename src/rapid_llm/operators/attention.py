@@ -44,7 +44,8 @@ def _visited(tiles: Column, step: Column, kv_tile: Column, columns: tuple[Column
 def _append(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> float | Column:
     """Seconds of the pass that writes the K and V of new tokens into the cache, 16 bits in and the cache's out.
 
-    TensorRT-LLM's rotates as it goes, and so reads and writes Q too.
+    TensorRT-LLM's rotates as it goes, and so reads and writes Q too. Of latent attention it rotates the d - dv columns
+    of Q in place and spreads those of K over the heads; 8-bit products need Q, K and V quantised in a further pass.
     """
     if kernel.append == "none":
         return 0.0
@@ -53,6 +54,10 @@ def _append(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextCons
     moved = tokens * kv_heads * (dim + v_dim) * (2.0 + kv_bytes)
     if kernel.append == "qkv":
         moved = moved + tokens * heads * dim * 4.0
+    if kernel.append == "latent":
+        moved = tokens * heads * (dim - v_dim) * 6.0
+        if kernel.product_bits == 8:
+            moved = moved + tokens * heads * (2.0 * dim + v_dim) * 3.0
     return r.stream(moved, c.bandwidth) + c.token * tokens * (kv_heads if kernel.append == "head" else 1.0)
 
 
@@ -77,6 +82,8 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     """
     if not kernel.windowed:
         columns = (*columns[:7], np.zeros_like(columns[7]), *columns[8:])
+    if kernel.fresh:
+        columns = (*columns[:10], np.full_like(columns[10], 2.0), columns[11])
     batch, new, _, heads, kv_heads, dim, *_, backward = columns[:10]
     group = heads / kv_heads if kernel.packed else np.ones_like(heads)
     rows, kv_tile = _tiles(kernel, dim)

@@ -188,8 +188,9 @@ class AttentionKernel(Kernel):
     not only masked; ``padded_head``: head sizes are padded to a power of two; ``spilling``: head sizes whose
     accumulators exceed the registers; ``product_bits`` of both products, where they differ from the compute dtype's 16.
     ``append`` is the pass before it that writes new K and V into the cache: a block a ``token``, a block a token and
-    KV ``head`` (cache ordered by heads), or one over Q, K and V with rotary (``qkv``). ``latent`` names the kernel for
-    rows whose K and V differ in width (latent attention).
+    KV ``head`` (cache ordered by heads), one over Q, K and V with rotary (``qkv``), or one over a ``latent`` and the
+    rotary parts of Q and K. ``fresh``: K and V are 16-bit activations, whatever the cache holds. ``latent`` names the
+    kernel for rows whose K and V differ in width (latent attention).
     """
 
     family: Literal["attention"]
@@ -202,7 +203,8 @@ class AttentionKernel(Kernel):
     padded_head: bool = False
     spilling: tuple[Count, ...] = ()
     product_bits: Literal[8, 16] = 16
-    append: Literal["none", "token", "head", "qkv"] = "none"
+    append: Literal["none", "token", "head", "qkv", "latent"] = "none"
+    fresh: bool = False
     decode: str
     decode_8bit: str | None = None
     cached_8bit: str | None = None

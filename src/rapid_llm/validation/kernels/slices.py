@@ -88,8 +88,9 @@ def _moe(kernel: str, compute: str, /, **rule: str) -> KernelSlice:
     return KernelSlice(kernel, "kernel_moe", compute, (rule,))
 
 
-def _mla(kernel: str, op: str) -> KernelSlice:
-    return KernelSlice(kernel, "kernel_mla", "bf16", ({"op": op, "mla_dtype": "bf16", "framework": "trtllm"},))
+def _mla(kernel: str, op: str, cache: str = ".*") -> KernelSlice:
+    rule = {"op": op, "mla_dtype": "bf16", "kv_dtype": cache, "framework": "trtllm"}
+    return KernelSlice(kernel, "kernel_mla", "bf16", (rule,))
 
 
 def _scan(kernel: str, priors: Mapping[str, float] | None = None, /, **rule: str) -> KernelSlice:
@@ -143,7 +144,8 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _decode("sglang-gen-decode-fp8", "fp8", {"source": _GENERATED, "framework": "sglang"}),
     _decode("trtllm-decode", "bf16", {"framework": "trtllm"}),
     _decode("trtllm-decode-fp8", "fp8", {"framework": "trtllm"}),
-    _mla("mla", "context"),
+    _mla("mla", "context", "bf16"),
+    _mla("mla-kv8", "context", "fp8"),
     _mla("mla-decode", "generation"),
     _moe("cutlass-moe", "bf16", dtype="bf16", framework="trtllm"),
     _moe("cutlass-moe-fp8", "fp8", dtype="fp8", framework="trtllm"),
@@ -186,7 +188,9 @@ def chosen(part: KernelSlice, framework: str, table_dtype: str, architecture: st
     kernel = operators.kernel(name)
     if part.schema == "kernel_mla":
         kernel = operators.kernel(cast(AttentionKernel, kernel).latent or name)
-        return cast(AttentionKernel, kernel).decode if part.kernel.endswith("decode") else kernel.name
+        if part.kernel.endswith("decode"):
+            return cast(AttentionKernel, kernel).decode
+        name = kernel.name
     if part.schema == "kernel_generation":
         attention = cast(AttentionKernel, kernel)
         small = table_dtype.endswith("kv8") or table_dtype == "fp8"
