@@ -126,7 +126,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     splits = np.clip(np.floor(r.units / items), 1.0, np.ceil(length / kernel.split_tokens))
     if not kernel.splits_alone:
         splits = np.where(group > 1.0, splits, 1.0)
-    used = np.minimum(items * splits / r.units, 1.0)
+    waves = items * splits / r.units
+    used = np.minimum(waves, 1.0)
     flops = attention_work(columns)[0]
     cache = batch * length * kv_heads * (dim + np.where(shared > 0, 0.0, v_dim)) * kv_bytes
     ends = 2.0 * batch * heads * (dim + v_dim)
@@ -134,7 +135,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     memory = r.stream(moved, c.bandwidth) * used**-c.occupancy
     rows = np.where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
     rate = np.where(together, c.rate * r.peak, c.lone_rate * r.vector)
-    compute = 2.0 * batch * sharers * rows * (dim + v_dim) * length / (rate * used)
+    compute = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate * np.ceil(waves) / waves
     item = np.where(together, c.item, c.lone_item or c.item)
     extra = item * items / r.units + np.where(splits > 1.0, c.combine, 0.0)
     if kernel.regroups:  # with one sequence or one KV head the order is already right

@@ -146,7 +146,8 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _decode("trtllm-decode-fp8", "fp8", {"framework": "trtllm"}),
     _mla("mla", "context", "bf16"),
     _mla("mla-kv8", "context", "fp8"),
-    _mla("mla-decode", "generation"),
+    _mla("mla-decode", "generation", "bf16"),
+    _mla("mla-decode-kv8", "generation", "fp8"),
     _moe("cutlass-moe", "bf16", dtype="bf16", framework="trtllm"),
     _moe("cutlass-moe-fp8", "fp8", dtype="fp8", framework="trtllm"),
     _moe("deepgemm-moe", "fp8_block", dtype="fp8_block", framework="trtllm"),
@@ -188,8 +189,9 @@ def chosen(part: KernelSlice, framework: str, table_dtype: str, architecture: st
     kernel = operators.kernel(name)
     if part.schema == "kernel_mla":
         kernel = operators.kernel(cast(AttentionKernel, kernel).latent or name)
-        if part.kernel.endswith("decode"):
-            return cast(AttentionKernel, kernel).decode
+        if "decode" in part.kernel:
+            attention = cast(AttentionKernel, kernel)
+            return attention.decode_8bit if table_dtype.endswith("kv8") else attention.decode
         name = kernel.name
     if part.schema == "kernel_generation":
         attention = cast(AttentionKernel, kernel)
