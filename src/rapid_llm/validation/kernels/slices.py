@@ -104,6 +104,7 @@ _NEWER_FA2 = "vllm_flash_attn_fa2"
 _FLASHINFER = "flashinfer|flash_attention"
 _EIGHT_BIT = "fa3|vllm_flash_attn.*|vllm_flashinfer_fi.*"
 _GENERATED = "trtllm_mha|vllm_flashinfer_trtllmdecode"
+_ON_B200 = f"{_GENERATED}|flashinfer"
 _TRITON_SCANS = "fused_recurrent.*|chunk_gated_delta_rule|.*triton.*"
 _FLASHINFER_SCANS = ".*flashinfer.*|.*packed_decode.*"
 _CHUNKED = {"setup": 2e-5, "bandwidth": 0.15}  # several launches, and intermediate states a chunk
@@ -139,7 +140,8 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _decode("flash-decode-fp8", "fp8", {"source": _EIGHT_BIT, "gpu": "!b200-sxm"}),
     _decode("flashinfer-decode-fp8", "fp8", {"source": "flashinfer", "gpu": "!b200-sxm"}),
     _decode("vllm-fa3-decode", "bf16", {"source": "vllm_flash_attn_fa3"}),
-    _decode("trtllm-gen-decode", "bf16", {"source": f"{_GENERATED}|flashinfer", "gpu": "b200-sxm"}),
+    _decode("trtllm-gen-decode", "bf16", {"source": _ON_B200, "gpu": "b200-sxm", "framework": "vllm"}),
+    _decode("sglang-gen-decode", "bf16", {"source": _ON_B200, "gpu": "b200-sxm", "framework": "sglang"}),
     _decode("trtllm-gen-decode-fp8", "fp8", {"source": _GENERATED, "framework": "vllm"}),
     _decode("sglang-gen-decode-fp8", "fp8", {"source": _GENERATED, "framework": "sglang"}),
     _decode("trtllm-decode", "bf16", {"framework": "trtllm"}),
