@@ -11,31 +11,34 @@ from rapid_llm.operators.rates import Rates
 from rapid_llm.operators.summary import join, summarise
 from rapid_llm.operators.work import attention_work
 
+Whole = NDArray[np.int64] | int
+
 _SPLIT_KEYS: Final = 512.0  # keys of the shortest part, where a kernel splits them over idle units
-_SOFTMAX_OVERLAP: Final = 2.0  # neither in turn (1) nor wholly behind the products (large)
 _BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
 
 
-def _tiles(kernel: AttentionKernel, dim: Column) -> tuple[Column, Column]:
+def _tiles(kernel: AttentionKernel, dim: Column) -> tuple[Whole, Whole]:
     """Query rows and KV columns of the tile that each head size takes."""
-    heads, rows, keys = np.array(kernel.tiles, dtype=np.float64).T
-    index = np.minimum(np.searchsorted(heads, dim), len(heads) - 1)
+    if len(kernel.tiles) == 1:
+        return kernel.tiles[0][1:]
+    heads, rows, keys = np.array(kernel.tiles).T
+    index = heads[:-1].searchsorted(dim)
     return rows[index], keys[index]
 
 
-def _visited(tiles: Column, step: Column, kv_tile: Column, columns: tuple[Column, ...]) -> tuple[Column, Column]:
+def _visited(tiles: Column, step: Column, kv_tile: Whole, columns: tuple[Column, ...]) -> tuple[Column, Column]:
     """KV columns that a query tile visits in whole KV tiles: the mean over the tiles of a sequence, and the longest.
 
     Tile j ends at key past + j step. Rounding up costs (kv - g)/2 columns on average, g = gcd(step, kv) being the grid
     on which tiles end; a window has two ends and pays twice that.
     """
     _, new, past, *_, window, causal = columns[:9]
-    grid = np.gcd(np.rint(np.clip(step, 1.0, 1e6)).astype(np.int64), kv_tile.astype(np.int64))
+    grid = np.gcd(np.rint(np.maximum(step, 1.0)).astype(np.int64), kv_tile)
     total, reach = past + new, window + np.minimum(step, new)
     sliding = (window > 0) & (reach < total)
-    longest = np.where(sliding, reach + kv_tile - grid, np.ceil(total / kv_tile) * kv_tile)
-    longest = np.minimum(longest, np.ceil(total / kv_tile) * kv_tile)
-    ramp = np.clip(np.floor((np.where(sliding, reach, total) - past) / step), 0.0, tiles - 1.0)
+    whole = np.ceil(total / kv_tile) * kv_tile
+    longest = np.where(sliding, np.minimum(reach + kv_tile - grid, whole), whole)
+    ramp = np.minimum(np.maximum(np.floor((np.where(sliding, reach, total) - past) / step), 0.0), tiles - 1.0)
     rising = ramp * (past + step * (ramp + 1.0) / 2.0 + (kv_tile - grid) / 2.0)
     mean = (np.minimum(rising, ramp * longest) + (tiles - ramp) * longest) / tiles
     return np.where(causal > 0, mean, longest), longest
@@ -64,12 +67,13 @@ def _append(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextCons
 def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants) -> Column:
     """What one score costs, in columns of head width at the matrix rate: both products and the exponential beside them.
 
-    The two share a unit but overlap in part: the norm with p = 2 of d + dv and ``softmax``.
+    They neither follow each other nor hide wholly behind each other: the norm with p = 2 of d + dv and ``softmax``.
     """
     dim, v_dim = columns[5:7]
-    wide = [2.0 ** np.ceil(np.log2(w)) if kernel.padded_head else w for w in (dim, v_dim)]
-    width = join(wide[0] + wide[1], np.full_like(dim, c.softmax), _SOFTMAX_OVERLAP)
-    return width / np.where(np.isin(dim, kernel.spilling), c.spill, 1.0) if kernel.spilling else width
+    if kernel.padded_head:
+        dim, v_dim = 2.0 ** np.ceil(np.log2(dim)), 2.0 ** np.ceil(np.log2(v_dim))
+    width: Column = np.hypot(dim + v_dim, c.softmax)
+    return width / np.where(np.isin(columns[5], kernel.spilling), c.spill, 1.0) if kernel.spilling else width
 
 
 def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> Prices:
