@@ -64,15 +64,17 @@ def _append(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextCons
     return r.stream(moved, c.bandwidth) + c.token * tokens * (kv_heads if kernel.append == "head" else 1.0)
 
 
-def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants) -> Column:
+def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> Column:
     """What one score costs, in columns of head width at the matrix rate: both products and the exponential beside them.
 
-    They neither follow each other nor hide wholly behind each other: the norm with p = 2 of d + dv and ``softmax``.
+    They neither follow each other nor hide wholly behind each other: the norm with p = 2 of d + dv and of ``softmax``
+    FLOPs at the vector rate, of which a column has two at the matrix rate.
     """
     dim, v_dim = columns[5:7]
     if kernel.padded_head:
         dim, v_dim = 2.0 ** np.ceil(np.log2(dim)), 2.0 ** np.ceil(np.log2(v_dim))
-    width: Column = np.hypot(dim + v_dim, c.softmax)
+    softmax = c.softmax / 2.0 * (r.peak * 16.0 / kernel.product_bits) / r.vector
+    width: Column = np.hypot(dim + v_dim, softmax)
     return width / np.where(np.isin(columns[5], kernel.spilling), c.spill, 1.0) if kernel.spilling else width
 
 
@@ -97,7 +99,7 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     mean, longest = _visited(per_head, tile / group, kv_tile, columns)
     rate = np.where(backward > 0, (c.backward_rate or _BACKWARD * c.rate) / 2.5, c.rate)
     peak = r.peak * 16.0 / kernel.product_bits
-    column_time = 2.0 * tile * _width(columns, kernel, c) * r.units / (rate * peak)  # of one KV position of one tile
+    column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / (rate * peak)  # of one KV position of one tile
     parts = np.clip(np.floor(r.units / ctas), 1.0, np.ceil(mean / _SPLIT_KEYS)) if kernel.split_kv else 1.0
     one = column_time * mean / parts + c.item
     last = column_time * longest / parts + c.item

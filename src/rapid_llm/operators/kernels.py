@@ -52,10 +52,11 @@ class GemmConstants:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ContextConstants:
-    """``softmax``: the exponential of one score, in columns of head width at the matrix rate (FlashAttention-3, 3.1);
-    ``item``: prologue and epilogue of one query tile (s); ``token``: block of the pass that writes one token into the
-    cache (s); ``spill``: share of ``rate`` that head sizes in ``spilling`` reach; ``backward_rate``: share of peak of
-    the backward pass, None for a kernel that no training runs.
+    """``softmax``: what the exponential of one score takes, in FLOPs at the vector rate (FlashAttention-3, 3.1: a unit
+    has 16 exponentials a clock, a sixteenth of the vector FLOPs of Hopper); ``item``: prologue and epilogue of one
+    query tile (s); ``token``: block of the pass that writes one token into the cache (s); ``spill``: share of ``rate``
+    that head sizes in ``spilling`` reach; ``backward_rate``: share of peak of the backward pass, None for a kernel that
+    no training runs.
     """
 
     setup: Seconds
