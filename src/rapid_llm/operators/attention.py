@@ -82,9 +82,10 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     """Time of the tiled kernel (FlashAttention), columns as ``COLUMNS['attention']``.
 
     With tiles of Tq queries, CTA = b H ceil(new/Tq) (or per KV head with its group packed), l the mean KV length of a
-    tile: one = 2 Tq width l S / (rate P) + item; Tc = max(one CTA/S + longest/2, longest),
-    all units busy and then on average half a tile of tail. A kernel that splits the keys gives idle units a part each.
-    The backward pass has 2.5 times the FLOPs at ``backward_rate``.
+    tile: one = 2 Tq width l S / (rate P) + item; Tc = max(one CTA/S + longest/2, longest), all units busy and then on
+    average half a tile of tail, or the longest alone where every unit has at most one. A kernel that splits the keys
+    gives idle units a part each. The backward pass has 2.5 times the FLOPs at ``backward_rate``. What writes the cache
+    runs before (``append``).
     """
     if not kernel.windowed:
         columns = (*columns[:7], np.zeros_like(columns[7]), *columns[8:])
@@ -115,8 +116,9 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     """Time of split-KV attention with one query per sequence (FlashDecoding), columns as ``COLUMNS['attention']``.
 
     Lengths are rounded up to the KV tile, the query heads of a KV head up to the rows of a matrix instruction. A work
-    item is (sequence, KV head, at most ``query_tile`` query heads); with s splits u = min(1, items s / S) of the
-    units run: t = launch + setup + ||B/(bandwidth HBM u^occupancy), F/(rate P u)||_p + item items/S + [s > 1] combine.
+    item is (sequence, KV head, at most ``query_tile`` query heads); s splits of it make w = items s / S waves:
+    t = launch + setup + ||B/(bandwidth HBM min(1, w)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
+    s > 1 + combine.
     Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, as dot products
     on vector units; the further heads of a KV head find its cache in L2.
     """
