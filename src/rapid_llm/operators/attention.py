@@ -128,7 +128,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     together = (group >= least) & (group <= most)
     inside = np.where(together, group, 1.0)
     step = np.where(together, float(kernel.kv_tile), float(kernel.lone_tile))
-    length = np.ceil(np.where(window > 0, np.minimum(past + 1.0, window), past + 1.0) / step) * step
+    whole = np.ceil((past + 1.0) / step) * step
+    length = np.where(window > 0, np.minimum(np.ceil(window / step) * step + step, whole), whole)
     sharers = heads / inside
     items = batch * sharers * np.ceil(inside / kernel.query_tile)
     splits = np.clip(np.floor(r.units / items), 1.0, np.ceil(length / kernel.split_tokens))
