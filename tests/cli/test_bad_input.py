@@ -123,7 +123,7 @@ def test_precision_names_the_known_ones(tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("train llama-3.1-8b", "the field 'system' is missing. Try system: dgx-h100. See: rapid-llm list systems"),
+        ("train llama-3.1-8b", "the field 'system' is missing. Try --system dgx-h100. See: rapid-llm list systems"),
         (
             "train llama-3.1-8b --system dgx-h100",
             "the field 'workload.global_batch_size' is missing. Try --global-batch-size 512.",
@@ -199,7 +199,7 @@ def test_infeasible_says_so_in_one_sentence():
     assert ran.code == 3
     assert ran.err.startswith("does not fit: rank 0 needs ")
     assert "of weights" in ran.err
-    assert " Try tp 2" in ran.err
+    assert " Try tp 4" in ran.err
     assert ran.err.count("\n") == 1
     assert "NO: " in ran.out
     assert "E2E" not in ran.out

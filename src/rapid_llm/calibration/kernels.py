@@ -14,7 +14,7 @@ from rapid_llm.calibration.fitting import Bound, Vector, fit
 from rapid_llm.calibration.writing import replace_block, write_whole
 from rapid_llm.errors import InputError
 from rapid_llm.operators import Kernel
-from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel, GemmKernel
+from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel, GemmKernel, ScanKernel, TiledMoeKernel
 from rapid_llm.units import Si
 from rapid_llm.validation import tables
 from rapid_llm.validation.kernels import Sample, samples, slice_of
@@ -37,9 +37,15 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "lone_rate": Bound(0.01, 0.15, 1.0),
     "combine": Bound(0.0, 2e-6, 2e-5),
     "expert": Bound(0.0, 2e-7, 4e-6),
+    "pair": Bound(0.0, 3e-10, 2e-8),
     "row_passes": Bound(0.0, 6.0, 40.0),
     "token_passes": Bound(0.0, 4.0, 60.0),
+    "fill": Bound(0.0, 1.2e-8, 4e-7),
+    "tile": Bound(0.0, 4e-7, 1e-5),
+    "passes": Bound(0.1, 0.8, 1.0),
     "chunk": Bound(0.0, 2.6e-6, 2e-5),
+    "ramp": Bound(0.0, 1e-5, 1e-4),
+    "turn": Bound(0.0, 8e-6, 5e-5),
     "decode_setup": Bound(0.0, 2e-6, 1e-4),
     "decode_bandwidth": Bound(0.6, 0.9, 1.0),
 }
@@ -52,12 +58,31 @@ FREE: Final[Mapping[str, tuple[str, ...]]] = {
     "spill": ("setup", "rate", "bandwidth", "item", "overlap", "token", "spill"),
     "decode": ("setup", "rate", "bandwidth", "item", "combine", "occupancy", "overlap"),
     "lone": ("setup", "rate", "bandwidth", "item", "lone_item", "lone_rate", "combine"),
-    "moe": ("setup", "rate", "bandwidth", "expert", "overlap", "row_passes", "token_passes"),
-    "scan": ("setup", "bandwidth", "chunk", "decode_setup", "decode_bandwidth"),
+    "moe": ("setup", "rate", "bandwidth", "expert", "row_passes", "token_passes", "pair"),
+    "tiled": ("setup", "rate", "bandwidth", "fill", "step", "tile", "passes"),
+    "scan": ("setup", "ramp", "bandwidth", "chunk", "turn", "decode_setup", "decode_bandwidth"),
+    "fused": ("setup", "bandwidth", "chunk", "turn", "decode_setup", "decode_bandwidth"),
 }
 """Family (or variant of one) to the constants that are fitted: at most seven."""
 _SECONDS: Final = frozenset(
-    ("setup", "step", "row", "token", "split", "item", "lone_item", "combine", "expert", "chunk", "decode_setup")
+    (
+        "setup",
+        "step",
+        "row",
+        "token",
+        "split",
+        "item",
+        "lone_item",
+        "combine",
+        "expert",
+        "pair",
+        "fill",
+        "tile",
+        "chunk",
+        "ramp",
+        "turn",
+        "decode_setup",
+    )
 )
 LEAST_ROWS: Final = 40
 """A half with fewer rows fits nothing."""
@@ -104,6 +129,10 @@ def free_of(kernel: Kernel) -> tuple[str, ...]:
         return FREE["spill" if kernel.spilling else "attention" if kernel.append == "none" else "append"]
     if isinstance(kernel, DecodeKernel) and kernel.groups != DecodeKernel.groups:
         return FREE["lone"]
+    if isinstance(kernel, TiledMoeKernel):
+        return FREE["tiled"]
+    if isinstance(kernel, ScanKernel) and kernel.fused:
+        return FREE["fused"]
     if kernel.family not in FREE:
         raise InputError(f"kernel {kernel.name} is of family {kernel.family}: no table of kernels describes it.")
     return FREE[kernel.family]

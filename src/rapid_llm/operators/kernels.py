@@ -91,22 +91,39 @@ class DecodeConstants:
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MoeConstants:
     """``expert``: cost of each expert that has tokens (s); ``row_passes``, ``token_passes``: hidden-size passes to
-    permute and to combine, per token-expert pair and per scanned token.
+    permute and to combine, per token-expert pair and per scanned token; ``pair``: to sort one pair by expert (s).
     """
 
     setup: Seconds
     rate: Fraction
     bandwidth: Fraction
     expert: Seconds
-    overlap: Positive
     row_passes: NonNegative
     token_passes: NonNegative
+    pair: Seconds
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TiledMoeConstants:
+    """``fill``: time in which one compute unit gets 1 KiB of its tiles' operands (s); ``step``: least time of a k-step,
+    the latency of its loads; ``tile``: prologue and epilogue of one tile (s); ``passes``: share of sustained HBM of the
+    activations between the GEMMs.
+    """
+
+    setup: Seconds
+    rate: Fraction
+    bandwidth: Fraction
+    fill: Seconds
+    step: Seconds
+    tile: Seconds
+    passes: Fraction
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ScanConstants:
-    """``chunk``: serial time of one 64-token chunk (s); ``bandwidth`` of the chunked scan, ``decode_bandwidth`` of the
-    state update, shares of sustained HBM.
+    """``chunk``: serial time of one chunk (s); ``ramp``: what a first chunk takes beyond its first token (s);
+    ``turn``: time of a unit for a chunk of one item, or of a fused kernel between two items (s); ``bandwidth`` of the
+    tokens, ``decode_bandwidth`` of states, shares of sustained HBM.
     """
 
     setup: Seconds
@@ -114,6 +131,8 @@ class ScanConstants:
     chunk: Seconds
     decode_setup: Seconds
     decode_bandwidth: Fraction
+    ramp: Seconds = 0.0
+    turn: Seconds = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -238,11 +257,26 @@ class DecodeKernel(Kernel):
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MoeKernel(Kernel):
-    """Grouped GEMMs over experts with rows padded to ``row_tile`` per expert."""
+    """Grouped GEMMs over experts by a library that picks the fastest of its tiles, of at most ``row_tile`` rows."""
 
     family: Literal["moe"]
     constants: Map[MoeConstants]
     row_tile: Count
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TiledMoeKernel(Kernel):
+    """Grouped GEMMs over experts whose tile (rows, columns, k-step) the engine picks: the first whose ``until`` is not
+    below ``chosen_by``, else the last. ``weight_bytes``: of the weights as the kernel reads them, where the engine
+    expands them once at load.
+    """
+
+    family: Literal["moe"]
+    constants: Map[TiledMoeConstants]
+    tiles: tuple[tuple[Count, Count, Count], ...]
+    chosen_by: Literal["tokens", "tokens_per_expert", "pairs_per_expert", "rows_per_expert"] = "tokens"
+    until: tuple[Positive, ...] = ()
+    weight_bytes: Positive | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -282,7 +316,8 @@ def kernel(name: str) -> Kernel:
     family = document.data.get("family")
     if family not in _NOUNS:
         raise document.error(f"family must be one of {', '.join(_NOUNS)} (got {family!r}).", "family")
-    return build(_NOUNS[family], {"name": name, **document.data}, document)
+    noun = TiledMoeKernel if family == "moe" and "tiles" in document.data else _NOUNS[family]
+    return build(noun, {"name": name, **document.data}, document)
 
 
 @lru_cache(maxsize=256)

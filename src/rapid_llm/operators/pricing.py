@@ -11,9 +11,19 @@ from rapid_llm.errors import InputError
 from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.operators import gemm
 from rapid_llm.operators.attention import is_decode, price_context, price_decode
+from rapid_llm.operators.experts import price_moe, price_tiled_moe
 from rapid_llm.operators.families import COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, Column, Prices
-from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel, GemmKernel, Kernel, MoeKernel, ScanKernel, kernel
-from rapid_llm.operators.others import price_moe, price_pointwise, price_scan
+from rapid_llm.operators.kernels import (
+    AttentionKernel,
+    DecodeKernel,
+    GemmKernel,
+    Kernel,
+    MoeKernel,
+    ScanKernel,
+    TiledMoeKernel,
+    kernel,
+)
+from rapid_llm.operators.others import price_pointwise, price_scan
 from rapid_llm.operators.rates import Rates, rates
 from rapid_llm.operators.summary import summarise
 from rapid_llm.operators.work import WORK
@@ -87,6 +97,8 @@ def _price(
             return price_decode(columns, chosen, constants, r)
         case MoeKernel():
             return price_moe(columns, chosen, constants, r)
+        case TiledMoeKernel():
+            return price_tiled_moe(columns, chosen, constants, r)
         case ScanKernel():
             return price_scan(columns, chosen, constants, r)
         case _:

@@ -1,6 +1,7 @@
 """Arithmetic and compulsory traffic of each family: what the shape needs, whatever kernel runs it."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rapid_llm.operators.families import Column
 
@@ -40,9 +41,17 @@ def attention_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
 
 def moe_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
     """FLOPs of the expert matrices over ``rows``, bytes of the weights of hit experts and of rows in and out."""
-    rows, hit, _, hidden, inter, matrices, x_bytes, w_bytes = columns
+    rows, hit, _, _, _, _, hidden, inter, matrices, x_bytes, w_bytes = columns
     flops = 2.0 * rows * matrices * hidden * inter
     return flops, hit * matrices * hidden * inter * w_bytes + rows * hidden * (x_bytes + 2.0)
+
+
+def most_loaded(rows: ArrayLike, hit: ArrayLike) -> Column:
+    """Rows of the most loaded of ``hit`` experts that share ``rows`` by chance: the largest of as many Poisson loads,
+    m + sqrt(2 m ln hit)."""
+    experts = np.maximum(np.asarray(hit, dtype=np.float64), 1.0)
+    mean = np.asarray(rows, dtype=np.float64) / experts
+    return np.asarray(np.minimum(rows, mean + np.sqrt(2.0 * mean * np.log(experts))))
 
 
 def scan_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:

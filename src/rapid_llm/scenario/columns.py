@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rapid_llm.dtypes import dtype
 from rapid_llm.errors import InputError
@@ -15,29 +15,29 @@ from rapid_llm.parallelism import FOLDED, TWO_WAY
 from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.workload import Routing, Training
 
-Column = NDArray[np.float64]
-
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """``values``: arrays [P], or [1] for what all plans share; ``names``: text that sentences quote."""
+    """``values``: a number for what all plans share, else an array [P]; ``scenario``: what sentences quote."""
 
-    values: Mapping[str, Column]
-    names: Mapping[str, str]
+    values: Mapping[str, Any]
+    scenario: Scenario
 
-    def __getattr__(self, name: str) -> Column:
+    def __getattr__(self, name: str) -> Any:
         try:
             return self.values[name]
         except KeyError:
             raise AttributeError(name) from None
 
     def __len__(self) -> int:
-        return max(len(column) for column in self.values.values())
+        return max((len(value) for value in self.values.values() if isinstance(value, np.ndarray)), default=1)
 
     def row(self, index: int) -> dict[str, Any]:
         """One plan as whole numbers and names."""
-        numbers = {name: int(column[min(index, len(column) - 1)]) for name, column in self.values.items()}
-        return {**numbers, **self.names}
+        numbers = {
+            name: int(value[index] if isinstance(value, np.ndarray) else value) for name, value in self.values.items()
+        }
+        return {**numbers, **_names(self.scenario)}
 
 
 def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
@@ -47,24 +47,22 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches;
     accelerators, node_size, system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format
     that cannot be trained), flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training),
-    sequence_length (prompt and output of an inference request), longest_document, routed (unevenly), counted_experts,
-    expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), and of the model: hidden_size, vocab_size,
-    num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads, num_state_heads, num_experts,
-    intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the greatest common divisor over
-    them, since what divides it divides all; 0 means that the model has no such thing.
+    sequence_length (prompt and output of an inference request), longest_document, recompute_every, routed (unevenly),
+    counted_experts, expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), and of the model:
+    hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads,
+    num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
+    greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
     """
     own = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **_faults(scenario)}
-    values = {**own, **(plans or {})}
-    return Columns(
-        values={name: np.atleast_1d(np.asarray(value, dtype=np.float64)) for name, value in values.items()},
-        names=_names(scenario),
-    )
+    given = {name: np.asarray(value, dtype=np.float64) for name, value in (plans or {}).items()}
+    return Columns(values={**own, **given}, scenario=scenario)
 
 
 def _common(sizes: Iterable[int | None]) -> int:
     return gcd(*(size for size in sizes if size))
 
 
+@lru_cache(maxsize=256)
 def _model(model: Model) -> dict[str, int]:
     mixers = [block.mixer for block in model.blocks if block.mixer is not None]
     parts = [block.ffn for block in model.blocks]
@@ -84,18 +82,25 @@ def _model(model: Model) -> dict[str, int]:
 
 def _system(scenario: Scenario) -> dict[str, int]:
     node = scenario.system.groups[0].node
-    rate = dtype(scenario.precision.compute).rate
-    known = node.accelerator.peak
-    # fp32 runs on the vector units where there is no matrix rate; bf16 and fp16 share theirs on most devices.
-    has_rate = rate in known or rate == "fp32" or bool({"bf16", "fp16"} >= {rate} and {"bf16", "fp16"} & known.keys())
     return {
         "accelerators": scenario.accelerators,
         "system_accelerators": scenario.system.accelerators,
         "node_size": node.accelerators,
-        "has_rate": has_rate,
+        "has_rate": not _without_rate(scenario),
         "has_drives": node.nvme is not None,
-        "weight_only": dtype(scenario.precision.weights).weight_only,
+        "weight_only": any(dtype(kept).weight_only for kept in _kept(scenario)),
     }
+
+
+def _without_rate(scenario: Scenario) -> str:
+    """The field of ``precision`` in whose format the accelerator has no matrix rate; empty where it has all."""
+    chip, formats = scenario.system.groups[0].node.accelerator, scenario.precision
+    fields = ("compute", "activations")
+    return next((name for name in fields if chip.rate(dtype(getattr(formats, name)).rate) is None), "")
+
+
+def _kept(scenario: Scenario) -> tuple[str, str]:
+    return scenario.precision.weights, scenario.precision.of_experts.weights
 
 
 def _plan(scenario: Scenario) -> dict[str, int]:
@@ -128,6 +133,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "global_batch_size": work.global_batch_size,
             "sequence_length": work.sequence_length,
             "longest_document": max(work.documents, default=0),
+            "recompute_every": work.recompute.every if work.recompute else 1,
             "routed": work.routing != Routing(),
             "counted_experts": len(work.routing.counts),
             "to_drives": work.offload.any and work.offload.to == "nvme",
@@ -139,6 +145,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "micro_batch_size": 1,
             "global_batch_size": 0,
             "longest_document": 0,
+            "recompute_every": 1,
             "routed": 0,
             "counted_experts": 0,
             "expert_adapters": 0,
@@ -176,6 +183,7 @@ def _misplaced(scenario: Scenario) -> str:
 
 def _names(scenario: Scenario) -> dict[str, str]:
     chip = scenario.system.groups[0].node.accelerator
+    multiplied = _without_rate(scenario) or "compute"
     return {
         "model": scenario.model.name,
         "why_misplaced": _misplaced(scenario),
@@ -184,8 +192,10 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "accelerator": chip.name,
         "runtime": scenario.runtime.name,
         "schedule": scenario.parallelism.schedule or "1f1b",
-        "compute": scenario.precision.compute,
-        "weights": scenario.precision.weights,
-        "rate": dtype(scenario.precision.compute).rate,
+        "multiplied": multiplied,
+        "format": getattr(scenario.precision, multiplied),
+        "weights": next((kept for kept in _kept(scenario) if dtype(kept).weight_only), scenario.precision.weights),
+        "rate": dtype(getattr(scenario.precision, multiplied)).rate,
         "rates": ", ".join(sorted(chip.peak)),
+        "sixteen_bit": "bf16" if chip.rate("bf16") else "fp16",
     }

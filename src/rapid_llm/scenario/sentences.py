@@ -37,8 +37,14 @@ def heads(row: Row) -> str:
 
 
 def kv_heads(row: Row) -> str:
-    """tp neither divides nor repeats the key-value heads."""
+    """tp neither divides nor, in an engine, repeats the key-value heads."""
     kv, tp, heads = row["num_key_value_heads"], row["tp"], row["num_attention_heads"]
+    if row["training"]:
+        fits = [d for d in divisors(kv) if heads % d == 0]
+        return (
+            f"parallelism.tp {tp} must divide num_key_value_heads {kv}: training frameworks keep no copies of them. "
+            f"Try {listed(fits)}."
+        )
     fits = [d for d in divisors(heads) if kv % d == 0 or d % kv == 0]
     return (
         f"parallelism.tp {tp} must divide num_key_value_heads {kv}, or be a multiple of it so that each rank keeps a "
@@ -108,6 +114,9 @@ def degrees(row: Row) -> str:
     axis = next((axis for axis in reversed(fixed) if total % (product // row[axis]) == 0), fixed[-1])
     rest = product // row[axis]
     fits = divisors(total // rest) if total % rest == 0 else []
+    left = [total // (rest * degree) for degree in fits]
+    passes = row["passing"](**{axis: fits, "dp": left, "dp_shard": left}) if fits else []
+    fits = [degree for degree, good in zip(fits, passes, strict=True) if good]
     tried = f"Try {axis} {listed(fits)}." if fits else f"Try accelerators {beside(total, product)}."
     return f"{whole} must divide accelerators {total}: {total} / {product} leaves {total % product}. {tried}"
 
@@ -228,7 +237,7 @@ def context(row: Row) -> str:
     """Longer than the model was made for."""
     field = "workload.sequence_length" if row["training"] else "prompt_tokens + output_tokens ="
     limit = f"max_position_embeddings {row['max_position_embeddings']} of {row['model']}"
-    return f"{field} {row['sequence_length']} is beyond {limit}; the time still holds."
+    return f"{field} {row['sequence_length']} is beyond {limit}, and taken as if it were made for that."
 
 
 def width(row: Row) -> str:
@@ -255,8 +264,8 @@ def runtime(row: Row) -> str:
 def rate(row: Row) -> str:
     """The accelerator has no matrix rate for the compute format."""
     return (
-        f"precision.compute {row['compute']} needs a matrix rate for {row['rate']}, and {row['accelerator']} has "
-        f"{row['rates']}. Try precision: bf16."
+        f"precision.{row['multiplied']} {row['format']} needs a matrix rate for {row['rate']}, and "
+        f"{row['accelerator']} has {row['rates']}. Try precision: {row['sixteen_bit']}."
     )
 
 

@@ -24,6 +24,7 @@ FASTEST: Final = 0.95
 """A row faster than this share of the datasheet roofline cannot be what its shape says (unless L2 holds it)."""
 MOST_UNSOUND: Final = 0.1
 """A set with more such rows than this is mislabelled as a whole."""
+_IN_A_MODEL: Final = ("llmservingsim",)  # profiles taken inside a running model, whose other layers use L2 in between
 _PREFIXES: Final = ("gemm_mfine_", "gemm_", "attn_context_", "attn_generation_", "moe_", "mla_", "ssm_")
 
 
@@ -77,10 +78,11 @@ class Sample:
     def price(
         self, kernel: str | operators.Kernel | None = None, device: Accelerator | None = None
     ) -> NDArray[np.float64]:
-        """Predicted seconds of each row, replayed as the benchmark did, by this kernel and device or others."""
+        """Predicted seconds of each row, replayed where the benchmark did, by this kernel and device or others."""
         return operators.price(
             self.family, self.columns, dtype=self.dtype, kernel=kernel or self.kernel,
-            accelerator=device or hardware.accelerator(self.accelerator), replayed=True,
+            accelerator=device or hardware.accelerator(self.accelerator),
+            replayed=self.framework not in _IN_A_MODEL,
         ).seconds  # fmt: skip
 
     def roofline(self) -> operators.Prices:

@@ -84,8 +84,8 @@ def _decode(kernel: str, kv: str, *rules: Rule) -> KernelSlice:
     return KernelSlice(kernel, "kernel_generation", "bf16", tuple({"kv_dtype": kv, **rule} for rule in rules))
 
 
-def _moe(kernel: str, compute: str, /, **rule: str) -> KernelSlice:
-    return KernelSlice(kernel, "kernel_moe", compute, (rule,))
+def _moe(kernel: str, compute: str, /, *, tiled: bool = False, **rule: str) -> KernelSlice:
+    return KernelSlice(kernel, "kernel_moe", compute, (rule,), _TILED if tiled else None)
 
 
 def _mla(kernel: str, op: str, cache: str = ".*") -> KernelSlice:
@@ -107,7 +107,8 @@ _GENERATED = "trtllm_mha|vllm_flashinfer_trtllmdecode"
 _ON_B200 = f"{_GENERATED}|flashinfer"
 _TRITON_SCANS = "fused_recurrent.*|chunk_gated_delta_rule|.*triton.*"
 _FLASHINFER_SCANS = ".*flashinfer.*|.*packed_decode.*"
-_CHUNKED = {"setup": 2e-5, "bandwidth": 0.15}  # several launches, and intermediate states a chunk
+_TILED = {"setup": 2e-5, "rate": 0.6, "step": 3e-7}  # several launches, tiles of generated code
+_CHUNKED = {"setup": 2e-5, "bandwidth": 0.2}  # several launches, and intermediate states a chunk
 
 SLICES: Final[tuple[KernelSlice, ...]] = (
     _gemm("cublas", "bf16", dtype="bf16"),
@@ -154,14 +155,20 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _moe("cutlass-moe-fp8", "fp8", dtype="fp8", framework="trtllm"),
     _moe("deepgemm-moe", "fp8_block", dtype="fp8_block", framework="trtllm"),
     _moe("cutlass-moe-nvfp4", "nvfp4", dtype="nvfp4", source=".*cutlass.*"),
-    _moe("triton-moe", "bf16", dtype="bf16", source=".*triton.*|vllm_fused_moe"),
-    _moe("triton-moe-fp8", "fp8", dtype="fp8|fp8_block", source=".*triton.*", framework="!trtllm"),
-    _moe("marlin-moe", "int4_wo", dtype="int4_wo", source=".*marlin.*"),
-    _moe("mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="!.*marlin.*", framework="sglang"),
+    _moe("triton-moe", "bf16", tiled=True, dtype="bf16", source=".*fused_moe_triton|vllm_fused_moe"),
+    _moe("vllm-triton-moe", "bf16", tiled=True, dtype="bf16", source="vllm_.*triton.*", gpu="!b200-sxm"),
+    _moe("triton-moe-fp8", "fp8", tiled=True, dtype="fp8", source=".*triton.*", framework="vllm"),
+    _moe("triton-moe-fp8-block", "fp8_block", tiled=True, dtype="fp8_block", source=".*fused_moe_triton"),
+    _moe("vllm-triton-moe-fp8-block", "fp8_block", tiled=True, dtype="fp8_block", source="vllm_.*triton_.*"),
+    _moe("marlin-moe", "int4_wo", tiled=True, dtype="int4_wo", source=".*marlin.*"),
+    _moe("triton-moe-dequantised", "mxfp4_wo", tiled=True, dtype="w4a16_mxfp4", source="sglang_fused_moe_triton.*"),
+    _moe("mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="sglang_flashinfer.*"),
     _moe("vllm-mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="!.*marlin.*", framework="vllm"),
     _moe("flashinfer-moe-mxfp4", "mxfp8", dtype="w4a8_mxfp4_mxfp8", source="!moe_torch_flow"),
     _moe("flashinfer-moe", "bf16", dtype="bf16", source=".*trtllm_moe.*|.*trtllmbf16.*"),
-    _moe("flashinfer-moe-fp8-block", "fp8_block", dtype="fp8_block", source=".*trtllm_moe.*|.*trtllmfp8.*"),
+    _moe(
+        "flashinfer-moe-fp8-block", "fp8_block", tiled=True, dtype="fp8_block", source=".*trtllm_moe.*|.*trtllmfp8.*"
+    ),
     _moe("flashinfer-moe-fp8", "fp8", dtype="fp8", source=".*trtllm_moe.*|.*trtllmfp8.*"),
     _moe("flashinfer-moe-nvfp4", "nvfp4", dtype="nvfp4", source=".*trtllm_moe.*|.*trtllmnvfp4.*"),
     _scan("flashinfer-gdn", framework="vllm", gpu="!l40s", kernel_source=_FLASHINFER_SCANS),
