@@ -14,7 +14,7 @@ from rapid_llm.calibration.fitting import Bound, Vector, fit
 from rapid_llm.calibration.writing import replace_block, write_whole
 from rapid_llm.errors import InputError
 from rapid_llm.operators import Kernel
-from rapid_llm.operators.kernels import GemmKernel, ScanKernel, TiledMoeKernel
+from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel, GemmKernel, ScanKernel, TiledMoeKernel
 from rapid_llm.units import Si
 from rapid_llm.validation import tables
 from rapid_llm.validation.kernels import KernelSlice, Sample, samples, slice_of
@@ -30,9 +30,12 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "occupancy": Bound(0.0, 0.6, 1.2),
     "overlap": Bound(1.0, 2.2, 6.0),
     "split": Bound(0.0, 2e-6, 1.5e-5),
-    "softmax": Bound(0.0, 32.0, 256.0),
+    "softmax": Bound(0.0, 16.0, 200.0),
+    "token": Bound(0.0, 1e-9, 1e-7),
+    "spill": Bound(0.1, 0.5, 1.0),
     "item": Bound(0.0, 1.5e-6, 1e-5),
     "lone_item": Bound(0.0, 7e-7, 1e-5),
+    "lone_rate": Bound(0.01, 0.15, 1.0),
     "combine": Bound(0.0, 2e-6, 2e-5),
     "expert": Bound(0.0, 2e-7, 4e-6),
     "pair": Bound(0.0, 3e-10, 2e-8),
@@ -52,8 +55,10 @@ FREE: Final[Mapping[str, tuple[str, ...]]] = {
     "gemm": ("setup", "rate", "bandwidth", "step", "epilogue", "overlap", "split"),
     "cast": ("setup", "rate", "bandwidth", "step", "epilogue", "overlap", "row"),
     "attention": ("setup", "rate", "bandwidth", "softmax", "item", "overlap"),
+    "append": ("setup", "rate", "bandwidth", "softmax", "item", "overlap", "token"),
+    "spill": ("setup", "rate", "bandwidth", "item", "overlap", "token", "spill"),
     "decode": ("setup", "rate", "bandwidth", "item", "combine", "occupancy", "overlap"),
-    "lone": ("setup", "rate", "bandwidth", "item", "lone_item", "combine", "occupancy"),
+    "lone": ("setup", "rate", "bandwidth", "item", "lone_item", "lone_rate", "combine"),
     "moe": ("setup", "rate", "bandwidth", "expert", "row_passes", "token_passes", "pair"),
     "tiled": ("setup", "rate", "bandwidth", "fill", "step", "tile", "passes"),
     "scan": ("setup", "ramp", "bandwidth", "chunk", "turn", "decode_setup", "decode_bandwidth"),
@@ -65,6 +70,7 @@ _SECONDS: Final = frozenset(
         "setup",
         "step",
         "row",
+        "token",
         "split",
         "item",
         "lone_item",
@@ -121,7 +127,9 @@ def free_of(kernel: Kernel) -> tuple[str, ...]:
     """The constants of a kernel that a fit may move."""
     if isinstance(kernel, GemmKernel):
         return FREE["cast" if kernel.quantise and kernel.splits == (1,) else "gemm"]
-    if getattr(kernel, "groups", (1, 0))[0] > 1:
+    if isinstance(kernel, AttentionKernel):
+        return FREE["spill" if kernel.spilling else "attention" if kernel.append == "none" else "append"]
+    if isinstance(kernel, DecodeKernel) and kernel.groups != DecodeKernel.groups:
         return FREE["lone"]
     if isinstance(kernel, TiledMoeKernel):
         return FREE["tiled"]
@@ -197,7 +205,7 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
             f"should: is latency_us in microseconds?",
             field="table",
         )
-    start, names = kernel.on(architecture), free_of(kernel)
+    start, names = kernel.on(architecture), free_of(kernel.shaped(architecture))
     bounds = {n: replace(BOUNDS[n], prior=priors[n]) if n in priors else BOUNDS[n] for n in names}
     some = [s.some(round(_ROWS * len(s.seconds) / rows)) for s in train]
 
@@ -231,7 +239,7 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
 def _with(kernel: Kernel, architecture: str, values: Mapping[str, float]) -> Kernel:
     """A copy of a kernel with other numbers for one architecture."""
     start = kernel.on(architecture)
-    held = {f.name: Si(getattr(start, f.name)) for f in fields(start)}
+    held = {f.name: Si(value) for f in fields(start) if (value := getattr(start, f.name)) is not None}
     constants = type(start)(**held | {name: Si(value) for name, value in values.items()})
     known: dict[str, Any] = kernel.constants  # type: ignore[attr-defined]
     return replace(kernel, constants={**known, architecture: constants})  # type: ignore[call-arg]
