@@ -1,5 +1,6 @@
 """Attention: query tiles against KV tiles for many queries, split-KV work items for one query per sequence."""
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -21,9 +22,14 @@ def _tiles(kernel: AttentionKernel, dim: Column) -> tuple[Whole, Whole]:
     """Query rows and KV columns of the tile that each head size takes."""
     if len(kernel.tiles) == 1:
         return kernel.tiles[0][1:]
-    heads, rows, keys = np.array(kernel.tiles).T
+    heads, rows, keys = _table(kernel.tiles)
     index = heads[:-1].searchsorted(dim)
     return rows[index], keys[index]
+
+
+@lru_cache(maxsize=64)
+def _table(tiles: tuple[tuple[int, int, int], ...]) -> NDArray[np.int64]:
+    return np.array(tiles).T
 
 
 def _visited(tiles: Column, step: Column, kv_tile: Whole, columns: tuple[Column, ...]) -> tuple[Column, Column]:
