@@ -31,7 +31,7 @@ def failed(boxes: int) -> Topology:
 
 def measure(name: str, network: Callable[[], Topology], template: templates.Template, bounds: tuple[int, ...]) -> None:
     best = float("inf")
-    for _ in range(REPEATS if "16,384" not in name and "failed" not in name else 1):
+    for _ in range(REPEATS):
         begin = time.perf_counter()
         topology = network()
         result = simulate(program(template, bounds, 64e6, topology), topology)
