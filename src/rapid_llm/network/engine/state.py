@@ -1,24 +1,19 @@
 """What the compiled loop reads and writes: records of tasks, resources and the incidences between them."""
 
-from importlib import resources
 from typing import Any, Final, NamedTuple
-from zlib import crc32
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from rapid_llm.network.engine.compiled import checksum
 from rapid_llm.network.tasks import DISCIPLINES, OWN_QUEUE, Floats, Ints, Tasks, Transport
 
 Records = Any
 """A numpy record array; one record is written by its names."""
 
 
-def _sources() -> int:
-    """A checksum of the functions that are compiled together."""
-    folder = resources.files(__package__)
-    names = ("begins", "compiled", "crowding", "filling", "heap", "loop", "rounds", "sharing")
-    return crc32(b"".join(folder.joinpath(f"{name}.py").read_bytes() for name in names))
+_SOURCES: Final = checksum(__package__, ("begins", "crowding", "filling", "heap", "loop", "rounds", "sharing"))
 
 
 TASK: Final = np.dtype(
@@ -58,10 +53,10 @@ INCIDENCE: Final = np.dtype(
 )
 EDGE: Final = np.dtype([("task", np.int32), ("lag", np.int32)])
 QUEUE: Final = np.dtype(
-    [("busy", np.bool_), ("first", np.int64), ("last", np.int64), (f"source_{_sources():08x}", np.bool_)], align=True
+    [("busy", np.bool_), ("first", np.int64), ("last", np.int64), (f"source_{_SOURCES:08x}", np.bool_)], align=True
 )
-"""An in-order queue: whether a task of it runs, and the list of those that wait. The last field is never read: with it
-other sources have other types, since a cached caller does not notice by itself that what it calls has changed."""
+"""An in-order queue: whether a task of it runs, and the list of those that wait. The last field is never read
+(see ``compiled.checksum``)."""
 
 CHANGED: Final = 0
 MARKED: Final = 1

@@ -206,7 +206,7 @@ def graph_of(
     topology: Topology, capacity: Floats, *, load: Floats | None = None, transit: bool | None = None
 ) -> "Graph":
     """The columns that searches read. Accelerators forward traffic where nothing else does, or with ``transit``."""
-    from rapid_llm.network.routing.search import Graph
+    from rapid_llm.network.routing.search import VERSION, Graph
 
     out_start, out_link = topology.outgoing
     in_start, in_link = topology.incoming
@@ -214,7 +214,7 @@ def graph_of(
     forwards = np.ones(topology.nodes, np.bool_) if direct else topology.node_kind != 0
     return Graph(
         out_start, out_link, in_start, in_link, topology.source, topology.target, capacity, forwards, topology.box,
-        np.zeros(topology.links) if load is None else load,
+        np.zeros(topology.links) if load is None else load, np.zeros(0, VERSION),
     )  # fmt: skip
 
 
