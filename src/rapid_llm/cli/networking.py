@@ -23,6 +23,7 @@ from rapid_llm.units import format_bandwidth, format_bytes, format_percent, form
 
 if TYPE_CHECKING:
     from rapid_llm.network.contention import Contended
+    from rapid_llm.network.flow_prices import Hurt
 
 _SIZES = [2**k for k in range(10, 35, 2)]
 """Message sizes of the page's curves, B."""
@@ -95,17 +96,18 @@ def collective(
     found = asked.candidates()
     if not found:
         raise InputError("one accelerator has nobody to talk to. Use --accelerators 2 or more.", field="accelerators")
-    flow = _flow(asked, found[0], network, faults)
-    answer = _answer(asked, found, flow)
+    hurt = _flow(asked, found[0], network, faults)
+    flow = hurt.best if hurt else None
+    answer = _answer(asked, found, hurt)
     _write(_page(asked, found, flow) if html or out else "", answer, html, out)
     if as_json:
         print(json.dumps(answer, indent=2))
     else:
-        show(_lines(asked, found, flow))
+        show(_lines(asked, found, hurt))
     return 0
 
 
-def _flow(asked: Question, best: Candidate, network: str, faults: Sequence[str]) -> Contended | None:
+def _flow(asked: Question, best: Candidate, network: str, faults: Sequence[str]) -> Hurt | None:
     """The fastest way on the explicit topology, with its faults; None for the closed form alone."""
     if network not in ("closed-form", "flow"):
         raise InputError(f"--network is closed-form or flow (got {network}).", field="network")
@@ -136,9 +138,9 @@ def _size(given: str) -> float:
     return size
 
 
-def _answer(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> dict[str, Any]:
+def _answer(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> dict[str, Any]:
     """The JSON object, SI units."""
-    best = found[0]
+    best, flow = found[0], hurt.best if hurt else None
     seconds = best.seconds if flow is None else flow.seconds
     algorithm_bandwidth, bus = asked.bandwidths(seconds)
     links = [] if flow is None else flow.busiest(_LINKS)
@@ -162,11 +164,12 @@ def _answer(asked: Question, found: Sequence[Candidate], flow: Contended | None)
             for c in found
         ],
         "busiest_links": [{"link": name, "bytes": moved, "use": use} for name, moved, use in links],
+        "policies": {"detour": hurt.detour, "replan": hurt.replan, "plan": hurt.plan} if hurt and hurt.plan else None,
     }
 
 
-def _lines(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> list[str]:
-    best = found[0]
+def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> list[str]:
+    best, flow = found[0], hurt.best if hurt else None
     seconds = best.seconds if flow is None else flow.seconds
     algorithm_bandwidth, bus = asked.bandwidths(seconds)
     apart = f", {asked.stride} apart" if asked.stride > 1 else ""
@@ -178,6 +181,9 @@ def _lines(asked: Question, found: Sequence[Candidate], flow: Contended | None) 
         f"{'busbw':<13}{format_bandwidth(bus)}",
         f"{'algorithm':<13}{best.algorithm}, protocol {best.protocol} of {asked.library}",
     ]
+    if hurt and hurt.plan:
+        again = f"{hurt.plan} {format_seconds(hurt.replan)}" if hurt.replan < hurt.detour else "no plan that is faster"
+        lines.append(f"{'faults':<13}detour {format_seconds(hurt.detour)}; re-plan: {again}")
     for index, tier in enumerate(best.traffic):
         label = "each rank" if index == 0 else ""
         lines.append(f"{label:<13}sends {format_bytes(tier.bytes)} over {tier.tier} ({tier.link})")

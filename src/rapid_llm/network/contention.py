@@ -79,6 +79,11 @@ def contend(
     if members is None:
         members = np.arange(group.stride)[:, None] + group.stride * np.arange(group.bounds[-1])
     result = on_links(way, size_bytes, topology, members, policy=policy, seed=seed, routed=routed)
+    return contended(way, size_bytes, topology, result)
+
+
+def contended(way: Way, size_bytes: float, topology: Topology, result: Result) -> Contended:
+    """What a run of a collective on the links of a topology says, with what its library adds."""
     bare = bare_line(way)
     seconds = with_library(way, size_bytes, bare, result.seconds - bare.seconds(size_bytes))
     moved = np.asarray(result.link_bytes, dtype=np.float64)
@@ -95,15 +100,22 @@ def on_links(
     policy: str = "auto",
     seed: int = 0,
     routed: Topology | None = None,
+    lanes: tuple[int, ...] | None = None,
 ) -> Result:
-    """The bytes of all groups of a collective on the links alone; arguments as of ``contend``."""
+    """The bytes of all groups of a collective on the links alone; arguments as of ``contend`` and ``program``."""
     from rapid_llm.network.engine import simulate
 
-    return simulate(_laid_out(way, size, routed or topology, members, policy, seed), topology)
+    return simulate(_laid_out(way, size, routed or topology, members, policy, seed, lanes), topology)
 
 
 def _laid_out(  # noqa: PLR0917
-    way: Way, size: float, topology: Topology, members: NDArray[np.int64], policy: str, seed: int
+    way: Way,
+    size: float,
+    topology: Topology,
+    members: NDArray[np.int64],
+    policy: str,
+    seed: int,
+    lanes: tuple[int, ...] | None,
 ) -> Tasks:
     """The tasks of all groups [groups, ranks]: routed together, so that they spread over the links, or one by one."""
     from rapid_llm.network.programs import program
@@ -117,6 +129,7 @@ def _laid_out(  # noqa: PLR0917
         program(
             template, bounds if alone else (*bounds, members.size), size, topology,
             placement=places[row], policy=policy, seed=seed, channels=channels, most_rounds=ROUNDS,
+            lanes=lanes,
         )
         for row in (members if alone else [members.ravel()])
     ]  # fmt: skip

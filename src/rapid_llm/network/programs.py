@@ -52,12 +52,14 @@ def program(
     slices: int = SLICES,
     channels: int | None = None,
     most_rounds: int | None = None,
+    lanes: tuple[int, ...] | None = None,
 ) -> Tasks:
     """The tasks of one collective of ``size_bytes`` (S of the template) among ``bounds[-1]`` ranks.
 
     ``placement[r]`` is the node of rank r (default: the accelerators in order). Rings use ``channels`` orders: inside
     a unit each starts one rank further on, so that all ports carry one; every other one runs backwards on a grid that
-    closes. A ring of more than ``most_rounds`` rounds runs that many, each longer. InputError for a rank that is
+    closes. A ring of more than ``most_rounds`` rounds runs that many, each longer. ``lanes``: places in a unit at which
+    rings and trees leave it (default: all of them); the others' share goes over these. InputError for a rank that is
     placed twice or not on an accelerator.
     """
     nodes = placed(topology, bounds[-1], placement)
@@ -65,7 +67,9 @@ def program(
     parts: list[Sends] = []
     for phase in template.phases:
         count = slices if template.pipelined else 1
-        parts.append(_phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds))
+        parts.append(
+            _phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds, lanes=lanes)
+        )
     sends = _joined(parts, 0 if template.pipelined else ALL, template.lanes)
     target = np.where(sends.target == SWITCH, SWITCH, nodes[sends.target])
     return _tasks(topology, sends, nodes[sends.source], target, policy=policy, seed=seed)
@@ -102,6 +106,7 @@ def _phase(
     channels: int | None,
     both: bool,
     most: int | None,
+    lanes: tuple[int, ...] | None,
 ) -> Sends:
     low, high = phase.levels
     inner, outer, n = bounds[low - 1] if low else 1, bounds[high - 1], bounds[-1]
@@ -113,7 +118,7 @@ def _phase(
     none = np.zeros((0, 3), np.int64)
     load = phase.load * size
     if phase.pattern == "ring":
-        sends = _rings(phase, bounds, load, channels, both)
+        sends = _rings(phase, bounds, load, channels, both, lanes)
         return sends if most is None or phase.steps <= most else _longer(sends, phase.steps, most)
     if phase.pattern == "relay":
         edges = np.stack([rank[1:-1], rank[:-2], np.zeros(n - 2, np.int64)], 1) if n > 2 else none
@@ -134,26 +139,29 @@ def _phase(
         inside = rank[rank % outer != outer - 1]
         return Sends(inside, inside + 1, np.full(len(inside), load), np.ones(len(inside), np.int64), none)
     if phase.pattern == "chain":
-        return _chains(outer, n, load, slices, phase.spread)
+        return _chains(outer, n, load, slices, phase.spread, lanes)
     if phase.pattern == "tree":
-        return _trees(inner, outer // inner, load, slices, phase.spread)
+        return _trees(inner, outer // inner, load, slices, phase.spread, lanes)
     return _switched(n, load, slices)
 
 
-def _rings(phase: Phase, bounds: Bounds, load: float, channels: int | None, both: bool) -> Sends:
+def _rings(  # noqa: PLR0917
+    phase: Phase, bounds: Bounds, load: float, channels: int | None, both: bool, lanes: tuple[int, ...] | None
+) -> Sends:
     """Rings through units: channel c of a ring over several levels is turned by one inside its innermost unit."""
     low, high = phase.levels
     inner, outer, n = bounds[low - 1] if low else 1, bounds[high - 1], bounds[-1]
     span = bounds[low] // inner if high - low > 1 else 1
     two_ways = phase.both or (both and outer == n)
-    count = channels or (span if span > 1 else 2 if two_ways and outer // inner > 2 else 1)
+    spots = np.array(lanes or range(span)) if span > 1 else np.zeros(1, np.int64)
+    count = channels or (len(spots) if span > 1 else 2 if two_ways and outer // inner > 2 else 1)
     members = outer // inner
     place = np.arange(members)
     found: list[tuple[Ints, Ints, Ints]] = []
     for channel in range(count):
         if span > 1:  # rail-aligned: a unit is left at the place where the next is entered
             unit, spot = np.divmod(place, span)
-            order = unit * span + (spot + channel - unit) % span
+            order = unit * span + _through(spots, channel - unit, spot, span)
         else:
             order = place if channel % 2 == 0 else place[::-1]
         start = np.arange(0, n, outer)[:, None, None] + np.arange(inner)[None, :, None]
@@ -168,16 +176,30 @@ def _rings(phase: Phase, bounds: Bounds, load: float, channels: int | None, both
     return Sends(source, target, np.full(len(source), share), np.full(len(source), phase.steps), edges)
 
 
+def _through(spots: Ints, turn: Ints, step: Ints, span: int) -> Ints:
+    """The place of a step through a unit: entered at one of ``spots``, left at the one before; ``turn`` says which."""
+    first, last = spots[turn % len(spots)], spots[(turn - 1) % len(spots)]
+    if len(spots) == 1:
+        last = (first - 1) % span
+    ahead = (last - first) % span
+    # the places after the entry in order, but the exit at the end
+    inside = first + step + (step >= ahead)
+    return np.where(step == span - 1, last, np.where(step == 0, first, inside)) % span
+
+
 def _longer(sends: Sends, steps: int, rounds: int) -> Sends:
     """Fewer rounds, each of which stands for several."""
     stands = np.full(len(sends), steps / rounds)
     return replace(sends, amount=sends.amount * stands, rounds=np.full(len(sends), rounds), stands=stands)
 
 
-def _chains(unit: int, n: int, load: float, slices: int, spread: bool) -> Sends:
-    """One chain a rank of every unit, towards it or from it; 1/unit of the message each."""
+def _chains(  # noqa: PLR0917
+    unit: int, n: int, load: float, slices: int, spread: bool, lanes: tuple[int, ...] | None
+) -> Sends:
+    """One chain a lane of every unit, towards its rank or from it, on an equal share of the message."""
+    ends = np.array(lanes or range(unit))
     base, channel, step = (
-        a.ravel() for a in np.meshgrid(np.arange(0, n, unit), np.arange(unit), np.arange(unit - 1), indexing="ij")
+        a.ravel() for a in np.meshgrid(np.arange(0, n, unit), ends, np.arange(unit - 1), indexing="ij")
     )
     near, far = base + (channel - step) % unit, base + (channel - step - 1) % unit
     source, target = (near, far) if spread else (far, near)
@@ -186,13 +208,16 @@ def _chains(unit: int, n: int, load: float, slices: int, spread: bool) -> Sends:
     waits = step > 0 if spread else step < unit - 2
     other = index + (-1 if spread else 1)
     edges = np.stack([index[waits], other[waits], np.zeros(waits.sum(), np.int64)], 1)
-    share = load / (unit - 1) / slices
+    share = load / (unit - 1) / slices * unit / len(ends)
     return Sends(source, target, np.full(len(source), share), np.full(len(source), slices), edges)
 
 
-def _trees(inner: int, units: int, load: float, slices: int, spread: bool) -> Sends:
-    """Two mirrored binary trees over units for every place in a unit; an edge waits for those below (above) it."""
-    rows = list(double_tree(inner, units, spread=spread))
+def _trees(  # noqa: PLR0917
+    inner: int, units: int, load: float, slices: int, spread: bool, lanes: tuple[int, ...] | None
+) -> Sends:
+    """Two mirrored binary trees over units for every lane of a unit; an edge waits for those below (above) it."""
+    used = lanes or tuple(range(inner))
+    rows = [row for row in double_tree(inner, units, spread=spread) if row[1] % inner in used]
     into: dict[tuple[int, int], list[int]] = {}
     for index, (_, channel, _, target, _) in enumerate(rows):
         into.setdefault((channel, target), []).append(index)
@@ -202,7 +227,7 @@ def _trees(inner: int, units: int, load: float, slices: int, spread: bool) -> Se
     total = sum(share for *_, share in rows)
     scale = load / min(1.0, units / 4)  # the load of a phase is that of its busiest rank
     ends = np.array([row[2:4] for row in rows], np.int64).reshape(-1, 2)
-    share = np.array([row[4] for row in rows]) * scale * inner if total else np.zeros(0)
+    share = np.array([row[4] for row in rows]) * scale * inner * inner / len(used) if total else np.zeros(0)
     return Sends(
         ends[:, 0], ends[:, 1], share / slices, np.full(len(rows), slices), np.array(edges, np.int64).reshape(-1, 3)
     )
