@@ -29,8 +29,8 @@ _SIZES = [2**k for k in range(10, 35, 2)]
 """Message sizes of the page's curves, B."""
 _SHOWN = 12
 """Candidates that the terminal lists."""
-_LINKS, _BOXES = 5, 64
-"""Busiest links that are listed, and boxes that the heat map shows."""
+_LINKS, _BOXES, _DRAWN = 5, 64, 400
+"""Busiest links that are listed, boxes that the heat map shows, and nodes of a topology that is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def collective(
         op.replace("-", "_"),
         system,
         known.accelerators if accelerators is None else accelerators,
-        _size(size),
+        message_size(size),
         stride,
         library or library_for(known.groups[0].node.accelerator.vendor),
         small,
@@ -118,17 +118,18 @@ def _flow(asked: Question, best: Candidate, network: str, faults: Sequence[str])
     from rapid_llm.network.faults import read_faults
     from rapid_llm.network.flow_prices import Links, interconnect, under_faults
 
-    given = read_faults([_fault(text) for text in faults], prefix="--fault")
+    given = read_faults([fault(text) for text in faults], prefix="--fault")
     net = interconnect(hardware.system(asked.system), Links(asked.ranks * asked.stride, given))
     return under_faults(best, asked.size, net)
 
 
-def _fault(given: str) -> Mapping[str, Any]:
+def fault(given: str) -> Mapping[str, Any]:
     """A fault as a scenario writes it, such as {link: [node0.nic0, leaf0.0], bandwidth: 50 %}."""
     return parse_yaml(given if given.lstrip().startswith("{") else f"{{{given}}}", "--fault").data
 
 
-def _size(given: str) -> float:
+def message_size(given: str) -> float:
+    """Bytes of ``--size``; InputError where it is not above 0."""
     try:
         size = parse(given, "bytes")
     except ValueError as error:
@@ -222,6 +223,8 @@ def _write(drawn: str, answer: dict[str, Any], html: str | None, out: str | None
 
 def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> str:
     """Candidates as bars, bus bandwidth over size, and which algorithm costs what at which size."""
+    from rapid_llm.network.picture import topology_svg
+
     title = f"{asked.op} on {asked.ranks} x {asked.system}"
     bars = [Part(f"{c.algorithm} {c.protocol}", c.seconds) for c in found]
     curve = {size: asked.candidates(size) for size in _SIZES}
@@ -235,9 +238,11 @@ def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -
     tiers = [[t.tier, t.link, format_bytes(t.bytes)] for t in found[0].traffic]
     used = []
     if flow is not None:
+        if flow.topology.nodes <= _DRAWN:
+            used.append(("Bytes of links", topology_svg(flow.topology, flow.link_bytes)))
         boxes, kinds, values = flow.by_box()
         drawing = heat_map(boxes[:_BOXES], kinds, values[:_BOXES], form=format_percent, cell=(130, 24))
-        used = [("Use of the busiest link of each kind", drawing)]
+        used.append(("Use of the busiest link of each kind", drawing))
     return page(
         title,
         [

@@ -12,7 +12,7 @@ import numpy as np
 
 from rapid_llm.errors import InputError
 from rapid_llm.network.flows import SWITCH, double_tree
-from rapid_llm.network.routing import Routes, route
+from rapid_llm.network.routing import Routes, Table, route
 from rapid_llm.network.tasks import ALL, Floats, Ints, Tasks, tasks
 from rapid_llm.network.templates import Bounds, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, Topology
@@ -47,7 +47,7 @@ def program(
     topology: Topology,
     *,
     placement: Sequence[int] | Ints | None = None,
-    policy: str = "auto",
+    policy: str | Table = "auto",
     seed: int = 0,
     slices: int = SLICES,
     channels: int | None = None,
@@ -273,7 +273,7 @@ def _handover(before: Sends, after: Sends, first: int, second: int, lag: int) ->
     return np.stack([task + second, order[place] + first, np.full(len(task), lag)], 1)
 
 
-def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, policy: str, seed: int) -> Tasks:
+def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, policy: str | Table, seed: int) -> Tasks:
     """Route the sends and set their latency; dependencies as CSR."""
     over = target == SWITCH
     routes = route(
