@@ -8,7 +8,7 @@ import numpy as np
 
 from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.network.engine import simulate
-from rapid_llm.network.programs import latencies, program
+from rapid_llm.network.programs import latencies, program, run_in_slices
 from rapid_llm.network.routing import Table, route
 from rapid_llm.network.tasks import Floats, Ints, Result, Tasks, concatenate, tasks
 from rapid_llm.network.templates import BUILDERS, OPS, Bounds, Template
@@ -114,10 +114,15 @@ def _run(  # noqa: PLR0917
     policy: str | Table,
     background: Background | None,
 ) -> Run:
-    some = program(template, bounds, size, topology, policy=policy)
-    both = some if background is None else concatenate([some, _stream(topology, background, policy)])
-    result = simulate(both, topology)
-    return Run(name, result, float(result.finish[: len(some)].max(initial=0.0)))
+    beside = None if background is None else _stream(topology, background, policy)
+
+    def run(slices: int) -> Result:
+        some = program(template, bounds, size, topology, policy=policy, slices=slices)
+        return simulate(some if beside is None else concatenate([some, beside]), topology)
+
+    result = run_in_slices(template, run)
+    own = len(result.finish) - (0 if beside is None else len(beside))
+    return Run(name, result, float(result.finish[:own].max(initial=0.0)))
 
 
 def _stream(topology: Topology, background: Background, policy: str | Table) -> Tasks:

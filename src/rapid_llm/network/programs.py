@@ -4,7 +4,7 @@ A task is one rank's send to one peer in all rounds of a phase: rounds of a ring
 pipelined tree rounds of its edges, so a program has as many tasks as distinct sends, not as messages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -13,12 +13,12 @@ import numpy as np
 from rapid_llm.errors import InputError
 from rapid_llm.network.flows import SWITCH, double_tree
 from rapid_llm.network.routing import Routes, Table, route
-from rapid_llm.network.tasks import ALL, Floats, Ints, Tasks, tasks
+from rapid_llm.network.tasks import ALL, Floats, Ints, Result, Tasks, tasks
 from rapid_llm.network.templates import Bounds, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, Topology
 
-SLICES: Final = 256
-"""Slices of a pipelined phase: their ramp is below 1 % of the time at up to 1,024 ranks."""
+SLICES: Final = 128
+"""Slices of a pipelined phase."""
 FEMTO: Final = 15
 """Decimals of a latency in seconds."""
 
@@ -75,6 +75,17 @@ def program(
     return _tasks(topology, sends, nodes[sends.source], target, policy=policy, seed=seed)
 
 
+def run_in_slices(template: Template, run: Callable[[int], Result], slices: int = SLICES) -> Result:
+    """A program run by ``run``, which is told how many slices; of a pipelined template without the ramp of the slices:
+    it falls as their number grows, so that half as many show what it is (Richardson's extrapolation).
+    """
+    fine = run(slices)
+    if not template.pipelined:
+        return fine
+    coarse = run(slices // 2)
+    return replace(fine, finish=2 * fine.finish - coarse.finish)
+
+
 def placed(topology: Topology, ranks: int, placement: Sequence[int] | Ints | None = None) -> Ints:
     """The node of every rank; InputError where there are too few, one is taken twice or is no accelerator."""
     nodes = topology.accelerators if placement is None else np.asarray(placement, np.int64)
@@ -121,8 +132,7 @@ def _phase(
         sends = _rings(phase, bounds, load, channels, both, lanes)
         return sends if most is None or phase.steps <= most else _longer(sends, phase.steps, most)
     if phase.pattern == "relay":
-        edges = np.stack([rank[1:-1], rank[:-2], np.zeros(n - 2, np.int64)], 1) if n > 2 else none
-        return Sends(rank[:-1], rank[1:], np.full(n - 1, load / slices), np.full(n - 1, slices), edges)
+        return _relay(bounds, load, slices, lanes)
     if phase.pattern == "direct":
         members = outer // inner
         a, other = np.divmod(np.arange(n * (members - 1)), members - 1)
@@ -174,6 +184,23 @@ def _rings(  # noqa: PLR0917
     edges = np.stack([index, before, np.ones_like(index)], 1)
     share = load / phase.steps / count
     return Sends(source, target, np.full(len(source), share), np.full(len(source), phase.steps), edges)
+
+
+def _relay(bounds: Bounds, load: float, slices: int, lanes: tuple[int, ...] | None) -> Sends:
+    """From rank 0 along the order of every ring to all others; channels over several levels as of ``_rings``."""
+    n, span = bounds[-1], bounds[0] if len(bounds) > 1 else 1
+    spots = np.array(lanes or range(span)) if span > 1 else np.zeros(1, np.int64)
+    unit, spot = np.divmod(np.arange(n), span)
+    orders = []
+    for channel in range(len(spots)):
+        order = unit * span + _through(spots, channel - unit, spot, span) if span > 1 else np.arange(n)
+        orders.append(np.roll(order, -int(np.flatnonzero(order == 0)[0])))
+    ranks = np.stack(orders)
+    index = np.arange(ranks[:, 1:].size).reshape(len(spots), n - 1)
+    task, before = index[:, 1:].ravel(), index[:, :-1].ravel()
+    amount = np.full(index.size, load / slices / len(spots))
+    edges = np.stack([task, before, np.zeros_like(task)], 1)
+    return Sends(ranks[:, :-1].ravel(), ranks[:, 1:].ravel(), amount, np.full(index.size, slices), edges)
 
 
 def _through(spots: Ints, turn: Ints, step: Ints, span: int) -> Ints:
@@ -246,12 +273,20 @@ def _switched(n: int, load: float, slices: int) -> Sends:
 
 def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
     """Phases as one program: a rank's first send of a phase waits for all that it received in the one before (lag ALL),
-    or slice by slice (lag 0). With ``lanes`` phases a stage, the one before is that of the same lane.
+    or slice by slice (lag 0); where it received nothing, as the root of a tree, in the last in which it did. With
+    ``lanes`` phases a stage, the one before is that of the same lane.
     """
     offsets = np.cumsum([0, *(len(p) for p in parts)])
     edges = [part.edges + np.array([offset, offset, 0]) for part, offset in zip(parts, offsets, strict=False)]
     for k in range(lanes, len(parts)):
-        edges.append(_handover(parts[k - lanes], parts[k], int(offsets[k - lanes]), int(offsets[k]), lag))
+        waiting = np.ones(len(parts[k]), np.bool_)
+        for before in range(k - lanes, -1, -lanes):
+            found = _handover(parts[before], parts[k], int(offsets[before]), int(offsets[k]), lag)
+            found = found[waiting[found[:, 0] - offsets[k]]]
+            edges.append(found)
+            waiting[found[:, 0] - offsets[k]] = False
+            if not waiting.any():
+                break
     return Sends(
         np.concatenate([p.source for p in parts]),
         np.concatenate([p.target for p in parts]),
@@ -286,6 +321,8 @@ def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, poli
     )
     if over.any():
         routes = _with_switch(topology, routes, source, over)
+    latency = latencies(topology, routes) * (1.0 if sends.stands is None else sends.stands)
+    latency[over] *= 2  # a switch reads what it reduces (request and data) and confirms what it multicasts
     edges = sends.edges[np.argsort(sends.edges[:, 0], kind="stable")]
     start = np.zeros(len(sends) + 1, np.int64)
     np.cumsum(np.bincount(edges[:, 0], minlength=len(sends)), out=start[1:])
@@ -297,7 +334,7 @@ def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, poli
         dependencies=(start, edges[:, 1]),
         lag=edges[:, 2],
         rounds=sends.rounds,
-        latency=latencies(topology, routes) * (1.0 if sends.stands is None else sends.stands),
+        latency=latency,
     )
 
 
