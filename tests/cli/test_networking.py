@@ -186,7 +186,7 @@ def test_own_routes_and_background_traffic_cost_what_they_take(own):
         )
     )
     assert routed > 1.5 * alone  # gpu0 to gpu1 over the slow link, where half of a ring runs
-    assert alone + 0.9 * 2**26 / 25e9 < beside < alone + 1.1 * 2**26 / 25e9
+    assert 1.5 * alone < beside <= alone + 2**26 / 25e9  # shared fairly, at most behind it
     assert hurt >= alone
 
 
