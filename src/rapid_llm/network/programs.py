@@ -158,7 +158,7 @@ def _phase(
 def _rings(  # noqa: PLR0917
     phase: Phase, bounds: Bounds, load: float, channels: int | None, both: bool, lanes: tuple[int, ...] | None
 ) -> Sends:
-    """Rings through units: channel c of a ring over several levels is turned by one inside its innermost unit."""
+    """Rings through units: every channel of a ring over several levels leaves a unit at another place."""
     low, high = phase.levels
     inner, outer, n = bounds[low - 1] if low else 1, bounds[high - 1], bounds[-1]
     span = bounds[low] // inner if high - low > 1 else 1
@@ -171,7 +171,7 @@ def _rings(  # noqa: PLR0917
     for channel in range(count):
         if span > 1:  # rail-aligned: a unit is left at the place where the next is entered
             unit, spot = np.divmod(place, span)
-            order = unit * span + _through(spots, channel - unit, spot, span)
+            order = unit * span + _through(spots, channel, unit, spot, span)
         else:
             order = place if channel % 2 == 0 else place[::-1]
         start = np.arange(0, n, outer)[:, None, None] + np.arange(inner)[None, :, None]
@@ -193,7 +193,7 @@ def _relay(bounds: Bounds, load: float, slices: int, lanes: tuple[int, ...] | No
     unit, spot = np.divmod(np.arange(n), span)
     orders = []
     for channel in range(len(spots)):
-        order = unit * span + _through(spots, channel - unit, spot, span) if span > 1 else np.arange(n)
+        order = unit * span + _through(spots, channel, unit, spot, span) if span > 1 else np.arange(n)
         orders.append(np.roll(order, -int(np.flatnonzero(order == 0)[0])))
     ranks = np.stack(orders)
     index = np.arange(ranks[:, 1:].size).reshape(len(spots), n - 1)
@@ -203,8 +203,17 @@ def _relay(bounds: Bounds, load: float, slices: int, lanes: tuple[int, ...] | No
     return Sends(ranks[:, :-1].ravel(), ranks[:, 1:].ravel(), amount, np.full(index.size, slices), edges)
 
 
-def _through(spots: Ints, turn: Ints, step: Ints, span: int) -> Ints:
-    """The place of a step through a unit: entered at one of ``spots``, left at the one before; ``turn`` says which."""
+def _through(spots: Ints, channel: int, unit: Ints, step: Ints, span: int) -> Ints:
+    """The place of a step through a unit of a channel's ring, entered at one of ``spots`` and left at one.
+
+    Where all places are spots, to and fro from the entry to the place opposite: no two channels take one link of a full
+    mesh (the Hamiltonian paths of Walecki; Alspach 2008).
+    """
+    if len(spots) == span:
+        across = span // 2 if span % 2 == 0 else -(span // 2)
+        swing = (step + 1) // 2 * np.where(step % 2 == 1, 1, -1)
+        return (channel + unit * across + swing) % span
+    turn = channel - unit
     first, last = spots[turn % len(spots)], spots[(turn - 1) % len(spots)]
     if len(spots) == 1:
         last = (first - 1) % span
