@@ -101,6 +101,10 @@ def test_a_slow_link_in_a_ring_costs_its_full_factor():
     assert simulate(program(phases, (8,), SIZE, slow, **one_way), slow).seconds == pytest.approx(2 * healthy)
 
 
+def test_nothing_takes_no_time():
+    assert run(flows([], 1.0), np.array([1.0])).seconds == 0.0
+
+
 def test_a_cycle_is_refused():
     with pytest.raises(InputError, match="2 of 2 tasks wait for each other, such as task 0"):
         run(flows([[0], [0]], 1.0, dependencies=csr([[1], [0]])), np.array([1.0]))

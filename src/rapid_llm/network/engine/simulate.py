@@ -84,7 +84,7 @@ def _run(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport) ->
     from rapid_llm.network.engine.state import EVENTS, grown, state_of, with_events
 
     state = state_of(tasks, capacity, reverse, transport)
-    fluid = transport == FLUID
+    fluid = transport == FLUID and len(tasks) > 0
     if fluid:
         foresee(state)
     events = noted = 0
