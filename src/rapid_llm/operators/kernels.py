@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from rapid_llm.documents import build
 from rapid_llm.dtypes import DtypeName
-from rapid_llm.nouns import STRICT, FrozenDict, Map
+from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
 from rapid_llm.provenance import Catalogue, Sources
 from rapid_llm.units import Count, Fraction, NonNegative, Positive, Seconds
 
@@ -28,6 +28,7 @@ NEAREST: Final[dict[str, str]] = {
 FALLBACK: Final = "hopper"
 
 Tiles = tuple[tuple[int, int], ...]
+ContextTiles = tuple[tuple[Count, Count, Count], ...]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -52,23 +53,29 @@ class GemmConstants:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ContextConstants:
-    """``softmax``: the exponential of one score, in columns of head width at the matrix rate (FlashAttention-3, 3.1);
-    ``item``: prologue and epilogue of one query tile (s); ``backward_rate``: share of peak of the backward pass.
+    """``softmax``: what the exponential of one score takes, in FLOPs at the vector rate (FlashAttention-3, 3.1: a unit
+    has 16 exponentials a clock, a sixteenth of the vector FLOPs of Hopper); ``item``: prologue and epilogue of one
+    query tile (s); ``token``: block of the pass that writes one token into the cache (s); ``spill``: share of ``rate``
+    that head sizes in ``spilling`` reach; ``backward_rate``: share of peak of the backward pass, None for a kernel that
+    no training runs.
     """
 
     setup: Seconds
     rate: Fraction
     bandwidth: Fraction
-    softmax: NonNegative
     item: Seconds
     overlap: Positive
-    backward_rate: Fraction
+    softmax: NonNegative = 0.0
+    token: Seconds = 0.0
+    spill: Fraction = 1.0
+    backward_rate: Fraction | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class DecodeConstants:
     """``item``: fixed cost of one work item, a KV head of a sequence (s), ``lone_item`` of one whose query heads run
-    alone; ``combine``: pass that joins splits (s); ``occupancy``: exponent of the share of units in use.
+    alone, at ``lone_rate`` of the vector rate; ``combine``: pass that joins splits (s); ``occupancy``: exponent of the
+    share of units in use.
     """
 
     setup: Seconds
@@ -77,6 +84,7 @@ class DecodeConstants:
     item: Seconds
     combine: Seconds
     lone_item: Seconds = 0.0
+    lone_rate: Fraction = 1.0
     occupancy: NonNegative = 0.0
     overlap: Positive = 4.0
 
@@ -145,12 +153,15 @@ class Kernel:
 
     name: str
     family: str
-    variants: Map[Map[bool | int]] = FrozenDict()
+    variants: Map[Map[bool | int | str | ContextTiles | tuple[Count, ...]]] = FrozenDict()
 
     def shaped(self, architecture: str) -> "Kernel":
-        """The kernel as it is built for an architecture: its structure with what ``variants`` says differs there."""
-        differing = self.variants.get(architecture)
-        return _variant(self, architecture) if differing else self
+        """The kernel as it is built for an architecture: its structure with what ``variants`` says differs there.
+
+        An architecture that has neither numbers nor a variant of its own takes both from the one that stands in.
+        """
+        likely = architecture if architecture in self.variants else self.stands_in(architecture)
+        return _variant(self, likely) if likely in self.variants else self
 
     def on(self, architecture: str) -> Any:
         """The numbers for an architecture: its own, or those of the nearest one that has any (see ``stands_in``)."""
@@ -166,13 +177,15 @@ class Kernel:
         return architecture if architecture in known else next(iter(known))
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class GemmKernel(Kernel):
     """Tiles (bm, bn) by architecture (``default`` for the others), split-K counts and the step in which k is padded.
 
     ``quantise``: how often the kernel's own quantise pass reads the 16-bit activations: 1, 2 where it looks for their
-    largest value first, 0 without such a pass. ``computes``: the format whose rate its instructions have, where that is
-    not the row's own and the accelerator has it.
+    largest value first, 0 without such a pass. ``vector``: a single row goes to a matrix-vector kernel where that is
+    faster. ``edges``: where a library takes its tile by rows alone, the most rows of each tile but the last.
+    ``computes``: the format whose rate its instructions have, where that is not the row's own.
     """
 
     family: Literal["gemm"]
@@ -182,10 +195,17 @@ class GemmKernel(Kernel):
     k_step: Count = 64
     quantise: int = 0
     computes: DtypeName | None = None
+    vector: bool = False
+    edges: Map[tuple[Count, ...]] = FrozenDict()
 
     def tiles_on(self, architecture: str) -> Tiles:
         """The tiles that the kernel has on an architecture."""
         return self.tiles.get(architecture) or self.tiles["default"]
+
+    def rows_on(self, architecture: str) -> tuple[tuple[float, float], ...] | None:
+        """Rows that each tile serves on an architecture, above the first up to the second number; None: any."""
+        edges = self.edges.get(architecture)
+        return tuple(zip((0.0, *edges), (*edges, float("inf")), strict=True)) if edges else None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -194,18 +214,29 @@ class AttentionKernel(Kernel):
     sequence, ``decode_8bit`` the one of a cache in 8 bits (default: the same); ``cached_8bit``
     the kernel for many queries over such a cache (default: this one).
 
-    A short sequence takes a smaller tile, down to ``query_pad`` rows. ``packed``: query heads that share a KV head
-    fill one tile together; ``split_kv``: units left idle take a part of the keys of a tile. ``latent`` names the kernel
-    for rows whose K and V differ in width (latent attention).
+    ``tiles``: (head size, query rows, KV columns), the first whose head size suffices or else the last; a short
+    sequence takes fewer rows, down to ``query_pad``. ``packed``: query heads that share a KV head share a tile;
+    ``split_kv``: units left idle take a part of the keys of a tile; ``windowed``: tiles outside a window are skipped,
+    not only masked; ``padded_head``: head sizes are padded to a power of two; ``spilling``: head sizes whose
+    accumulators exceed the registers; ``product_bits`` of both products, where they differ from the compute dtype's 16.
+    ``append`` is the pass before it that writes new K and V into the cache: a block a ``token``, a block a token and
+    KV ``head`` (cache ordered by heads), one over Q, K and V with rotary (``qkv``), or one over a ``latent`` and the
+    rotary parts of Q and K. ``fresh``: K and V are 16-bit activations, whatever the cache holds. ``latent`` names the
+    kernel for rows whose K and V differ in width (latent attention).
     """
 
     family: Literal["attention"]
     constants: Map[ContextConstants]
-    query_tile: Count
+    tiles: ContextTiles
     query_pad: Count = 16
-    kv_tile: Count
     packed: bool = False
     split_kv: bool = False
+    windowed: bool = True
+    padded_head: bool = False
+    spilling: tuple[Count, ...] = ()
+    product_bits: Literal[8, 16] = 16
+    append: Literal["none", "token", "head", "qkv", "latent"] = "none"
+    fresh: bool = False
     decode: str
     decode_8bit: str | None = None
     cached_8bit: str | None = None
@@ -218,7 +249,9 @@ class DecodeKernel(Kernel):
 
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
     one work item takes; ``split_tokens`` is the least length of a split; ``groups``: least and most query heads of a KV
-    head that share a work item, ``powers``: only where they are a power of two.
+    head that share a work item, ``powers``: only where they are a power of two; the others run alone on vector units,
+    in steps of ``lone_tile``. ``splits_alone``: rows with one query head a KV head are split too; ``regroups``: copies
+    of Q and O bring the heads of a group together; ``product_bits`` as in prefill.
     """
 
     family: Literal["decode"]
@@ -229,6 +262,10 @@ class DecodeKernel(Kernel):
     split_tokens: Count = 256
     groups: tuple[Count, Count] = (1, 1 << 20)
     powers: bool = False
+    lone_tile: Count = 16
+    splits_alone: bool = True
+    regroups: bool = False
+    product_bits: Literal[8, 16] = 16
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -13,10 +13,10 @@ def query_key_pairs(new: Column, past: Column, window: Column, causal: Column) -
     unlimited.
     """
     span = np.where(window > 0, window, np.inf)
-    ramp = np.clip(span - past, 0.0, new)  # queries that still see everything before them
-    beyond = np.where(new > ramp, (new - ramp) * np.minimum(span, past + new), 0.0)
-    seen = ramp * past + ramp * (ramp + 1.0) / 2.0 + beyond
-    return np.where(causal > 0, seen, new * np.minimum(past + new, span))
+    most = np.minimum(past + new, span)
+    ramp = np.minimum(np.maximum(span - past, 0.0), new)  # queries that still see everything before them
+    seen = ramp * past + ramp * (ramp + 1.0) / 2.0 + (new - ramp) * most
+    return np.where(causal > 0, seen, new * most)
 
 
 def gemm_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
@@ -34,9 +34,9 @@ def attention_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
     widths = head_dim + v_head_dim
     flops = 2.0 * batch * heads * widths * query_key_pairs(new, past, window, causal)
     span = np.where(window > 0, np.minimum(past + new, window + new - 1.0), past + new)
-    cache = batch * span * kv_heads * (head_dim + np.where(shared_kv > 0, 0.0, v_head_dim)) * kv_bytes
+    cache = batch * span * kv_heads * (head_dim + v_head_dim * (shared_kv <= 0)) * kv_bytes
     moved = 2.0 * batch * new * heads * widths + cache
-    return np.where(backward > 0, 2.5, 1.0) * flops, np.where(backward > 0, 2.0, 1.0) * moved
+    return (1.0 + 1.5 * (backward > 0)) * flops, (1.0 + (backward > 0)) * moved
 
 
 def moe_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
@@ -60,7 +60,7 @@ def scan_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
     size = batch * heads * key_dim * value_dim
     flops = 4.0 * size * new
     moved = 2.0 * batch * new * heads * 2.0 * (key_dim + value_dim) + 2.0 * size * state_bytes
-    return np.where(backward > 0, 2.5, 1.0) * flops, np.where(backward > 0, 2.0, 1.0) * moved
+    return (1.0 + 1.5 * (backward > 0)) * flops, (1.0 + (backward > 0)) * moved
 
 
 def pointwise_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
