@@ -3,8 +3,8 @@
     python tools/fit_runtimes.py vllm@2024 per_step broadcast per_sequence per_kv_block --data ../shared/data
 
 A pattern search over the logarithms of the constants, from what the runtime says, minimises the mean absolute relative
-error of the fit half: floors make times piecewise linear in them, which no single linear solution sees. Rows that wait
-for the cache and pipelines are left out, mixtures of experts unless asked for.
+error of the fit half, every source and accelerator alike: floors make times piecewise linear in them, which no single
+linear solution sees. Rows that wait for the cache and pipelines are left out, mixtures of experts unless asked for.
 """
 
 import argparse
@@ -20,7 +20,9 @@ from rapid_llm.validation import running, tables
 
 START = 1e-6
 """Where a constant that is zero starts (s)."""
-WIDEST, FINEST = 2.0, 1.03
+MOST = 8
+"""Rows of one label that the search looks at."""
+WIDEST, FINEST = 2.0, 1.05
 """First and last factor that the search tries."""
 READ = {
     "e2e": lambda table: table.e2e_s,
@@ -82,16 +84,29 @@ def predicted(quantity: str, scenario: Scenario) -> float:
     return float(requests * work.output_tokens / table.e2e_s)
 
 
+def spread(seen: Sequence[Row]) -> list[Row]:
+    """At most MOST rows of each label, evenly spaced."""
+    labels = dict.fromkeys(row[1] for row in seen)
+    own = [[row for row in seen if row[1] == label] for label in labels]
+    return [rows_[at] for rows_ in own for at in sorted({round(x) for x in np.linspace(0, len(rows_) - 1, MOST)})]
+
+
 def fitted(seen: Sequence[Row], fields: Sequence[str]) -> dict[str, float]:
-    """The constants with the least mean absolute error that the search finds."""
+    """The constants with the least mean over groups of the mean absolute error that the search finds."""
+    groups = np.array([row[1].rsplit("/", 3)[0] + row[1].rsplit("/", 1)[1] for row in seen])
+    weight = np.array([1.0 / np.sum(groups == group) for group in groups])
+
+    def error_of(constants: Mapping[str, float]) -> float:
+        return float(np.average(np.abs(errors(seen, constants)), weights=weight))
+
     best = {field: max(constant(seen[0][4], field), START) for field in fields}
-    least, factor = np.abs(errors(seen, best)).mean(), WIDEST
+    least, factor = error_of(best), WIDEST
     while factor > FINEST:
         moved = False
         for field in fields:
             for step in (factor, 1.0 / factor):
                 tried = {**best, field: best[field] * step}
-                error = np.abs(errors(seen, tried)).mean()
+                error = error_of(tried)
                 if error < least - 1e-6:
                     best, least, moved = tried, error, True
                     break
@@ -111,7 +126,7 @@ def main() -> None:
     args = parser.parse_args()
     found = rows(args)
     split = np.array([row[0] for row in found])
-    constants = fitted([row for row in found if row[0] == "fit"], args.fields)
+    constants = fitted(spread([row for row in found if row[0] == "fit"]), args.fields)
     for field, value in constants.items():
         print(f"{field:20s} {value * 1e6:10.2f} us")
     error = errors(found, constants)
