@@ -125,3 +125,11 @@ def test_pools_without_a_network_between_them_are_refused():
         evaluate(
             scenario(system="h100-sxm", pools={n: {"parallelism": {"tp": 1, "dp": 1}} for n in ("prefill", "decode")})
         )
+
+
+@pytest.mark.parametrize("size", [64, "auto"])
+def test_a_loop_of_first_tokens_is_the_prefill_pools(size):
+    report = predict(scenario(batch_size=size, output_tokens=1, batching="continuous"))
+    assert report.e2e_s == report.ttft_s
+    assert report.total_tokens_per_s / 2001 <= report.pools.prefill.requests_per_s * 1.001
+    assert sum(leaf.seconds for leaf in report.breakdown.leaves()) == pytest.approx(report.e2e_s, rel=1e-9)

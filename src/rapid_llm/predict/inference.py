@@ -31,8 +31,9 @@ class InferenceTable:
 
     points: the distinct forward passes; steps: their times. prefill, decode: how often the passes run between a
     request's start, its first and its last token [N]; streamed: prefill passes that only the pacing pipeline stage
-    sees, behind another [N]. running: requests of a replica that the engine runs at once, ``rounds`` of them one after
-    the other. ttft_s: until the last prompt's first token; decode_s: from there to its last, ``gaps`` tokens later.
+    sees, behind another [N]; crossing: the same of others' prompts between a request's tokens [N]. running: requests of
+    a replica that the engine runs at once, ``rounds`` of them one after the other. ttft_s: until the last prompt's first
+    token; decode_s: from there to its last, ``gaps`` tokens later.
     """
 
     points: Points
@@ -46,6 +47,7 @@ class InferenceTable:
     ttft_s: float
     decode_s: float
     gaps: int
+    crossing: Column | None = None
 
     @property
     def tpot_s(self) -> float:
@@ -236,7 +238,11 @@ def fed(job: Job) -> int:
 
 
 def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, groups: int) -> InferenceTable:
-    """Times of the mean field: prompts, decode and memory are the three points."""
+    """Times of the mean field: prompts, decode and memory are the three points.
+
+    While a prompt is in later stages those of others pass the first: a request sees them less by that lag. One whose
+    first token is its last waits for all of them before it.
+    """
     engine, requests = job.engine, int(points.batch[2])
     passes, share = float(points.count[0]), (requests - 1.0) / requests
     beside = float(steps.family("attention")[1]) * share / job.stages if engine.mixed_steps else 0.0
@@ -247,20 +253,22 @@ def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, grou
     alone = job.decode_steps
     if engine.mixed_steps:
         alone = max(0.0, (alone + 1.0) * groups - passes) / groups
-    cycle = passes * prompt + alone * step
-    own = passes / requests * prompt + float(steps.traversal[0] - steps.pace[0])
-    wait = step / 2.0 if requests > 1 else 0.0
-    mine = passes / requests
+    mine, lag = passes / requests, float(steps.traversal[0] - steps.pace[0])
+    others = max(0.0, passes - mine - lag / prompt)
+    own, wait = mine * prompt + lag, step / 2.0 if requests > 1 else 0.0
+    before, after = (others, 0.0) if job.work.output_tokens == 1 else (0.0, others)
+    alone = alone if job.work.output_tokens > 1 else 0.0
     return InferenceTable(
         points=points,
         steps=steps,
         account=account,
-        prefill=np.array([mine, 0.0, 0.0]),
-        streamed=np.zeros(3),
-        decode=np.array([passes - mine, alone, 0.0]),
+        prefill=np.array([min(mine, 1.0), 0.0, 0.0]),
+        streamed=np.array([max(mine - 1.0, 0.0) + before, 0.0, 0.0]),
+        decode=np.array([0.0, alone, 0.0]),
+        crossing=np.array([after, 0.0, 0.0]),
         running=requests,
-        ttft_s=own + wait + job.ingress,
-        decode_s=cycle - own,
+        ttft_s=own + before * prompt + wait + job.ingress,
+        decode_s=after * prompt + alone * step,
         gaps=job.work.output_tokens - 1,
     )
 

@@ -73,7 +73,7 @@ def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
     prefill = forward_breakdown(
         "prefill", table.steps, table.prefill, table.ttft_s, streamed=table.streamed, ingress=ingress, rest=before
     )
-    decode = forward_breakdown("decode", table.steps, table.decode, table.decode_s, rest=after)
+    decode = forward_breakdown("decode", table.steps, table.decode, table.decode_s, streamed=table.crossing, rest=after)
     return prefill, decode
 
 

@@ -163,6 +163,8 @@ class _Both:
             return np.inf if found >= limit else y * running + found * (alone.ttft_s + exposed + wait(found))
 
         work = self.decode.work
+        if work.output_tokens == 1:
+            return self._first_tokens(alone, limit, wait)
         if work.batch_size == "auto":
             running = _crossing(lambda b: rate(b) - BUSY * limit, most)
             requests = max(1, round(in_flight(running)))
@@ -173,6 +175,18 @@ class _Both:
         found = y * running / max(decode.decode_s, 1e-12)
         waited = max(0.0, requests / found - alone.ttft_s - exposed - decode.decode_s)
         return self._table(alone, decode, found, waited, exposed, running, requests)
+
+    def _first_tokens(self, alone: InferenceTable, limit: float, wait: Callable[[float], float]) -> PoolsTable:
+        """The closed loop of requests whose first token is their last: the prefill pool alone."""
+
+        def in_flight(rate: float) -> float:
+            return rate * (alone.ttft_s + wait(rate))
+
+        asked = self.decode.work.batch_size
+        found = BUSY * limit if asked == "auto" else _crossing(lambda rate: in_flight(rate) - asked, limit)
+        requests = max(1, round(in_flight(found))) if asked == "auto" else asked
+        waited = max(0.0, requests / found - alone.ttft_s)
+        return self._table(alone, decode_steps_of(self.decode, 1.0), found, waited, 0.0, 0.0, requests)
 
     def _table(  # noqa: PLR0917
         self,

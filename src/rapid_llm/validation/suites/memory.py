@@ -66,7 +66,9 @@ def _cache_case(row: Row) -> Case:
         measured=(number(row, "cache_gib") or 0.0) * UNITS["GiB"],
         scenario={
             "model": row["model"],
-            "system": {"base": row["accelerator"], "node": {"accelerators": ranks}} if ranks > 1 else row["accelerator"],
+            "system": {"base": row["accelerator"], "node": {"accelerators": ranks}}
+            if ranks > 1
+            else row["accelerator"],
             "accelerators": ranks,
             "runtime": {"base": row["runtime"], **changed},
             "parallelism": {"tp": count(row, "tp")},
