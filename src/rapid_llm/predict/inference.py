@@ -32,8 +32,8 @@ class InferenceTable:
     points: the distinct forward passes; steps: their times. prefill, decode: how often the passes run between a
     request's start, its first and its last token [N]; streamed: prefill passes that only the pacing pipeline stage
     sees, behind another [N]; crossing: the same of others' prompts between a request's tokens [N]. running: requests of
-    a replica that the engine runs at once, ``rounds`` of them one after the other. ttft_s: until the last prompt's first
-    token; decode_s: from there to its last, ``gaps`` tokens later.
+    a replica that the engine runs at once, ``rounds`` of them one after the other. ttft_s: until the last prompt's
+    first token; decode_s: from there to its last, ``gaps`` tokens later.
     """
 
     points: Points

@@ -18,7 +18,7 @@ OUTCOMES = {"OOM": 1.0, "ok": 0.0}
 
 
 def cases(table: Table) -> Iterator[Case]:
-    """Cases of a memory table (peak, verdict), of the nanotron sweep (peak, persistent, verdict), of engines' caches."""
+    """Cases of a memory table (peak, verdict), of the nanotron sweep (persistent beside them), of engines' caches."""
     if table.schema == "caches":
         yield from map(_cache_case, table.rows)
     if table.schema == "memory":
@@ -66,9 +66,7 @@ def _cache_case(row: Row) -> Case:
         measured=(number(row, "cache_gib") or 0.0) * UNITS["GiB"],
         scenario={
             "model": row["model"],
-            "system": {"base": row["accelerator"], "node": {"accelerators": ranks}}
-            if ranks > 1
-            else row["accelerator"],
+            "system": {"base": row["accelerator"], "node": {"accelerators": ranks}},
             "accelerators": ranks,
             "runtime": {"base": row["runtime"], **changed},
             "parallelism": {"tp": count(row, "tp")},
