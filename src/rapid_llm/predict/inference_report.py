@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.operators.rates import rates
-from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, WAITING, bound_by, forward_breakdown
+from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, WAITING, Phase, bound_by, forward_breakdown
 from rapid_llm.predict.feasibility import memory_use
 from rapid_llm.predict.fitting import Footprint, cache_of
 from rapid_llm.predict.inference import InferenceTable
@@ -70,10 +70,9 @@ def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
     after = DRAFTING if alone and work.speculation else rest
     ingress = machine.runtime.host.ingress / machine.host_speed
     before = DRAFTING if alone and work.speculation and work.speculation.draft == "model" else rest
-    prefill = forward_breakdown(
-        "prefill", table.steps, table.prefill, table.ttft_s, streamed=table.streamed, ingress=ingress, rest=before
-    )
-    decode = forward_breakdown("decode", table.steps, table.decode, table.decode_s, streamed=table.crossing, rest=after)
+    first = Phase("prefill", table.prefill, table.ttft_s, table.streamed, ingress, before)
+    last = Phase("decode", table.decode, table.decode_s, table.crossing, rest=after)
+    prefill, decode = forward_breakdown(table.steps, first, last)
     return prefill, decode
 
 

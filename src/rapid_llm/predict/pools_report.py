@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rapid_llm.predict.breakdown import DRAFTING, WAITING, bound_by, forward_breakdown
+from rapid_llm.predict.breakdown import DRAFTING, WAITING, Phase, bound_by, forward_breakdown
 from rapid_llm.predict.feasibility import memory_use, memory_violation
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.pools import PoolsTable
@@ -90,9 +90,7 @@ def _phases(table: PoolsTable, work: Inference) -> tuple[Cost, Cost]:
     machine = table.prefill.steps.priced.machine
     ingress = machine.runtime.host.ingress / machine.host_speed
     first, last = table.prefill, table.decode
-    prefill = forward_breakdown(
-        "prefill", first.steps, first.prefill, table.ttft_s, streamed=first.streamed, ingress=ingress, rest=WAITING
-    )
+    before = Phase("prefill", first.prefill, table.ttft_s, first.streamed, ingress, WAITING)
     rest = DRAFTING if work.speculation else WAITING
-    decode = forward_breakdown("decode", last.steps, last.decode, last.decode_s, rest=rest)
-    return prefill, decode
+    after = Phase("decode", last.decode, last.decode_s, rest=rest)
+    return forward_breakdown(first.steps, before)[0], forward_breakdown(last.steps, after)[0]
