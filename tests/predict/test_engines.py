@@ -76,3 +76,16 @@ def test_a_cache_that_puts_requests_off_runs_at_its_mean_length():
     engines = [evaluate(scenario("llama-2-7b", name, **work)) for name in ("vllm", "tensorrt-llm")]
     assert all(table.rounds > 1 for table in engines)
     assert engines[0].running > 1.2 * engines[1].running
+
+
+def test_micro_batches_of_2024_cross_the_stages_one_after_the_other():
+    """Each reads all weights of all stages: two of eight requests take as long as two batches of eight."""
+    given = scenario("llama-2-7b", "tensorrt-llm@2024", batch_size=16)
+    plan = replaced(given.parallelism, pp=2)
+    both = evaluate(replaced(given, parallelism=plan, accelerators=2))
+    half = evaluate(scenario("llama-2-7b", "tensorrt-llm@2024", batch_size=8))
+    assert both.tpot_s == pytest.approx(2 * half.tpot_s, rel=0.05)
+    overlapped = evaluate(
+        replaced(scenario("llama-2-7b", "tensorrt-llm", batch_size=16), parallelism=plan, accelerators=2)
+    )
+    assert overlapped.tpot_s < 0.7 * both.tpot_s

@@ -149,7 +149,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     streamed -= prefill
     prefill_s = float(prefill @ (traversal + steps.host) + streamed @ (pace + steps.host))
     drafting = job.drafting(steps, end, micro)
-    decode_s = float(decode @ (np.maximum(traversal, groups * pace) + steps.host + drafting))
+    decode_s = float(decode @ (job.token_time(steps, groups) + steps.host + drafting))
     return InferenceTable(
         points=points,
         steps=steps,
@@ -212,7 +212,7 @@ def decode_steps_of(job: Job, running: float) -> InferenceTable:
     step = points_of([(sequences * work.beams, 1 + job.drafts, middle, job.decode_steps)])
     points = join([step, job.fullest(ceil(running))])
     steps = job.time(points, _verified(points, job, slice(0, 1)))[1]
-    seconds = float(max(steps.traversal[0], groups * steps.pace[0]) + steps.host[0])
+    seconds = float(job.token_time(steps, groups)[0] + steps.host[0])
     return InferenceTable(
         points=points,
         steps=steps,
@@ -248,7 +248,7 @@ def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, grou
     beside = float(steps.family("attention")[1]) * share / job.stages if engine.mixed_steps else 0.0
     drafted = job.drafted_prompts(_row(points, 0))
     prompt = float(steps.pace[0] + steps.host[0]) + beside + drafted / passes
-    step = float(max(steps.traversal[1], groups * steps.pace[1]) + steps.host[1])
+    step = float(job.token_time(steps, groups)[1] + steps.host[1])
     step += job.drafting(steps, 2, requests / groups)
     alone = job.decode_steps
     if engine.mixed_steps:

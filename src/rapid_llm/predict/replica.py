@@ -20,6 +20,7 @@ from rapid_llm.runtime import Runtime, Serving
 from rapid_llm.scenario import Draft, Scenario
 from rapid_llm.workload import HostShare, Inference, Points, points_of
 
+Column = NDArray[np.float64]
 WEIGHTS, KV_CACHE = CATEGORIES.index("weights"), CATEGORIES.index("kv_cache")
 STATIC_ENGINE = Serving(kv_block_tokens=1)
 """What a runtime without an engine does: no blocks, no captured batches."""
@@ -94,6 +95,13 @@ class Job:
     def fullest(self, requests: int) -> Points:
         """The fullest moment of the cache: it stands for memory and takes no time."""
         return points_of([(requests, 1, self.held(self.steady) - 1.0, 0)])
+
+    def token_time(self, steps: ForwardSteps, groups: int) -> Column:
+        """Seconds in which all of ``groups`` micro-batches get a token [N]: the slower of one traversal and of all
+        passing the pacing stage, or one traversal after the other."""
+        if not self.engine.overlaps_stages:
+            return groups * steps.traversal
+        return np.maximum(steps.traversal, groups * steps.pace)
 
     def drafting(self, steps: ForwardSteps, at: int, sequences: float) -> float:
         """Seconds of drafting before one verifying step of so many sequences, from the decode pass ``at``: a layer and

@@ -206,7 +206,8 @@ class Serving:
     ``kv_block_tokens`` per block of the cache; ``max_batched_tokens`` of one step; ``max_sequences`` that run at once;
     ``capture_sizes``: batches that decode graphs were captured for, others are padded up to the next; ``mixed_steps``:
     prefill and decode share a step, else prefill runs alone; ``deals_batch``: a batch is dealt into micro-batches that
-    fill the pipeline stages, else it crosses them whole; ``reserved_output``: the share of a request's output that
+    fill the pipeline stages, else it crosses them whole; ``overlaps_stages``: these run in different stages at once,
+    else one after the other through all; ``reserved_output``: the share of a request's output that
     admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence;
     ``bias_apart``: the bias of a row-parallel product is added behind its all-reduce by a kernel of its own.
     """
@@ -217,6 +218,7 @@ class Serving:
     capture_sizes: tuple[int, ...] = ()
     mixed_steps: bool = False
     deals_batch: bool = True
+    overlaps_stages: bool = True
     reserved_output: Share = 1.0
     logit_bytes: NonNegative = 8.0
     bias_apart: bool = False
