@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.execution.pricing import Machine, Priced, host_launched
 from rapid_llm.lowering import Kernels, Messages
-from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE
+from rapid_llm.lowering.table import AGAIN, BACKWARD, CAST, FORWARD, OPTIMIZER, PHASES, RECOMPUTE
 
 Matrix = NDArray[np.float64]
 
@@ -70,6 +70,14 @@ def on_side_stream(machine: Machine, axis: str) -> bool:
     return bool(flag and getattr(overlap, flag)) or (axis == "ep" and overlap.shared_experts)
 
 
+def side_share(machine: Machine, rows: Messages) -> Matrix:
+    """1.0 for messages that run beside computation, 0.0 for those on the compute stream [R, 1]."""
+    waits = machine.runtime.overlap.waits if rows.axis == "tp" else ()
+    beside = on_side_stream(machine, rows.axis) and rows.op not in waits
+    again = beside and "again" not in waits
+    return np.array([[float(again if name.endswith(AGAIN) else beside)] for name in rows.names])
+
+
 def _cover(machine: Machine, axis: str) -> str:
     """Which kernels run beside the messages of an axis: a family, a prefix of names, or all of the pass where empty."""
     overlap = machine.runtime.overlap
@@ -97,14 +105,19 @@ def time_passes(priced: Priced) -> Passes:
     moving = [(message.rows, message.rows.count * (message.rows.ranks > 1)) for message in priced.messages]
     sent = [(m.rows, m.prices.seconds * count) for m, (_, count) in zip(priced.messages, moving, strict=True)]
     kernels = _by_cell(spent, shape)
-    blocking = _by_cell([part for part in sent if not on_side_stream(machine, part[0].axis)], shape)
+    blocking = _by_cell([(rows, seconds * (1.0 - side_share(machine, rows))) for rows, seconds in sent], shape)
     blocking[OPTIMIZER] = 0.0
     side, exposed = _beside(spent, sent, kernels + blocking, priced)
-    launched = [(table.rows, table.rows.count) for table in priced.kernels]
+    launched = [(table.rows, table.rows.count * _apart(table.rows)) for table in priced.kernels]
     issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
     if machine.runtime.host.per_peer_piped:
         issue += _by_cell(_piped(moving, priced), shape)
     return Passes(kernels, blocking, side, exposed, _host(machine, kernels + blocking + exposed, issue, priced))
+
+
+def _apart(rows: Kernels) -> Matrix:
+    """1.0 for rows that the host launches on their own, 0.0 for casts, which go out with their product [R, 1]."""
+    return np.array([[float(not name.endswith(CAST))] for name in rows.names])
 
 
 def _by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:
@@ -128,7 +141,7 @@ def _beside(
     machine, tp = priced.machine, priced.lowered.shapes.plans.tp
     share = occupied_share(machine)
     side, exposed = np.zeros_like(own), np.zeros_like(own)
-    apart = [part for part in sent if on_side_stream(machine, part[0].axis)]
+    apart = [(r, seconds * side_share(machine, r)) for r, seconds in sent if on_side_stream(machine, r.axis)]
     for beside in sorted({_cover(machine, rows.axis) for rows, _ in apart}):
         moved = _by_cell([part for part in apart if _cover(machine, part[0].axis) == beside], own.shape)
         moved[OPTIMIZER] = 0.0

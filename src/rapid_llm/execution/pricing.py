@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm import operators
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator, Node, System
 from rapid_llm.lowering import Kernels, Lowered, Messages
@@ -99,6 +100,24 @@ def implementation(runtime: Runtime, family: str, dtype: str, architecture: str)
     )
 
 
+def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
+    """Share of the clock at which the kernels of a table run for hours.
+
+    The machine's is that of long products, at the limit of power. A kernel that keeps the matrix units less busy draws
+    less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power buys
+    (activity of products / its own)^(1/3) of the clock, up to boost. Attention is busy for its rate times
+    w / (w + softmax), w the widths of both products of a position.
+    """
+    if rows.family != "attention" or machine.clock >= 1.0:
+        return machine.clock
+    architecture = machine.accelerator.architecture
+    product = implementation(machine.runtime, "gemm", rows.dtype, architecture)
+    own, reference = (operators.kernel(name).on(architecture) for name in (kernel, product))
+    width = 2.0 * float(rows.columns["head_dim"].max())
+    busy = own.rate * width / (width + own.softmax)
+    return min(1.0, machine.clock * (reference.rate / busy) ** (1.0 / 3.0))
+
+
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     """Price one table of kernels on a machine."""
     name = implementation(machine.runtime, rows.family, rows.dtype, machine.accelerator.architecture)
@@ -113,7 +132,7 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
         dtype=rows.dtype,
         kernel=name,
         accelerator=machine.accelerator,
-        clock=machine.clock,
+        clock=_clock(rows, name, machine),
     )
     if inverse is None:
         return PricedKernels(rows, name, _map(prices, lambda column: column.reshape(shape)))

@@ -12,6 +12,14 @@ Column = NDArray[np.float64]
 Tensors = dict[str, Column]
 
 
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Elements that a rank rounds to the format of a product [P]: of its input, and of the gradient of its output."""
+
+    input: Column
+    gradient: Column
+
+
 @dataclass(slots=True)
 class Operator:
     """One kernel of a forward pass.
@@ -19,7 +27,8 @@ class Operator:
     name: canonical name, what fusions and recompute sets speak of; family and columns: as ``operators.families``;
     kind: access pattern of a pointwise kernel or kind of a recurrent one; reads, writes: tensor name -> bytes [P];
     saves: tensors kept for the backward pass; weight: a GEMM against a weight (has a weight gradient);
-    frozen: that weight is not trained (has none);
+    frozen: that weight is not trained (has none); rounds: what passes of their own round for it;
+    passes: how many times the bytes of one fused kernel its separate kernels move;
     when: share of passes in which it runs [P] (prefill-only or decode-only rows).
     """
 
@@ -34,6 +43,8 @@ class Operator:
     weight: bool = False
     frozen: bool = False
     when: Column | float = 1.0
+    rounds: Rounds | None = None
+    passes: float = 1.0
 
 
 @dataclass(slots=True)

@@ -24,7 +24,8 @@ class Shapes:
     those, what norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head.
     documents: how many of ``length`` query tokens fill the batch, apart from each other where sequences are packed.
     load: of the experts of the hottest rank over the mean. ahead: predictors of further tokens. offload: what lives
-    on the host. tensor_parallel, context_parallel: whether any plan is.
+    on the host. cast, turned: bytes that rounding an element to the compute format moves, 0 where nothing is rounded
+    apart (``dtypes``). gather_copies: as the runtime's. tensor_parallel, context_parallel: whether any plan is.
     """
 
     plans: Plans
@@ -49,6 +50,9 @@ class Shapes:
     compute: str
     activation_dtype: str
     attention_dtype: str
+    cast: float
+    turned: float
+    gather_copies: bool
     load: Column
     lora: Lora | None
     ahead: int
@@ -107,6 +111,9 @@ class Shapes:
             compute=precision.weights if dtype(precision.weights).weight_only else precision.compute,
             activation_dtype=precision.activations,
             attention_dtype=_attention_dtype(precision),
+            cast=compute.cast if training else 0.0,
+            turned=compute.turned,
+            gather_copies=bool(runtime.training and runtime.training.gather_copies),
             load=np.ones(len(plans)) if work is None else np.array([work.routing.load(int(ep)) for ep in plans.ep]),
             lora=work.lora if work else None,
             ahead=work.mtp_layers if work else 0,

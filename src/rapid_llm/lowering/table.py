@@ -18,6 +18,10 @@ PHASES = ("forward", "recompute", "backward", "optimizer")
 FORWARD, RECOMPUTE, BACKWARD, OPTIMIZER = range(4)
 WEIGHT_GRADIENT = " wgrad"
 """How the names of rows that compute weight gradients end."""
+AGAIN = " again"
+"""How the names of messages end that gather once more what a weight gradient multiplies."""
+CAST = " cast"
+"""How the names of rows that round operands end: they are launched with the product that they feed."""
 Cell = tuple[int, int]
 """Unit and phase of a row."""
 
@@ -77,6 +81,14 @@ class Builder:
         kind = POINTWISE_KINDS.index(op.kind) if op.family == "pointwise" else 0
         self.kernels.setdefault((op.family, op.dtype), []).append((name or op.name, kind, *cell, values))
 
+    def cast(
+        self, op: Operator, cell: Cell, moved: Column | float, *, count: Column | float, kind: str = "stream"
+    ) -> None:
+        """Add the row of a pass that rounds an operand of ``op``, of so many bytes read and written."""
+        row = Operator(op.name, "pointwise", {}, {}, kind=kind)
+        columns: dict[str, Column | float] = {"read_bytes": moved, "write_bytes": 0.0, "flops": 0.0}
+        self.kernel(row, cell, columns, count=count, name=op.name + CAST)
+
     def message(
         self, name: str, op: str, axis: str, cell: Cell, *, size: Column | float, count: Column | float
     ) -> None:
@@ -133,7 +145,7 @@ def _filled(rows: Sequence[Sequence[Column | float]], width: int) -> NDArray[np.
 def forward_columns(op: Operator) -> dict[str, Column | float]:
     """The pricing columns of an operator's forward kernel."""
     if op.family == "pointwise":
-        return {"read_bytes": total(op.reads), "write_bytes": total(op.writes), "flops": 0.0}
+        return {"read_bytes": op.passes * total(op.reads), "write_bytes": op.passes * total(op.writes), "flops": 0.0}
     return dict(op.columns)
 
 

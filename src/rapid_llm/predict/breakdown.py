@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution import ForwardSteps, Passes, Priced, TrainingStep
-from rapid_llm.execution.passes import on_side_stream
+from rapid_llm.execution.passes import side_share
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.execution.timeline import pairs
-from rapid_llm.lowering.table import OPTIMIZER
+from rapid_llm.lowering.table import CAST, OPTIMIZER
 from rapid_llm.operators import BOUNDS
 from rapid_llm.predict.report import Cost
 
@@ -161,9 +161,8 @@ def _passes(tally: Tally, priced: Priced, passes: Passes, weights: Weights) -> N
         moving = (rows_m.phase != OPTIMIZER)[:, None] * (rows_m.ranks > 1)
         seconds_m = message.prices.seconds * rows_m.count * weights[rows_m.unit] * moving
         whole = float(seconds_m.sum())
-        exposed = whole
-        if on_side_stream(priced.machine, rows_m.axis):
-            exposed = float((seconds_m * share[rows_m.phase, rows_m.unit]).sum())
+        beside = side_share(priced.machine, rows_m)[:, 0]
+        exposed = float((seconds_m * (1.0 - beside + beside * share[rows_m.phase, rows_m.unit])).sum())
         tally.add(COMMUNICATION, _axis(rows_m.axis), exposed, whole - exposed, "network")
     host = float((passes.host * weights[None]).sum())
     tally.add(HOST, "launch gaps", host, bound="host")
@@ -175,7 +174,9 @@ def _axis(axis: str) -> str:
 
 @lru_cache(maxsize=1024)
 def base_name(name: str) -> str:
-    """An operator's canonical name without the direction of its pass."""
+    """An operator's canonical name without the direction of its pass; casts are one."""
+    if name.endswith(CAST):
+        return CAST.strip()
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
     return name

@@ -6,7 +6,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
-from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Seconds
+from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Positive, Seconds
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Whole = Annotated[int, Field(ge=0, strict=True)]
@@ -74,12 +74,15 @@ class Host:
 class Overlap:
     """Which communication runs beside computation: what the dependency graph lets this runtime hide.
 
+    ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the same: an operation,
+    or ``again``, the gathers repeated for a weight gradient.
     ``shared_experts`` alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
     """
 
     gradient_reduce: bool = False
     parameter_gather: bool = False
     tensor_parallel: bool = False
+    waits: tuple[Literal["all_gather", "reduce_scatter", "all_reduce", "again"], ...] = ()
     expert_all_to_all: bool = False
     shared_experts: bool = False
     context_parallel: bool = False
@@ -137,12 +140,14 @@ class Allocator:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Defaults:
-    """What the runtime's users run when a scenario does not say."""
+    """What the runtime's users run when a scenario does not say; ``gradients``: the format that they accumulate in,
+    where it is not the one of the preset of precision."""
 
     precision: str
     sp: bool = False
     zero_stage: Literal[0, 1, 2, 3] = 0
     schedule: Literal["gpipe", "1f1b", "interleaved"] = "1f1b"
+    gradients: str | None = None
     recompute: Literal["none", "selective", "full"] = "none"
 
 
@@ -165,7 +170,8 @@ class Training:
     buffers kept for ever; ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to
     the next forward pass; ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under
     them; ``balance`` deals layers to pipeline stages by number, or by cost with the LM head as one block;
-    ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message per rank and
+    ``bucket`` bytes of one gradient message; ``short_gathers`` the compute formats in which inputs and output gradients
+    of tensor parallelism, and the weights of layers, are gathered, having been rounded before; ``scatter_gather`` sends 1/tp of a pipeline message per rank and
     gathers it behind (arXiv 2104.04473, section 4.1).
     """
 
@@ -190,6 +196,10 @@ class Training:
     frees_gradients: bool = False
     selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
     bucket: Bytes = 0
+    short_gathers: tuple[str, ...] = ()
+    gather_copies: bool = False
+    recompute_stops: bool = False
+    decomposed: Map[Positive] = FrozenDict()
     scatter_gather: bool = False
 
 

@@ -18,10 +18,10 @@ from rapid_llm.hardware.health import Fault
 from rapid_llm.model import Model, MoE
 from rapid_llm.model.catalogue import CATALOGUE as MODELS
 from rapid_llm.model.huggingface import read_document
-from rapid_llm.nouns import STRICT
+from rapid_llm.nouns import STRICT, replaced
 from rapid_llm.parallelism import AXES, Parallelism, Placement
 from rapid_llm.provenance import is_path
-from rapid_llm.runtime import Runtime
+from rapid_llm.runtime import Defaults, Runtime
 from rapid_llm.scenario.scenario import Scenario, system_mapping
 from rapid_llm.units import Count
 from rapid_llm.workload import Inference, Recompute, Training, Workload
@@ -89,7 +89,9 @@ def resolve(document: Document) -> Scenario:
     if data.get("precision") is None:
         document = replace(document, data={**document.data, "precision": engine.defaults.precision})
         defaults.append(f"precision: {engine.defaults.precision} (default of {engine.name})")
-    formats = _slot(document, "precision", Precision, precision, partial(_precision, engine.defaults.precision))
+    formats = _slot(
+        document, "precision", Precision, partial(_preset, engine.defaults), partial(_precision, engine.defaults)
+    )
     given = _field(document, "parallelism", Parallelism)
     accelerators = _accelerators(document, given, defaults)
     experts = any(isinstance(block.ffn, MoE) for block in found_model.blocks)
@@ -340,10 +342,17 @@ def _runtime(default: str, document: Document, value: Mapping[str, Any], path: s
     return build(Runtime, merge(plain(below), _changed(value, str(base))), document, path)
 
 
-def _precision(default: str, document: Document, value: Mapping[str, Any], path: str) -> Precision:
-    base = str(value.get("base", default))
+def _preset(defaults: Defaults, name: str) -> Precision:
+    """A preset of precision by its name; the runtime may accumulate gradients in a format of its own."""
+    one = precision(name)
+    return one if defaults.gradients is None else replaced(one, gradients=defaults.gradients)
+
+
+def _precision(defaults: Defaults, document: Document, value: Mapping[str, Any], path: str) -> Precision:
+    base = str(value.get("base", defaults.precision))
     located(document, join(path, "base"), precision, base)
-    return build(Precision, merge(PRESETS[base], _changed(value, base)), document, path)
+    own = {} if defaults.gradients is None else {"gradients": defaults.gradients}
+    return build(Precision, merge(merge(PRESETS[base], own), _changed(value, base)), document, path)
 
 
 def _placement(document: Document) -> Placement:
