@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.execution.pricing import Machine, Priced, host_launched
 from rapid_llm.lowering import Kernels, Messages
-from rapid_llm.lowering.table import AGAIN, BACKWARD, CAST, FORWARD, OPTIMIZER, PHASES, RECOMPUTE
+from rapid_llm.lowering.table import AGAIN, BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE, WITH_PRODUCT
 
 Matrix = NDArray[np.float64]
 
@@ -108,7 +108,7 @@ def time_passes(priced: Priced) -> Passes:
     blocking = _by_cell([(rows, seconds * (1.0 - side_share(machine, rows))) for rows, seconds in sent], shape)
     blocking[OPTIMIZER] = 0.0
     side, exposed = _beside(spent, sent, kernels + blocking, priced)
-    launched = [(table.rows, table.rows.count * _apart(table.rows)) for table in priced.kernels]
+    launched = [(table.rows, np.minimum(table.rows.count, 1.0) * _apart(table.rows)) for table in priced.kernels]
     issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
     if machine.runtime.host.per_peer_piped:
         issue += _by_cell(_piped(moving, priced), shape)
@@ -116,8 +116,8 @@ def time_passes(priced: Priced) -> Passes:
 
 
 def _apart(rows: Kernels) -> Matrix:
-    """1.0 for rows that the host launches on their own, 0.0 for casts, which go out with their product [R, 1]."""
-    return np.array([[float(not name.endswith(CAST))] for name in rows.names])
+    """1.0 for rows that the host launches on their own, 0.0 for those that go out with a product [R, 1]."""
+    return np.array([[float(not name.endswith(WITH_PRODUCT))] for name in rows.names])
 
 
 def _by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:
@@ -145,7 +145,9 @@ def _beside(
     for beside in sorted({_cover(machine, rows.axis) for rows, _ in apart}):
         moved = _by_cell([part for part in apart if _cover(machine, part[0].axis) == beside], own.shape)
         moved[OPTIMIZER] = 0.0
-        cover = _by_cell([(rows, _covering(rows, s, beside)) for rows, s in spent], own.shape) if beside else own
+        cover = _by_cell([(rows, _covering(rows, s, beside)) for rows, s in spent], own.shape) if beside else own.copy()
+        if not beside and machine.runtime.overlap.recompute_covers:
+            cover[BACKWARD] += np.where(moved[RECOMPUTE] == 0.0, own[RECOMPUTE], 0.0)
         alone = moved / tp if beside == _COVERS["tp"] else 0.0
         exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, share * moved))
         side += moved
@@ -174,12 +176,14 @@ def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matr
     if shapes.training:
         gap[FORWARD, layers] = host.per_layer.forward
         gap[BACKWARD, layers] = host.per_layer.backward
-        gap[[FORWARD, BACKWARD]] += host.per_dispatch * (priced.lowered.expert > 0)
+        through = (priced.lowered.expert > 0) & (busy[:OPTIMIZER] > 0)
+        floor[:OPTIMIZER] += host.per_dispatch * through
         floor *= [[[phase not in host.captured]] for phase in PHASES]
     else:
         gap[FORWARD, layers] = np.where(shapes.decode > 0, host.per_layer.decode, host.per_layer.prefill)
         floor *= host_launched(priced.lowered, machine.runtime)
     floor[OPTIMIZER] = 0.0
     floor /= machine.host_speed
-    exposed = np.maximum(floor - busy, 0.0) + host.serial * np.minimum(floor, busy)
+    serial = host.serial + host.waits * (priced.lowered.expert > 0)
+    exposed = np.maximum(floor - busy, 0.0) + serial * np.minimum(floor, busy)
     return exposed + np.where(busy > 0, gap / machine.host_speed, 0.0)

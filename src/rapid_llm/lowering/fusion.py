@@ -54,4 +54,6 @@ def _merge(run: list[Operator], rest: Sequence[Canonical]) -> Operator:
         frozen=main.frozen,
         when=main.when,
         rounds=main.rounds,
+        passes=main.passes,
+        bias=main.bias,
     )

@@ -45,6 +45,7 @@ class Operator:
     when: Column | float = 1.0
     rounds: Rounds | None = None
     passes: float = 1.0
+    bias: bool = False
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,6 +13,7 @@ from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.table import (
     AGAIN,
     BACKWARD,
+    BIAS_GRADIENT,
     FORWARD,
     RECOMPUTE,
     WEIGHT_GRADIENT,
@@ -72,7 +73,7 @@ def forward_rows(
         if isinstance(op, Operator):
             columns = forward_columns(op)
             for phase, again in passes:
-                builder.kernel(op, (unit, phase), columns, count=op.when * again)
+                _product(builder, op, (unit, phase), columns, op.when * again, s)
                 if op.rounds:
                     builder.cast(op, (unit, phase), op.rounds.input * s.cast, count=op.when * again)
         elif op.op:
@@ -101,6 +102,25 @@ def backward_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], s:
             builder.kernel(op, cell, {**op.columns, "backward": 1.0}, count=op.when, name=op.name + " grad")
 
 
+def _product(
+    builder: Builder,
+    op: Operator,
+    cell: Cell,
+    columns: Mapping[str, Column | float],
+    count: Column | float,
+    s: Shapes,
+    *,
+    name: str = "",
+) -> None:
+    """A kernel row. Products of experts that a runtime launches one by one on so many streams fill the accelerator as
+    so many equal ones do, again and again."""
+    if s.expert_streams and op.weight and np.any(columns["groups"] > 1.0):
+        groups = np.asarray(columns["groups"])
+        together = np.minimum(groups, s.expert_streams)
+        columns, count = {**columns, "groups": together}, count * (groups / together)
+    builder.kernel(op, cell, columns, count=count, name=name)
+
+
 def _copy(
     builder: Builder, op: Collective, cell: Cell, kind: str, size: Column, count: Column | float, s: Shapes
 ) -> None:
@@ -118,11 +138,15 @@ def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None
     y = np.where(s.plans.zero_stage >= 3, s.act, 2.0 * s.gradient) if op.weight else s.act
     data = {**c, "n": c["k"], "k": c["n"], "y_bytes": s.act}
     weight = {**c, "m": c["k"], "k": c["m"], "w_bytes": c["x_bytes"], "y_bytes": y}
-    builder.kernel(op, (unit, BACKWARD), data, count=op.when, name=op.name + " dgrad")
+    _product(builder, op, (unit, BACKWARD), data, op.when, s, name=op.name + " dgrad")
     if op.rounds:
         builder.cast(op, (unit, BACKWARD), op.rounds.gradient * s.cast, count=op.when)
     if not op.frozen:
-        builder.kernel(op, (unit, BACKWARD), weight, count=op.when, name=op.name + WEIGHT_GRADIENT)
+        _product(builder, op, (unit, BACKWARD), weight, op.when, s, name=op.name + WEIGHT_GRADIENT)
+        if op.bias:
+            row = Operator(op.name, "pointwise", {}, {}, kind="reduce")
+            read: dict[str, Column | float] = {"read_bytes": total(op.writes), "write_bytes": 0.0, "flops": 0.0}
+            builder.kernel(row, (unit, BACKWARD), read, count=op.when, name=BIAS_GRADIENT)
         if op.rounds:
             turned = c["m"] * c["groups"] * (c["n"] + c["k"]) * s.turned
             builder.cast(op, (unit, BACKWARD), turned, count=op.when, kind="gather")

@@ -21,7 +21,10 @@ WEIGHT_GRADIENT = " wgrad"
 AGAIN = " again"
 """How the names of messages end that gather once more what a weight gradient multiplies."""
 CAST = " cast"
-"""How the names of rows that round operands end: they are launched with the product that they feed."""
+"""How the names of rows that round operands end."""
+BIAS_GRADIENT = "bias grad"
+WITH_PRODUCT = (CAST, BIAS_GRADIENT)
+"""How the names of kernels end that go out with a product, at no cost of the host's own."""
 Cell = tuple[int, int]
 """Unit and phase of a row."""
 

@@ -60,6 +60,7 @@ class Host:
     per_sequence: Seconds = 0.0
     per_kv_block: Seconds = 0.0
     per_dispatch: Seconds = 0.0
+    waits: NonNegative = 0.0
     ingress: Seconds = 0.0
     serial: NonNegative = 0.0
     broadcast: Seconds = 0.0
@@ -74,7 +75,8 @@ class Host:
 class Overlap:
     """Which communication runs beside computation: what the dependency graph lets this runtime hide.
 
-    ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the same: an operation,
+    ``recompute_covers``: what a sharded layer's backward pass gathers and reduces travels while the layer is recomputed,
+    too. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the same: an operation,
     or ``again``, the gathers repeated for a weight gradient.
     ``shared_experts`` alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
     """
@@ -82,6 +84,7 @@ class Overlap:
     gradient_reduce: bool = False
     parameter_gather: bool = False
     tensor_parallel: bool = False
+    recompute_covers: bool = True
     waits: tuple[Literal["all_gather", "reduce_scatter", "all_reduce", "again"], ...] = ()
     expert_all_to_all: bool = False
     shared_experts: bool = False
@@ -198,6 +201,7 @@ class Training:
     bucket: Bytes = 0
     short_gathers: tuple[str, ...] = ()
     gather_copies: bool = False
+    expert_streams: Whole = 0
     recompute_stops: bool = False
     decomposed: Map[Positive] = FrozenDict()
     scatter_gather: bool = False

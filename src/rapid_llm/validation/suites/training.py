@@ -145,10 +145,10 @@ def _sharding(row: Row) -> Mapping[str, Any]:
     return rule
 
 
-def recompute_of(row: Row) -> str:
-    """Recompute mode of a row; none where it does not say."""
+def recompute_of(row: Row) -> str | Mapping[str, Any]:
+    """Recompute mode of a row, or its fields; none where it does not say."""
     rule = translate.first("recomputes", row)
-    return str(rule["recompute"]) if rule else "none"
+    return rule["recompute"] if rule else "none"
 
 
 def _own_bandwidth(row: Row, scenario: Mapping[str, Any]) -> Mapping[str, Any]:
