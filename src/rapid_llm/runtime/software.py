@@ -50,7 +50,7 @@ class Host:
     launches of a collective drift apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each
     further rank of a group that crosses nodes adds to it; ``per_peer_step``: the same for messages once a step;
     ``per_peer_piped``: what launching a tensor-parallel collective costs per rank of its group beside a pipeline
-    that crosses nodes. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host of speed
+    that crosses nodes; ``per_send``: of one message between stages, while the accelerator waits. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host of speed
     1 (``Node.host_speed``).
     """
 
@@ -68,6 +68,7 @@ class Host:
     per_peer_across: Seconds = 0.0
     per_peer_step: Seconds = 0.0
     per_peer_piped: Seconds = 0.0
+    per_send: Seconds = 0.0
     captured: tuple[Literal["forward", "backward", "prefill", "decode"], ...] = ()
 
 
