@@ -168,7 +168,7 @@ class Training:
     ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that
     selective recompute runs again; ``selective_keeps`` the tensors that stay under it, by compute dtype, where they
     are not all that the other operators need; ``checkpoint_inputs`` hidden states that a fully recomputed layer
-    keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a pipeline gathers once a step and adds up whole gradients;
+    keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a pipeline gathers once a step and adds up whole gradients; ``pipeline_zero_stage`` up to which a pipeline may shard;
     ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there are none
     before the first backward pass of a step; ``gather_buffers`` whole inputs that sequence parallelism gathers into
     buffers kept for ever; ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to
@@ -197,6 +197,7 @@ class Training:
     checkpoint_inputs: NonNegative = 1.0
     sharded_masters: bool = False
     pipeline_keeps_whole: bool = False
+    pipeline_zero_stage: Literal[0, 1, 2, 3] = 3
     frees_gradients: bool = False
     selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
     bucket: Bytes = 0

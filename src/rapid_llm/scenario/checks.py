@@ -109,7 +109,7 @@ def _micro_batches(c: Columns) -> Any:
 def _chunks(c: Columns) -> Any:
     """Chunks hold equally many layers, where the embedding and the LM head may each stand in for one."""
     chunks, layers = c.pp * c.vpp * (1 + c.folded), c.num_hidden_layers
-    return (chunks == c.pp) | _divides(chunks, layers) | _divides(chunks, layers + 1) | _divides(chunks, layers + 2)
+    return (chunks == c.pp) | (c.dealt_stages > 0) | _divides(chunks, layers) | _divides(chunks, layers + 1) | _divides(chunks, layers + 2)
 
 
 def _sequence(c: Columns) -> Any:
@@ -210,9 +210,15 @@ CHECKS: tuple[Check, ...] = (
         "parallelism.layers_per_stage",
         lambda c: (
             (c.dealt_stages == 0)
-            | ((c.dealt_stages == c.pp * (1 + c.folded)) & (c.dealt_layers == c.num_hidden_layers) & (c.vpp == 1))
+            | ((c.dealt_stages == c.pp * c.vpp * (1 + c.folded)) & (c.dealt_layers == c.num_hidden_layers))
         ),
         sentences.dealt,
+    ),
+    Check(
+        "runtime shards beside a pipeline",
+        "parallelism.zero_stage",
+        lambda c: (c.pp == 1) | (c.zero_stage <= c.pipeline_zero_stage),
+        sentences.sharded_pipeline,
     ),
     Check("degrees fill the accelerators", "parallelism", _fills, sentences.degrees),
     Check(

@@ -73,11 +73,10 @@ def exchanged_heads(row: Row) -> str:
 
 def dealt(row: Row) -> str:
     """Layers dealt by hand do not add up, or not to these stages."""
-    stages, layers = row["pp"] * (1 + row["folded"]), row["num_hidden_layers"]
-    if row["vpp"] > 1:
-        return f"parallelism.layers_per_stage deals whole stages, and vpp {row['vpp']} cuts them. Try vpp 1."
+    stages, layers = row["pp"] * row["vpp"] * (1 + row["folded"]), row["num_hidden_layers"]
+    what = f"chunks (pp {row['pp']} x vpp {row['vpp']})" if row["vpp"] > 1 else "stages"
     return (
-        f"parallelism.layers_per_stage must deal {layers} layers to {stages} stages "
+        f"parallelism.layers_per_stage must deal {layers} layers to {stages} {what} "
         f"(got {row['dealt_layers']} to {row['dealt_stages']}). Try {_even(layers, stages)}."
     )
 
@@ -86,6 +85,15 @@ def _even(layers: int, stages: int) -> str:
     """Stages as equal as can be, where a list of them is short enough to read."""
     each, more = divmod(layers, stages)
     return listed([each + 1] * more + [each] * (stages - more)) if stages <= MOST_TRIED else f"about {each} each"
+
+
+def sharded_pipeline(row: Row) -> str:
+    """A runtime shards gradients or weights, but not where a pipeline adds them up over micro-batches."""
+    most = row["pipeline_zero_stage"]
+    return (
+        f"parallelism.zero_stage {row['zero_stage']} does not go with pp {row['pp']} in {row['runtime']}, which shards no "
+        f"more than stage {most} beside a pipeline. Try zero_stage {most}, or pp 1."
+    )
 
 
 def routing(row: Row) -> str:
