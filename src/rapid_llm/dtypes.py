@@ -21,8 +21,8 @@ from rapid_llm.nouns import STRICT
 class Dtype:
     """A number format: ``bytes`` per element, scales included; ``rate`` as in ``Accelerator.peak``.
 
-    Training rounds operands in passes of their own. ``cast``: bytes that such a pass reads and writes per 16-bit element;
-    ``turned``: what the copy of an operand costs that the weight gradient multiplies along the other dimension.
+    Training rounds operands in passes of their own. ``cast``: bytes that such a pass reads and writes per element of 16
+    bits; ``turned``: those of the copy of an operand that the weight gradient multiplies along the other dimension.
     """
 
     name: str

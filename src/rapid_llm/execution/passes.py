@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,8 +75,16 @@ def side_share(machine: Machine, rows: Messages) -> Matrix:
     """1.0 for messages that run beside computation, 0.0 for those on the compute stream [R, 1]."""
     waits = machine.runtime.overlap.waits if rows.axis == "tp" else ()
     beside = on_side_stream(machine, rows.axis) and rows.op not in waits
-    again = beside and "again" not in waits
-    return np.array([[float(again if name.endswith(AGAIN) else beside)] for name in rows.names])
+    shares = np.full((len(rows.names), 1), float(beside))
+    if beside and "again" in waits:
+        shares[_ending(rows.names, (AGAIN,))] = 0.0
+    return shares
+
+
+@lru_cache(maxsize=256)
+def _ending(names: tuple[str, ...], ends: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Which names have one of these ends [R]."""
+    return np.array([name.endswith(ends) for name in names])
 
 
 def _cover(machine: Machine, axis: str) -> str:
@@ -117,7 +126,7 @@ def time_passes(priced: Priced) -> Passes:
 
 def _apart(rows: Kernels) -> Matrix:
     """1.0 for rows that the host launches on their own, 0.0 for those that go out with a product [R, 1]."""
-    return np.array([[float(not name.endswith(WITH_PRODUCT))] for name in rows.names])
+    return np.where(_ending(rows.names, WITH_PRODUCT), 0.0, 1.0)[:, None]
 
 
 def _by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:
@@ -185,5 +194,9 @@ def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matr
     floor[OPTIMIZER] = 0.0
     floor /= machine.host_speed
     serial = host.serial + host.waits * (priced.lowered.expert > 0)
-    exposed = np.maximum(floor - busy, 0.0) + serial * np.minimum(floor, busy)
-    return exposed + np.where(busy > 0, gap / machine.host_speed, 0.0)
+    least, most = np.minimum(floor, busy), np.maximum(floor, busy)
+    exposed = most - busy + serial * least
+    if host.jitter:
+        ratio = np.divide(least, most, out=np.zeros_like(most), where=most > 0)
+        exposed += most * ((1.0 + ratio ** (1.0 / host.jitter)) ** host.jitter - 1.0)
+    return np.asarray(exposed + np.where(busy > 0, gap / machine.host_speed, 0.0))

@@ -89,6 +89,8 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
 def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lowered:
     facts = runtime.training
     builder = Builder(s.plans)
+    if s.training and facts:
+        builder = Builder(s.plans, streams=facts.expert_streams, copies=facts.gather_copies)
     vocab = outer.padded_vocabulary(model.vocab_size, facts.vocab_multiple if facts else 1, s.plans.tp)
     sequences = _sequences(model, s, runtime, vocab)
     saved, working, gathered = _activations(sequences, s, facts)

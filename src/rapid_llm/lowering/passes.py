@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -18,7 +18,6 @@ from rapid_llm.lowering.table import (
     RECOMPUTE,
     WEIGHT_GRADIENT,
     Builder,
-    Cell,
     forward_columns,
     saved_bytes,
 )
@@ -53,7 +52,9 @@ class Rerun:
         if not self.stops:
             return len(sequence)
         kept = {name for op in sequence if isinstance(op, Operator) for name in op.saves}
-        return max((at for at, op in enumerate(sequence, 1) if isinstance(op, Operator) and kept & op.writes.keys()), default=0)
+        return max(
+            (at for at, op in enumerate(sequence, 1) if isinstance(op, Operator) and kept & op.writes.keys()), default=0
+        )
 
     def share(self, op: Canonical) -> Column:
         """Share of the layers in which ``op`` runs again [P]."""
@@ -73,13 +74,12 @@ def forward_rows(
         if isinstance(op, Operator):
             columns = forward_columns(op)
             for phase, again in passes:
-                _product(builder, op, (unit, phase), columns, op.when * again, s)
+                builder.kernel(op, (unit, phase), columns, count=op.when * again)
                 if op.rounds:
                     builder.cast(op, (unit, phase), op.rounds.input * s.cast, count=op.when * again)
         elif op.op:
             for phase, again in passes:
                 builder.message(op.name, op.op, op.axis, (unit, phase), size=op.size, count=op.when * again)
-                _copy(builder, op, (unit, phase), op.op, op.size, op.when * again, s)
 
 
 def backward_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], s: Shapes) -> None:
@@ -89,46 +89,15 @@ def backward_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], s:
         if isinstance(op, Collective):
             if op.again:
                 builder.message(op.name + AGAIN, op.op, op.axis, cell, size=op.size, count=op.when)
-                _copy(builder, op, cell, op.op, op.size, op.when, s)
             if op.backward:
                 size = op.size if op.grad_size is None else op.grad_size
                 builder.message(op.name + " grad", op.backward, op.axis, cell, size=size, count=op.when)
-                _copy(builder, op, cell, op.backward, size, op.when, s)
         elif op.family == "gemm":
             _gemm_backward(builder, unit, op, s)
         elif op.family == "pointwise":
             _pointwise_backward(builder, unit, op)
         else:
             builder.kernel(op, cell, {**op.columns, "backward": 1.0}, count=op.when, name=op.name + " grad")
-
-
-def _product(
-    builder: Builder,
-    op: Operator,
-    cell: Cell,
-    columns: Mapping[str, Column | float],
-    count: Column | float,
-    s: Shapes,
-    *,
-    name: str = "",
-) -> None:
-    """A kernel row. Products of experts that a runtime launches one by one on so many streams fill the accelerator as
-    so many equal ones do, again and again."""
-    if s.expert_streams and op.weight and np.any(columns["groups"] > 1.0):
-        groups = np.asarray(columns["groups"])
-        together = np.minimum(groups, s.expert_streams)
-        columns, count = {**columns, "groups": together}, count * (groups / together)
-    builder.kernel(op, cell, columns, count=count, name=name)
-
-
-def _copy(
-    builder: Builder, op: Collective, cell: Cell, kind: str, size: Column, count: Column | float, s: Shapes
-) -> None:
-    """Where sequences are not the outer dimension, what is gathered or scattered along them is rearranged in a copy."""
-    if s.gather_copies and op.axis == "tp" and kind in ("all_gather", "reduce_scatter"):
-        row = Operator(op.name, "pointwise", {}, {}, kind="stream")
-        columns: dict[str, Column | float] = {"read_bytes": size, "write_bytes": size, "flops": 0.0}
-        builder.kernel(row, cell, columns, count=count * (s.plans.tp > 1), name="sequence copy")
 
 
 def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None:
@@ -138,11 +107,11 @@ def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None
     y = np.where(s.plans.zero_stage >= 3, s.act, 2.0 * s.gradient) if op.weight else s.act
     data = {**c, "n": c["k"], "k": c["n"], "y_bytes": s.act}
     weight = {**c, "m": c["k"], "k": c["m"], "w_bytes": c["x_bytes"], "y_bytes": y}
-    _product(builder, op, (unit, BACKWARD), data, op.when, s, name=op.name + " dgrad")
+    builder.kernel(op, (unit, BACKWARD), data, count=op.when, name=op.name + " dgrad")
     if op.rounds:
         builder.cast(op, (unit, BACKWARD), op.rounds.gradient * s.cast, count=op.when)
     if not op.frozen:
-        _product(builder, op, (unit, BACKWARD), weight, op.when, s, name=op.name + WEIGHT_GRADIENT)
+        builder.kernel(op, (unit, BACKWARD), weight, count=op.when, name=op.name + WEIGHT_GRADIENT)
         if op.bias:
             row = Operator(op.name, "pointwise", {}, {}, kind="reduce")
             read: dict[str, Column | float] = {"read_bytes": total(op.writes), "write_bytes": 0.0, "flops": 0.0}

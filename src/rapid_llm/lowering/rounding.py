@@ -1,4 +1,4 @@
-"""Casts of a training step in 8 or 4 bits: which rank rounds which operand, and what then travels in the short format."""
+"""Casts of a training step in 8 or 4 bits: which rank rounds which operand, and what then travels rounded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Rounds
+from rapid_llm.lowering.operators import Canonical, Column, Operator, Rounds
 from rapid_llm.lowering.shapes import Shapes
 
 

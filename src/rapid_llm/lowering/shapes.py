@@ -25,7 +25,7 @@ class Shapes:
     documents: how many of ``length`` query tokens fill the batch, apart from each other where sequences are packed.
     load: of the experts of the hottest rank over the mean. ahead: predictors of further tokens. offload: what lives
     on the host. cast, turned: bytes that rounding an element to the compute format moves, 0 where nothing is rounded
-    apart (``dtypes``). gather_copies, expert_streams: as the runtime's. tensor_parallel, context_parallel: whether any plan is.
+    apart (``dtypes``). tensor_parallel, context_parallel: whether any plan is.
     """
 
     plans: Plans
@@ -52,8 +52,6 @@ class Shapes:
     attention_dtype: str
     cast: float
     turned: float
-    gather_copies: bool
-    expert_streams: int
     load: Column
     lora: Lora | None
     ahead: int
@@ -114,8 +112,6 @@ class Shapes:
             attention_dtype=_attention_dtype(precision),
             cast=compute.cast if training else 0.0,
             turned=compute.turned,
-            gather_copies=bool(runtime.training and runtime.training.gather_copies),
-            expert_streams=runtime.training.expert_streams if runtime.training else 0,
             load=np.ones(len(plans)) if work is None else np.array([work.routing.load(int(ep)) for ep in plans.ep]),
             lora=work.lora if work else None,
             ahead=work.mtp_layers if work else 0,

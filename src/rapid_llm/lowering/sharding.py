@@ -22,8 +22,8 @@ def shard_rows(
     micro-batch; stage 2 reduce-scatters every micro-batch; below that gradients travel once a step: all-reduce (stage
     0), or reduce-scatter and all-gather of the updated weights (arXiv 1910.02054, section 7). Sharding inside dp_shard
     leaves an all-reduce of each shard over its replicas behind every reduce-scatter (HSDP). Experts do the same over
-    the replicas of an expert. ``element``: bytes of a gathered weight; ``whole``: stage 1 all-reduces gradients as stage
-    0 does.
+    the replicas of an expert. ``element``: bytes of a gathered weight; ``whole``: stage 1 all-reduces gradients as
+    stage 0 does.
     """
     gradient_copy(builder, unit, dense[1] + expert[1], s)
     reduced = s.plans.zero_stage < (2 if whole else 1)

@@ -25,6 +25,8 @@ CAST = " cast"
 BIAS_GRADIENT = "bias grad"
 WITH_PRODUCT = (CAST, BIAS_GRADIENT)
 """How the names of kernels end that go out with a product, at no cost of the host's own."""
+SEQUENCE_OPS = ("all_gather", "reduce_scatter")
+"""What sequence parallelism sends along the sequence."""
 Cell = tuple[int, int]
 """Unit and phase of a row."""
 
@@ -68,9 +70,15 @@ _Row = tuple[str, int, int, int, tuple["Column | float", ...]]
 
 @dataclass(slots=True)
 class Builder:
-    """Collects rows, one list per table, and freezes them."""
+    """Collects rows, one list per table, and freezes them.
+
+    ``streams`` on which products of experts are launched one by one (0: one grouped kernel); ``copies``: what is
+    gathered or scattered along sequences passes a copy, sequences not being the outer dimension.
+    """
 
     plans: Plans
+    streams: int = 0
+    copies: bool = False
     kernels: dict[tuple[str, str], list[_Row]] = field(default_factory=dict)
     messages: dict[tuple[str, str], list[tuple[str, int, int, Column | float, Column | float]]] = field(
         default_factory=dict
@@ -79,7 +87,11 @@ class Builder:
     def kernel(
         self, op: Operator, cell: Cell, columns: Mapping[str, Column | float], *, count: Column | float, name: str = ""
     ) -> None:
-        """Add one kernel row."""
+        """Add one kernel row; products on streams fill the accelerator as so many equal ones do, again and again."""
+        groups = columns["groups"] if self.streams and op.weight else 1.0
+        if isinstance(groups, np.ndarray):  # of experts; others are one
+            together = np.minimum(groups, self.streams)
+            columns, count = {**columns, "groups": together}, count * (groups / together)
         values = (*(columns[c] for c in COLUMNS[op.family]), count)
         kind = POINTWISE_KINDS.index(op.kind) if op.family == "pointwise" else 0
         self.kernels.setdefault((op.family, op.dtype), []).append((name or op.name, kind, *cell, values))
@@ -99,6 +111,10 @@ class Builder:
         if isinstance(count, np.ndarray) and not count.any():
             return
         self.messages.setdefault((op, axis), []).append((name, *cell, size, count))
+        if self.copies and axis == "tp" and op in SEQUENCE_OPS:
+            moved: dict[str, Column | float] = {"read_bytes": size, "write_bytes": size, "flops": 0.0}
+            copy = Operator("sequence copy", "pointwise", {}, {}, kind="stream")
+            self.kernel(copy, cell, moved, count=count * np.where(self.plans.tp > 1, 1.0, 0.0))
 
     def freeze(self) -> tuple[tuple[Kernels, ...], tuple[Messages, ...]]:
         """All rows as arrays."""

@@ -41,17 +41,19 @@ class Host:
     """What the CPU adds, in seconds.
 
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass
-    since the queue runs ahead; ``per_layer``: gap per layer pass that is always exposed, by phase;
-    ``per_dispatch``: the same of a training pass through experts, while the host waits for how many tokens each
-    gets; ``per_step``: scheduler, input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``:
-    batch preparation; ``ingress``: arrival to first launch of one request; ``serial``: share of the shorter of
-    launching and running a pass that does not hide behind the longer; ``broadcast``: a step's inputs sent from the
-    scheduling process to one more level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the
-    launches of a collective drift apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each
-    further rank of a group that crosses nodes adds to it; ``per_peer_step``: the same for messages once a step;
-    ``per_peer_piped``: what launching a tensor-parallel collective costs per rank of its group beside a pipeline
-    that crosses nodes; ``per_send``: of one message between stages, while the accelerator waits. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host of speed
-    1 (``Node.host_speed``).
+    since the queue runs ahead; ``per_dispatch``: what a training pass through experts adds to that floor (router,
+    permutation, products launched one by one); ``per_layer``: gap per layer pass that is always exposed, by phase;
+    ``per_step``: scheduler, input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch
+    preparation; ``ingress``: arrival to first launch of one request; ``serial``: share of the shorter of launching and
+    running a pass that does not hide behind the longer; ``jitter``: how unevenly both run, so that a pass takes their
+    norm of exponent 1 / jitter, which is more than the longer where they are alike; ``waits``: as serial, of passes
+    through experts, whose host waits for how many tokens each gets; ``broadcast``: a step's inputs sent from the scheduling process to one
+    more level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective
+    drift apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each further rank of a group that
+    crosses nodes adds to it; ``per_peer_step``: the same for messages once a step; ``per_peer_piped``: what launching
+    a tensor-parallel collective costs per rank of its group beside a pipeline that crosses nodes; ``per_send``: of one
+    message between stages, while the accelerator waits. ``captured`` phases run as a graph: no per-kernel cost, no
+    drift. Seconds of a host of speed 1 (``Node.host_speed``).
     """
 
     per_kernel: Seconds = 0.0
@@ -63,6 +65,7 @@ class Host:
     waits: NonNegative = 0.0
     ingress: Seconds = 0.0
     serial: NonNegative = 0.0
+    jitter: NonNegative = 0.0
     broadcast: Seconds = 0.0
     per_peer: Seconds = 0.0
     per_peer_across: Seconds = 0.0
@@ -76,10 +79,10 @@ class Host:
 class Overlap:
     """Which communication runs beside computation: what the dependency graph lets this runtime hide.
 
-    ``recompute_covers``: what a sharded layer's backward pass gathers and reduces travels while the layer is recomputed,
-    too. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the same: an operation,
-    or ``again``, the gathers repeated for a weight gradient.
-    ``shared_experts`` alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
+    ``recompute_covers``: what a sharded layer's backward pass gathers and reduces travels while the layer is
+    recomputed, too. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
+    same: an operation, or ``again``, the gathers repeated for a weight gradient. ``shared_experts`` alone compute
+    beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
     """
 
     gradient_reduce: bool = False
@@ -167,16 +170,23 @@ class Training:
     gradients before it updates its shard; ``loss_copies`` fp32 copies of the logits alive at the loss;
     ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that
     selective recompute runs again; ``selective_keeps`` the tensors that stay under it, by compute dtype, where they
-    are not all that the other operators need; ``checkpoint_inputs`` hidden states that a fully recomputed layer
-    keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a pipeline gathers once a step and adds up whole gradients; ``pipeline_zero_stage`` up to which a pipeline may shard;
-    ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there are none
-    before the first backward pass of a step; ``gather_buffers`` whole inputs that sequence parallelism gathers into
-    buffers kept for ever; ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to
-    the next forward pass; ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under
-    them; ``balance`` deals layers to pipeline stages by number, or by cost with the LM head as one block;
-    ``bucket`` bytes of one gradient message; ``short_gathers`` the compute formats in which inputs and output gradients
-    of tensor parallelism, and the weights of layers, are gathered, having been rounded before; ``scatter_gather`` sends 1/tp of a pipeline message per rank and
-    gathers it behind (arXiv 2104.04473, section 4.1).
+    are not all that the other operators need; ``recompute_stops`` recomputation ends with the last tensor that the
+    backward pass needs; ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps;
+    ``pipeline_keeps_whole`` ZeRO-3 beside a pipeline gathers once a step and adds up whole gradients;
+    ``pipeline_zero_stage`` up to which states may be sharded beside a pipeline; ``sharded_masters`` ZeRO-3 shards
+    the fp32 masters and has no other weights; ``frees_gradients`` there are none before the first backward pass of
+    a step; ``gather_buffers`` whole inputs that sequence parallelism gathers into buffers kept for ever;
+    ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to the next forward pass;
+    ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under them; ``balance`` deals
+    layers to pipeline stages by number, or by cost with the LM head as one block; ``bucket`` bytes of one gradient
+    message; ``scatter_gather`` sends 1/tp of a pipeline message per rank and gathers it behind (arXiv 2104.04473,
+    section 4.1).
+
+    ``short_gathers``: the compute formats in which inputs and output gradients of tensor parallelism, and the weights
+    of layers, are gathered, having been rounded before; ``gather_copies``: sequence parallelism gathers and scatters
+    along an inner dimension, through a copy; ``expert_streams`` on which the products of experts are launched one by
+    one (0: one grouped kernel); ``decomposed``: how many times the bytes of one fused kernel the separate kernels of an
+    operator move.
     """
 
     fused_attention: bool = True

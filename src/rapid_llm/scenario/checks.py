@@ -109,7 +109,13 @@ def _micro_batches(c: Columns) -> Any:
 def _chunks(c: Columns) -> Any:
     """Chunks hold equally many layers, where the embedding and the LM head may each stand in for one."""
     chunks, layers = c.pp * c.vpp * (1 + c.folded), c.num_hidden_layers
-    return (chunks == c.pp) | (c.dealt_stages > 0) | _divides(chunks, layers) | _divides(chunks, layers + 1) | _divides(chunks, layers + 2)
+    return (
+        (chunks == c.pp)
+        | (c.dealt_stages > 0)
+        | _divides(chunks, layers)
+        | _divides(chunks, layers + 1)
+        | _divides(chunks, layers + 2)
+    )
 
 
 def _sequence(c: Columns) -> Any:

@@ -45,7 +45,8 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
 
     Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, dealt_stages and dealt_layers by hand; of the
     schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches;
-    pipeline_zero_stage of the runtime; accelerators, node_size, system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format
+    pipeline_zero_stage of the runtime;
+    accelerators, node_size, system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format
     that cannot be trained), flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training),
     sequence_length (prompt and output of an inference request), longest_document, routed (unevenly), counted_experts,
     expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), and of the model: hidden_size, vocab_size,

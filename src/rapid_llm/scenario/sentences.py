@@ -91,8 +91,8 @@ def sharded_pipeline(row: Row) -> str:
     """A runtime shards gradients or weights, but not where a pipeline adds them up over micro-batches."""
     most = row["pipeline_zero_stage"]
     return (
-        f"parallelism.zero_stage {row['zero_stage']} does not go with pp {row['pp']} in {row['runtime']}, which shards no "
-        f"more than stage {most} beside a pipeline. Try zero_stage {most}, or pp 1."
+        f"parallelism.zero_stage {row['zero_stage']} does not go with pp {row['pp']} in {row['runtime']}, which shards "
+        f"no more than stage {most} does beside a pipeline. Try zero_stage {most}, or pp 1."
     )
 
 
