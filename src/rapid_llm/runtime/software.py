@@ -44,16 +44,16 @@ class Host:
     since the queue runs ahead; ``per_dispatch``: what a training pass through experts adds to that floor (router,
     permutation, products launched one by one); ``per_layer``: gap per layer pass that is always exposed, by phase;
     ``per_step``: scheduler, input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch
-    preparation; ``ingress``: arrival to first launch of one request; ``serial``: share of the shorter of launching and
-    running a pass that does not hide behind the longer; ``jitter``: how unevenly both run, so that a pass takes their
-    norm of exponent 1 / jitter, which is more than the longer where they are alike; ``waits``: as serial, of passes
-    through experts, whose host waits for how many tokens each gets; ``broadcast``: a step's inputs sent from the scheduling process to one
-    more level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective
-    drift apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each further rank of a group that
-    crosses nodes adds to it; ``per_peer_step``: the same for messages once a step; ``per_peer_piped``: what launching
-    a tensor-parallel collective costs per rank of its group beside a pipeline that crosses nodes; ``per_send``: of one
-    message between stages, while the accelerator waits. ``captured`` phases run as a graph: no per-kernel cost, no
-    drift. Seconds of a host of speed 1 (``Node.host_speed``).
+    preparation; ``ingress``: arrival to first launch of one request; ``serial``: share of the shorter of launching
+    and running a pass that does not hide behind the longer; ``jitter``: how unevenly both run, so that a pass takes
+    their norm of exponent 1 / jitter, which is more than the longer where they are alike; ``waits``: as serial, of
+    passes through experts, whose host waits for how many tokens each gets; ``broadcast``: a step's inputs sent from
+    the scheduling process to one more level of workers, times log2 of the ranks of a replica; ``per_peer``: how far
+    the launches of a collective drift apart per doubling of its ranks, a floor under it; ``per_peer_across``: what
+    each further rank of a group that crosses nodes adds to it; ``per_peer_step``: the same for messages once a step;
+    ``per_peer_piped``: what launching a tensor-parallel collective costs per rank of its group beside a pipeline that
+    crosses nodes; ``per_send``: of one message between stages, while the accelerator waits. ``captured`` phases run
+    as a graph: no per-kernel cost, no drift. Seconds of a host of speed 1 (``Node.host_speed``).
     """
 
     per_kernel: Seconds = 0.0
