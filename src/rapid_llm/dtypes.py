@@ -41,15 +41,15 @@ def _formats() -> dict[str, Dtype]:
         Dtype("fp32", 4.0, "fp32"),
         Dtype("tf32", 4.0, "tf32"),
         Dtype("fp64", 8.0, "fp64"),
-        # OCP FP8 (e4m3, e5m2), one scale per tensor: its largest value is looked for, then it is cast; the turned copy
-        # is one of the 8-bit values.
-        Dtype("fp8", 1.0, "fp8", quantise=True, cast=5.0, turned=2.0),
+        # OCP FP8 (e4m3, e5m2), one scale per tensor: its largest value is looked for, then it is cast, and the same kernel
+        # writes the turned copy.
+        Dtype("fp8", 1.0, "fp8", quantise=True, cast=5.0, turned=1.0),
         # With the largest values of earlier steps (Transformer Engine DelayedScaling) the cast is the one pass.
-        Dtype("fp8_delayed", 1.0, "fp8", quantise=True, cast=3.0, turned=2.0),
+        Dtype("fp8_delayed", 1.0, "fp8", quantise=True, cast=3.0, turned=1.0),
         # One fp32 scale per row of the inner dimension: the turned copy has scales of its own, of the 16-bit values.
         Dtype("fp8_row", 1.0, "fp8", quantise=True, cast=3.0, turned=5.0),
         # fp32 scale per 128 x 128 block, DeepSeek-V3 3.3
-        Dtype("fp8_block", 1.0 + 4 / 128**2, "fp8", quantise=True, cast=3.0, turned=2.0),
+        Dtype("fp8_block", 1.0 + 4 / 128**2, "fp8", quantise=True, cast=3.0, turned=1.0),
         # OCP MX v1.0: 8-bit scale per 32; both copies are made of the 16-bit values, in one pass.
         Dtype("mxfp8", 1.0 + 1 / 32, "fp8", quantise=True, cast=3.0, turned=1.0 + 1 / 32),
         Dtype("mxfp6", 0.75 + 1 / 32, "fp6", quantise=True, cast=2.75, turned=0.75),

@@ -104,9 +104,9 @@ def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
     """Share of the clock at which the kernels of a table run for hours.
 
     The machine's is that of long products, at the limit of power. A kernel that keeps the matrix units less busy draws
-    less: dynamic power is activity x frequency x voltage^2, and this far below boost the voltage is at its floor, so
-    that the same power buys activity of products / its own of the clock, up to boost. Attention is busy for its rate
-    times w / (w + softmax), w the widths of both products of a position.
+    less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power buys
+    (activity of products / its own)^(1/3) of the clock, up to boost. Attention is busy for its rate times
+    w / (w + softmax), w the widths of both products of a position.
     """
     if rows.family != "attention" or machine.clock >= 1.0:
         return machine.clock
@@ -115,7 +115,7 @@ def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
     own, reference = (operators.kernel(name).on(architecture) for name in (kernel, product))
     width = 2.0 * float(rows.columns["head_dim"].max())
     busy = own.rate * width / (width + own.softmax)
-    return float(min(1.0, machine.clock * reference.rate / busy))
+    return float(min(1.0, machine.clock * (reference.rate / busy) ** (1.0 / 3.0)))
 
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
