@@ -41,7 +41,7 @@ def _formats() -> dict[str, Dtype]:
         Dtype("fp32", 4.0, "fp32"),
         Dtype("tf32", 4.0, "tf32"),
         Dtype("fp64", 8.0, "fp64"),
-        # OCP FP8 (e4m3, e5m2), one scale per tensor: its largest value is looked for, then it is cast, and the same kernel
+        # OCP FP8 (e4m3, e5m2), one scale per tensor: its largest value is looked for, then it is cast; the same kernel
         # writes the turned copy.
         Dtype("fp8", 1.0, "fp8", quantise=True, cast=5.0, turned=1.0),
         # With the largest values of earlier steps (Transformer Engine DelayedScaling) the cast is the one pass.

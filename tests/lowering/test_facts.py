@@ -75,6 +75,18 @@ def test_products_of_experts_on_streams_are_as_much_work() -> None:
     assert groups == 4.0
 
 
+def test_products_beside_their_messages_run_in_pieces_of_as_much_work() -> None:
+    # Behind a gather and ahead of a scatter tp pieces forward; backward those of row-parallel products alone.
+    plans = plan(tp=4, sp=True)
+    whole, pieces = (table(plans, MODEL, runtime=name) for name in ("megatron-core", "megatron-core@nemo"))
+    for phase in ("forward", "backward"):
+        assert gemm_flops(pieces, phase) == pytest.approx(gemm_flops(whole, phase))
+    rows = next(rows for rows in pieces.kernels if rows.family == "gemm")
+    counts = dict(zip(rows.names, rows.count[:, 0], strict=True))
+    assert {counts[name] for name in ("qkv", "out", "up", "down", "out dgrad", "down dgrad")} == {4.0}
+    assert {counts[name] for name in ("qkv dgrad", "up dgrad", "qkv wgrad", "out wgrad", "lm_head")} == {1.0}
+
+
 def test_gradients_of_biases_read_what_their_product_wrote() -> None:
     lowered = table(plan(), "gpt-22b")
     assert moved(lowered, "backward", "bias grad") == pytest.approx(2048 * 6144 * (3 + 1 + 4 + 1) * 2.0)

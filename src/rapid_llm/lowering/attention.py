@@ -115,7 +115,7 @@ def _core(mixer: Attention, heads: tuple[Column, Column], qkv: Tensors, a: Tenso
             "head_dim": mixer.head_dim,
             "v_head_dim": mixer.v_head_dim or mixer.head_dim,
             "window": mixer.sliding_window or 0,
-            "causal": 1,
+            "causal": float(mixer.causal),
             "backward": 0,
             "kv_bytes": s.kv,
             "shared_kv": float(mixer.k_eq_v),

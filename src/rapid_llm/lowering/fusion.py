@@ -56,4 +56,5 @@ def _merge(run: list[Operator], rest: Sequence[Canonical]) -> Operator:
         rounds=main.rounds,
         passes=main.passes,
         bias=main.bias,
+        pieces=main.pieces,
     )

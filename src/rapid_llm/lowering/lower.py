@@ -17,7 +17,7 @@ from rapid_llm.lowering.fusion import fuse
 from rapid_llm.lowering.layout import layers_per_part, on_stages
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
 from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_bytes
-from rapid_llm.lowering.rounding import rounded
+from rapid_llm.lowering.rounding import in_pieces, rounded
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.sharding import shard_rows
 from rapid_llm.lowering.table import Builder, Kernels, Messages, gathered_bytes, saved_bytes
@@ -125,7 +125,7 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         working=working,
         gathered=gathered,
         cache=cached(model, s, runtime),
-        logits=s.rows * vocab,
+        logits=outer.head_rows(model, s) * vocab,
         experts_per_token=max([1.0, *(float(ffn.num_experts_per_tok) for ffn in mixtures)]),
         experts=max([1.0, *(float(ffn.num_experts) for ffn in mixtures)]),
     )
@@ -146,6 +146,8 @@ def _sequences(model: Model, s: Shapes, runtime: Runtime, vocab: Column) -> list
         sequences = [adapted(sequence, s.lora, s) for sequence in sequences]
     if s.cast:
         sequences = [rounded(sequence, s, gathers=_short(s, facts)) for sequence in sequences]
+    if runtime.overlap.tensor_parallel and s.training and s.tensor_parallel:
+        sequences = [*(in_pieces(sequence, s) for sequence in sequences[:-OUTER]), *sequences[-OUTER:]]
     fused = [fuse(sequence, runtime.fusions) for sequence in sequences]
     return [_decomposed(sequence, facts.decomposed) for sequence in fused] if facts and facts.decomposed else fused
 

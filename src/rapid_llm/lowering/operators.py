@@ -20,15 +20,25 @@ class Rounds:
     gradient: Column
 
 
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """In how many pieces a product runs beside the message of its input or output [P]: forward, and for the gradient of
+    its input."""
+
+    forward: Column | float
+    data: Column | float
+
+
 @dataclass(slots=True)
 class Operator:
     """One kernel of a forward pass.
 
     name: canonical name, what fusions and recompute sets speak of; family and columns: as ``operators.families``;
     kind: access pattern of a pointwise kernel or kind of a recurrent one; reads, writes: tensor name -> bytes [P];
-    saves: tensors kept for the backward pass; weight: a GEMM against a weight (has a weight gradient);
-    frozen: that weight is not trained (has none); rounds: what passes of their own round for it;
-    passes: how many times the bytes of one fused kernel its separate kernels move;
+    saves: tensors kept for the backward pass; weight: a GEMM against a weight (has a weight gradient); frozen: that
+    weight is not trained (has none); source: its input has no gradient; rounds: what passes of their own round for
+    it; pieces: in how many it runs beside its messages; passes: how many times the bytes of one fused kernel its
+    separate kernels move;
     when: share of passes in which it runs [P] (prefill-only or decode-only rows).
     """
 
@@ -42,10 +52,12 @@ class Operator:
     saves: tuple[str, ...] = ()
     weight: bool = False
     frozen: bool = False
+    source: bool = False
     when: Column | float = 1.0
     rounds: Rounds | None = None
     passes: float = 1.0
     bias: bool = False
+    pieces: Pieces | None = None
 
 
 @dataclass(slots=True)

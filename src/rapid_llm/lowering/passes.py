@@ -73,8 +73,9 @@ def forward_rows(
             passes = [(FORWARD, 1.0), (RECOMPUTE, share)] if share.any() and at < end else passes[:1]
         if isinstance(op, Operator):
             columns = forward_columns(op)
+            pieces = op.pieces.forward if op.pieces else 1.0
             for phase, again in passes:
-                builder.kernel(op, (unit, phase), columns, count=op.when * again)
+                builder.kernel(op, (unit, phase), columns, count=op.when * again, pieces=pieces)
                 if op.rounds:
                     builder.cast(op, (unit, phase), op.rounds.input * s.cast, count=op.when * again)
         elif op.op:
@@ -107,7 +108,9 @@ def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None
     y = np.where(s.plans.zero_stage >= 3, s.act, 2.0 * s.gradient) if op.weight else s.act
     data = {**c, "n": c["k"], "k": c["n"], "y_bytes": s.act}
     weight = {**c, "m": c["k"], "k": c["m"], "w_bytes": c["x_bytes"], "y_bytes": y}
-    builder.kernel(op, (unit, BACKWARD), data, count=op.when, name=op.name + " dgrad")
+    pieces = op.pieces.data if op.pieces else 1.0
+    if not op.source:
+        builder.kernel(op, (unit, BACKWARD), data, count=op.when, name=op.name + " dgrad", pieces=pieces)
     if op.rounds:
         builder.cast(op, (unit, BACKWARD), op.rounds.gradient * s.cast, count=op.when)
     if not op.frozen:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rapid_llm.lowering.operators import Canonical, Column, Operator, Rounds
+from rapid_llm.lowering.operators import Canonical, Column, Operator, Pieces, Rounds
 from rapid_llm.lowering.shapes import Shapes
 
 
@@ -41,3 +41,22 @@ def _of(op: Operator, sharded: dict[str, Column]) -> Rounds:
     shards = next((sharded[name] for name in op.reads if name in sharded), 1.0)
     rows = np.asarray(c["m"] * c["groups"])
     return Rounds(rows * c["k"] / shards, rows * c["n"])
+
+
+def in_pieces(sequence: Sequence[Canonical], s: Shapes) -> list[Canonical]:
+    """The same forward pass, whose products of tensor parallelism run in pieces beside the messages of sequence shards:
+    behind a gather, ahead of a scatter, and backward behind the gather of an output's gradient (Transformer Engine,
+    ring exchange and pipelined overlap; the gradient of a gathered input runs whole beside other messages)."""
+    gathered: dict[str, Column] = {}
+    last: Operator | None = None
+    for op in sequence:
+        if isinstance(op, Operator):
+            if op.family == "gemm" and op.weight:
+                name = next((name for name in op.reads if name in gathered), None)
+                op.pieces, last = Pieces(gathered[name], 1.0) if name else None, op
+        elif op.axis == "tp" and op.kept:
+            gathered[op.kept[0]] = np.where(op.when > 0, s.plans.tp, 1.0)
+        elif op.axis == "tp" and op.backward == "all_gather" and last:
+            shards = np.where(op.when > 0, s.plans.tp, 1.0)
+            last.pieces = Pieces(shards, shards)
+    return list(sequence)

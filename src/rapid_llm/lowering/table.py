@@ -85,9 +85,19 @@ class Builder:
     )
 
     def kernel(
-        self, op: Operator, cell: Cell, columns: Mapping[str, Column | float], *, count: Column | float, name: str = ""
+        self,
+        op: Operator,
+        cell: Cell,
+        columns: Mapping[str, Column | float],
+        *,
+        count: Column | float,
+        name: str = "",
+        pieces: Column | float = 1.0,
     ) -> None:
-        """Add one kernel row; products on streams fill the accelerator as so many equal ones do, again and again."""
+        """Add one kernel row, run in so many ``pieces`` of its rows; products on streams fill the accelerator as so
+        many equal ones do, again and again."""
+        if isinstance(pieces, np.ndarray):
+            columns, count = {**columns, "m": columns["m"] / pieces}, count * pieces
         groups = columns["groups"] if self.streams and op.weight else 1.0
         if isinstance(groups, np.ndarray):  # of experts; others are one
             together = np.minimum(groups, self.streams)

@@ -315,6 +315,21 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
     Check(
+        "an image is a sequence",
+        "workload.sequence_length",
+        lambda c: (c.image_tokens == 0) | (c.sequence_length == c.image_tokens),
+        sentences.image,
+    ),
+    Check(
+        "an encoder is trained",
+        "model",
+        lambda c: (c.image_tokens == 0) | (c.training > 0),
+        lambda r: (
+            f"{r['model']} encodes images and writes no tokens, and workload.kind is inference. "
+            "Try workload.kind: training."
+        ),
+    ),
+    Check(
         "every replica has a request",
         "workload.batch_size",
         lambda c: (c.training > 0) | (c.batch_size >= c.dp),

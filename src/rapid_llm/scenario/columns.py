@@ -45,14 +45,14 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
 
     Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, dealt_stages and dealt_layers by hand; of the
     schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches;
-    pipeline_zero_stage of the runtime;
-    accelerators, node_size, system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format
-    that cannot be trained), flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training),
-    sequence_length (prompt and output of an inference request), longest_document, routed (unevenly), counted_experts,
-    expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), and of the model: hidden_size, vocab_size,
-    num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads, num_state_heads, num_experts,
-    intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the greatest common divisor over
-    them, since what divides it divides all; 0 means that the model has no such thing.
+    pipeline_zero_stage of the runtime; accelerators, node_size, system_accelerators, training (0 or 1),
+    runtime_training, has_rate, weight_only (a format that cannot be trained), flow, link_faults and misplaced (0 or
+    1), micro_batch_size, global_batch_size (training), sequence_length (prompt and output of an inference request),
+    longest_document, routed (unevenly), counted_experts, expert_adapters, to_drives, has_drives (0 or 1), batch_size
+    (inference), and of the model: hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens,
+    num_attention_heads, num_key_value_heads, num_state_heads, num_experts, intermediate_size, moe_intermediate_size.
+    Where layers differ, a model's size is the greatest common divisor over them, since what divides it divides all; 0
+    means that the model has no such thing.
     """
     own = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **_faults(scenario)}
     values = {**own, **(plans or {})}
@@ -74,6 +74,7 @@ def _model(model: Model) -> dict[str, int]:
         "vocab_size": model.vocab_size,
         "num_hidden_layers": model.num_hidden_layers,
         "max_position_embeddings": model.max_position_embeddings,
+        "image_tokens": model.max_position_embeddings if model.patch_values else 0,
         "num_attention_heads": _common(getattr(mixer, "num_attention_heads", 0) for mixer in mixers),
         "num_key_value_heads": _common(getattr(mixer, "num_key_value_heads", 0) for mixer in mixers),
         "num_state_heads": _common(getattr(mixer, "num_value_heads", 0) for mixer in mixers),

@@ -96,6 +96,15 @@ def sharded_pipeline(row: Row) -> str:
     )
 
 
+def image(row: Row) -> str:
+    """A sequence of an image encoder is its patches and the token of the class."""
+    tokens = row["image_tokens"]
+    return (
+        f"workload.sequence_length must be {tokens}, the patches of an image of {row['model']} and its class "
+        f"(got {row['sequence_length']}). Try {tokens}."
+    )
+
+
 def routing(row: Row) -> str:
     """Something about experts is said of a model without any."""
     said = "lora.targets experts" if row["expert_adapters"] else "routing"
