@@ -23,7 +23,7 @@ ONE_LINE = (
     "--global-batch-size 512 --sequence-length 8192"
 )
 FIT = (
-    "fit train llama-3.1-8b --accelerator h100-sxm --tp 2 --micro-batch-size 1 "
+    "fit train llama-3.1-8b --accelerator h100-sxm --tp 4 --micro-batch-size 1 "
     "--global-batch-size 64 --sequence-length 4096"
 )
 TARGETS = {

@@ -30,6 +30,22 @@ def test_nearest():
     assert nearest("llama", known, limit=1) == ["llama-3-8b"]
 
 
+@pytest.mark.parametrize(
+    ("theirs", "known", "ours"),
+    [
+        ("--gpus", ["--tp", "--accelerators", "--accelerator"], "--accelerators"),
+        ("--gpu", ["--tp", "--accelerators", "--accelerator"], "--accelerator"),
+        ("--tensor_parallel_size", ["--tp", "--pp"], "--tp"),
+        ("--batch", ["--batch-size"], "--batch-size"),
+        ("--batch", ["--global-batch-size", "--micro-batch-size"], "--global-batch-size"),
+        ("plan", ["placement", "parallelism"], "parallelism"),
+        ("memory", ["fit", "train"], "fit"),
+    ],
+)
+def test_words_of_other_tools_come_before_what_is_spelt_alike(theirs, known, ours):
+    assert nearest(theirs, known)[0] == ours
+
+
 def test_unknown_name():
     assert unknown_name("precision", "bf61", ["bf16", "fp16"]) == (
         "precision 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16."

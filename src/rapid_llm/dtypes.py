@@ -6,6 +6,7 @@ compute at 16 bit; formats that ``quantise`` want their activations scaled and r
 
 from collections.abc import Mapping
 from dataclasses import dataclass as plain
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, Final
@@ -133,6 +134,7 @@ class Precision:
 
     ``compute`` of matrix products, ``weights`` as they are kept, ``activations`` between kernels, ``communication`` of
     activations between ranks, ``kv_cache``; training also ``gradients`` as they are accumulated, and ``optimizer``.
+    ``experts``: weights of routed experts, where they are kept in another format than the rest.
     ``name`` is the preset that it came from.
     """
 
@@ -144,6 +146,12 @@ class Precision:
     kv_cache: DtypeName
     gradients: DtypeName
     optimizer: OptimizerState
+    experts: DtypeName | None = None
+
+    @property
+    def of_experts(self) -> "Precision":
+        """The formats of the routed experts."""
+        return replace(self, weights=self.experts, experts=None) if self.experts else self
 
 
 _ADAM_FP32: Final[dict[str, Any]] = {"master": "fp32", "moments": ["fp32", "fp32"]}
@@ -179,6 +187,7 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "mxfp8": _preset("bf16", compute="mxfp8", weights="mxfp8"),
         "nvfp4": _preset("bf16", compute="nvfp4", weights="nvfp4", kv_cache="fp8"),
         "mxfp4": _preset("bf16", weights="mxfp4_wo"),
+        "mxfp4-experts": _preset("bf16", experts="mxfp4_wo"),
         "int8": _preset("fp16", compute="int8", weights="int8"),
         "fp8-wo": _preset("bf16", weights="fp8_wo"),
         "int8-wo": _preset("fp16", weights="int8_wo"),

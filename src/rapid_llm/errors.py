@@ -64,16 +64,76 @@ class InternalError(RapidError):
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
-    """The known names that a person may have meant by ``name``, best first; may be empty."""
+    """The known names that a person may have meant by ``name``, best first; may be empty.
+
+    What other tools call a thing comes before what is spelt alike.
+    """
     from difflib import get_close_matches
 
     by_folded: dict[str, str] = {}
     for candidate in known:
-        by_folded.setdefault(candidate.casefold(), candidate)
-    folded = name.casefold()
+        by_folded.setdefault(_folded(candidate), candidate)
+    folded = _folded(name)
+    called = [ours for ours in ELSEWHERE.get(folded, ()) if ours in by_folded]
     close = get_close_matches(folded, by_folded, n=limit, cutoff=0.6)
     prefixed = sorted((c for c in by_folded if folded and (c.startswith(folded) or folded.startswith(c))), key=len)
-    return [by_folded[c] for c in dict.fromkeys([*close, *prefixed])][:limit]
+    return [by_folded[c] for c in dict.fromkeys([*called, *close, *prefixed])][:limit]
+
+
+def _folded(name: str) -> str:
+    return name.casefold().lstrip("-").replace("_", "-")
+
+
+def _elsewhere() -> dict[str, tuple[str, ...]]:
+    """Our names for the words of Megatron, DeepSpeed, vLLM, TensorRT-LLM, Hugging Face and plain speech."""
+    words = {
+        "accelerators": "gpus devices num-gpus n-gpus world-size gpu-count num-devices cards",
+        "accelerator": "gpu device gpu-type gpu-name card chip",
+        "system": "cluster machine hardware gpu device topology",
+        "runtime": "framework engine backend software library",
+        "precision": "dtype quantization quant data-type torch-dtype",
+        "parallelism": "plan parallel strategy",
+        "workload": "job task batch training inference",
+        "global-batch-size": "batch batch-size bs gbs global-batch train-batch-size gradient-accumulation-steps",
+        "micro-batch-size": (
+            "mbs micro-batch microbatch per-device-train-batch-size train-micro-batch-size-per-gpu local-batch-size"
+        ),
+        "batch-size": "batch bs concurrency requests max-num-seqs max-batch-size num-requests",
+        "sequence-length": "seq seq-len seqlen seq-length max-seq-len context context-length block-size",
+        "prompt-tokens": "input-len isl input-tokens prompt-len input-length prompt seq-len sequence-length context",
+        "output-tokens": "output-len osl output-length max-tokens max-new-tokens gen-len response",
+        "tp": "tensor-parallel-size tensor-model-parallel-size tensor-parallel tensor-parallelism",
+        "pp": "pipeline-parallel-size pipeline-model-parallel-size pipeline-parallel stages",
+        "dp": "data-parallel-size data-parallel replicas",
+        "cp": "context-parallel-size context-parallel",
+        "ep": "expert-parallel-size expert-model-parallel-size expert-parallel enable-expert-parallel",
+        "vpp": "virtual-pipeline interleave num-virtual-stages-per-pipeline-rank",
+        "sp": "sequence-parallel sequence-parallelism",
+        "zero-stage": "zero stage fsdp shard sharding",
+        "recompute": "activation-checkpointing gradient-checkpointing recompute-granularity ac checkpointing",
+        "json": "output-json as-json format",
+        "run": "predict simulate sim estimate evaluate",
+        "fit": "memory mem vram oom",
+        "infer": "inference serve serving generate generation bench benchmark decode",
+        "train": "training pretrain finetune fine-tune",
+        "list": "ls models systems accelerators catalogue",
+        "show": "info describe cat print",
+        "diff": "compare",
+        "explain": "why roofline profile breakdown",
+        "validate": "test accuracy score scorecard",
+        "network": "collective comm communication nccl topology",
+        "kernel": "gemm matmul attention op operator",
+        "check": "lint verify",
+    }
+    found: dict[str, list[str]] = {}
+    for ours, others in words.items():
+        for other in others.split():
+            found.setdefault(other, []).append(ours)
+    return {other: tuple(ours) for other, ours in found.items()}
+
+
+ELSEWHERE = _elsewhere()
+"""What a thing is called elsewhere, to what it may be called here."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -199,7 +199,7 @@ def test_infeasible_says_so_in_one_sentence():
     assert ran.code == 3
     assert ran.err.startswith("does not fit: rank 0 needs ")
     assert "of weights" in ran.err
-    assert " Try tp 2" in ran.err
+    assert " Try tp 4" in ran.err
     assert ran.err.count("\n") == 1
     assert "NO: " in ran.out
     assert "E2E" not in ran.out

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from rapid_llm import hardware
+from rapid_llm.documents import parse_yaml
 from rapid_llm.dtypes import DTYPES
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.catalogue import ACCELERATORS
+from rapid_llm.nouns import replaced
 from rapid_llm.provenance import KINDS
 
 NAMES = hardware.accelerator_names()
@@ -87,7 +89,7 @@ def test_a_fitted_number_is_called_fitted_and_a_default_architecture() -> None:
     assert fitted["sustained.l2"].kind == "fitted"
     assert default["sustained.clock"].kind == "architecture"
     assert fitted["memory.hbm.bandwidth"].kind == "datasheet"
-    assert fitted["memory.reported_capacity"].kind == "measured"
+    assert fitted["memory.withheld"].kind == "measured"
 
 
 @every
@@ -170,17 +172,15 @@ def test_golden_values(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "gigabytes"),
     [
-        ("a100-sxm", 85.9),
-        ("a100-sxm-40gb", 42.5),
-        ("h100-sxm", 85.5),
-        ("h200-sxm", 150.7),
-        ("gh200", 102.6),
-        ("l40s", 48.3),
-        ("b200-sxm", 192.3),
-        ("gb300", 298.0),
+        ("a100-sxm", 85.0),
+        ("a100-sxm-40gb", 42.3),
+        ("h100-sxm", 85.0),
+        ("h200-sxm", 150.1),
+        ("l40s", 47.7),
+        ("b200-sxm", 191.5),
     ],
 )
-def test_reported_capacity_is_what_nvidia_smi_prints(name: str, gigabytes: float) -> None:
+def test_reported_capacity_is_what_cuda_says(name: str, gigabytes: float) -> None:
     assert hardware.accelerator(name).memory.reported_capacity / 1e9 == pytest.approx(gigabytes, abs=0.1)
 
 
@@ -253,3 +253,18 @@ def _numbers(value: object, path: str) -> list[str]:
         return []
     text = isinstance(value, str) and value[:1].isdigit()
     return [path] if text or (isinstance(value, (int, float)) and not isinstance(value, bool)) else []
+
+
+def test_capacity_moves_what_a_process_gets() -> None:
+    memory = hardware.accelerator("h100-sxm").memory
+    half = replaced(memory, hbm=replaced(memory.hbm, capacity=40 * 2**30))
+    assert memory.reported_capacity - half.reported_capacity == 40 * 2**30
+
+
+def test_a_memory_of_which_nothing_is_left_is_refused() -> None:
+    text = "base: h100-sxm\nname: empty\nsource: nowhere\nmemory: {hbm: {capacity: 0 GiB, bandwidth: 3 TB/s}}"
+    with pytest.raises(InputError) as caught:
+        hardware.build_accelerator(parse_yaml(text, "empty.yaml"))
+    assert caught.value.message == (
+        "memory leaves processes nothing: hbm.capacity is 0 B, of which 829 MiB are withheld."
+    )

@@ -217,7 +217,7 @@ compute_units: 100
 clocks: {base: 1 GHz, boost: 1.5 GHz}
 peak: {bf16: 614 TFLOP/s}
 vector: 40 TFLOP/s
-memory: {hbm: {capacity: 100 GB, bandwidth: 3 TB/s}, reported_capacity: 98 GB}
+memory: {hbm: {capacity: 100 GB, bandwidth: 3 TB/s}, withheld: 2 GB}
 host_link: pcie5-x16
 power: {limit: 500 W}
 """

@@ -122,7 +122,7 @@ def test_fixes_are_verified_and_ranked() -> None:
     assert report.memory.verdict == "does not fit"
     assert violation.message.startswith("does not fit: rank 0 needs ")
     assert " of weights + " in violation.message
-    assert "Try tp 2 on 2 accelerators (" in violation.message
+    assert "Try tp 4 on 4 accelerators (" in violation.message
     assert {fix.change.split()[0] for fix in violation.fixes} >= {"tp", "pp", "precision"}
 
 
@@ -133,3 +133,37 @@ def test_wider_plans_take_up_sequence_parallelism() -> None:
     (violation,) = fit(scenario).violations
     assert violation.fixes[0].change.startswith(("tp", "pp"))
     assert violation.fixes[0].step_time_ratio is not None
+
+
+def test_degrees_grow_together_where_no_single_one_suffices() -> None:
+    """A first question: a 70B model on one accelerator. The plan that is offered runs, and fits with room to spare."""
+    (violation,) = fit(training("llama-3.1-70b", accelerators=1, work={"sequence_length": 4096})).violations
+    (fix,) = violation.fixes
+    assert fix.change == "tp 8 pp 4 on 32 accelerators"
+    wider = training("llama-3.1-70b", plan={"tp": 8, "pp": 4}, accelerators=32, work={"sequence_length": 4096})
+    assert fit(wider).memory.verdict == "fits"
+
+
+def test_a_fix_is_what_typing_it_gives() -> None:
+    """Fields that the user left open follow the degrees that a fix changes, as they do when it is typed."""
+    work = {"global_batch_size": 4, "sequence_length": 2048}
+    (violation,) = fit(training("mixtral-8x7b", plan={"pp": 4}, accelerators=16, work=work)).violations
+    assert {fix.change for fix in violation.fixes} == {"tp 4", "ep 4", "pp 16", "zero_stage 3"}
+    for fix in violation.fixes:
+        axis, degree = fix.change.split()
+        typed = fit(training("mixtral-8x7b", plan={"pp": 4, axis: int(degree)}, accelerators=16, work=work))
+        assert typed.feasible
+        assert typed.memory.peak_bytes == violation.need - fix.saves_bytes
+
+
+def test_an_8_bit_cache_is_a_fix_where_the_accelerator_has_no_8_bit_rate() -> None:
+    many = inference(system="a100-sxm", accelerators=1, work={"batch_size": 500})
+    (violation,) = fit(many).violations
+    assert "precision.kv_cache fp8" in {fix.change for fix in violation.fixes}
+
+
+def test_bytes_that_can_be_given_back_do_not_decide() -> None:
+    """Where slack ends exactly at the limit the plan fits, as the report says: the limit is met by what remains."""
+    at = [training(runtime="nanotron@2024-10", plan={"tp": 8}, work={"sequence_length": n}) for n in (55040, 57280)]
+    for scenario in at:
+        assert fit(scenario).feasible == footprint(scenario).fits

@@ -17,7 +17,7 @@ ENGINES = {
     "vllm": {"model": "llama-3.1-70b", "system": "dgx-h100", "parallelism": {"tp": 4}, "runtime": "vllm"},
     "eager": {"model": "llama-3.1-8b", "system": "a100-sxm", "runtime": "vllm@2023"},
     "tensorrt-llm": {"model": "llama-2-7b", "system": "h100-sxm", "runtime": "tensorrt-llm", "precision": "fp8"},
-    "experts": {"model": "gpt-oss-20b", "system": "h100-sxm", "runtime": "sglang"},
+    "experts": {"model": "gpt-oss-20b", "system": "h100-sxm", "runtime": "sglang", "precision": "bf16"},
 }
 
 

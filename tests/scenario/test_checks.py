@@ -144,9 +144,24 @@ def test_warnings_do_not_raise():
 
 
 def test_key_value_heads():
-    assert read("parallelism.tp=16").parallelism.tp == 16  # 8 key-value heads, each kept twice
+    """8 key-value heads: an engine keeps copies of them on further ranks, a training framework does not."""
+    wide = ["model=llama-3.1-70b", "parallelism.tp=16", "accelerators=16"]
+    assert read(*wide, text=INFERENCE).parallelism.tp == 16
     with pytest.raises(InputError) as error:
-        read("parallelism.tp=12", "model.num_attention_heads=48", "model.head_dim=128")
+        read("parallelism.tp=16")
+    assert str(error.value) == (
+        "parallelism.tp 16 must divide num_key_value_heads 8: training frameworks keep no copies of them. "
+        "Try 1, 2, 4, 8."
+    )
+    with pytest.raises(InputError) as error:
+        read(
+            *wide,
+            "parallelism.tp=12",
+            "accelerators=12",
+            "model.num_attention_heads=48",
+            "model.head_dim=128",
+            text=INFERENCE,
+        )
     assert str(error.value) == (
         "parallelism.tp 12 must divide num_key_value_heads 8, or be a multiple of it so that each rank keeps a copy. "
         "Try 1, 2, 4, 8, 16, 24, 48."

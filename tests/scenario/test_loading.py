@@ -48,6 +48,33 @@ def test_defaults_are_resolved_and_named(write):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("model", "system", "preset", "why"),
+    [
+        ("deepseek-v3", "dgx-h200", "fp8-block", "checkpoint of deepseek-v3"),
+        ("deepseek-v3", "dgx-a100", "fp8-wo", "checkpoint of deepseek-v3"),
+        ("gpt-oss-20b", "a100-sxm", "mxfp4-experts", "checkpoint of gpt-oss-20b"),
+        ("llama-3.1-8b", "h100-sxm", "bf16", "default of vllm"),
+    ],
+)
+def test_an_engine_runs_a_checkpoint_in_its_own_format(model, system, preset, why):
+    work = {"kind": "inference", "batch_size": 1, "prompt_tokens": 8, "output_tokens": 8}
+    scenario = from_mapping({"model": model, "system": system, "workload": work})
+    assert scenario.precision.name == preset
+    assert f"precision: {preset} ({why})" in scenario.defaults
+
+
+@pytest.mark.parametrize(("system", "tokens", "sequences"), [("a100-sxm", 2048, 256), ("h200-sxm", 8192, 1024)])
+def test_an_engine_sizes_its_steps_by_the_accelerator(system, tokens, sequences):
+    """vLLM engine/arg_utils.py: larger defaults on devices of 70 GiB and more, but the A100."""
+    work = {"kind": "inference", "batch_size": 1, "prompt_tokens": 8, "output_tokens": 8}
+    given = {"model": "llama-3.1-8b", "system": system, "workload": work}
+    serving = from_mapping(given).runtime.serving
+    assert (serving.max_batched_tokens, serving.max_sequences) == (tokens, sequences)
+    changed = from_mapping({**given, "runtime": {"serving": {"max_batched_tokens": 512}}}).runtime.serving
+    assert (changed.max_batched_tokens, changed.max_sequences) == (512, sequences)
+
+
 def test_inference_defaults():
     workload = "workload: {kind: inference, batch_size: 8, prompt_tokens: 9, output_tokens: 9}"
     text = f"model: llama-3.1-8b\nsystem: dgx-h100\n{workload}"
@@ -271,7 +298,7 @@ def test_sentences_of_a_file(write, old, new, sentence):
          "--set parallelism.tp=4."),
         ("parallelism.tp={a: 1", "the value of parallelism.tp is not valid YAML (got '{a: 1')."),
         ("workload.recompute=5", "workload.recompute.mode 5 is unknown. Known: none, selective, full."),
-        ("workload.batch_size=5", "unknown field 'workload.batch_size'. Did you mean 'micro_batch_size'?"),
+        ("workload.batch_size=5", "unknown field 'workload.batch_size'. Did you mean 'global_batch_size'?"),
         ("faults=5", "faults must be a list (got 5). Try faults: []."),
         ("precision=true", "precision must be a name or a mapping of fields (got true)."),
         ("runtime=true", "runtime must be a name, a path or a mapping of fields (got true)."),

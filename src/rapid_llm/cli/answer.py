@@ -7,6 +7,7 @@ from typing import Any
 
 from rapid_llm import charts
 from rapid_llm.cli import text, words
+from rapid_llm.memory import spread
 from rapid_llm.predict.report import Confidence, Cost, MemoryUse, Report, Violation
 from rapid_llm.scenario import check
 from rapid_llm.units import format_bytes, format_percent, format_rate
@@ -90,7 +91,8 @@ def _verdict(report: Report, width: int) -> list[str]:
     said = "narrowly" if memory.verdict == "fits narrowly" else "yes"
     lines = text.wrapped("fits", f"{said}: {_space(memory, memory.peak_bytes, _limit(memory))}", width=width)
     if memory.probability is not None and said == "narrowly":
-        chance = f"{format_percent(memory.probability)} of measured runs this full did fit"
+        strays = format_percent(spread())
+        chance = f"{format_percent(memory.probability)} likely: memory of measured training runs strays by {strays}"
         lines += text.wrapped("", chance, width=width)
     return lines
 
@@ -206,10 +208,8 @@ def _cache(report: Report, width: int) -> list[str]:
     if cache.room_bytes <= 0:
         holds = "no room for a cache"
     else:
-        holds = (
-            f"{cache.blocks:,} blocks of {cache.block_tokens} tokens: {cache.sequences:,} requests of "
-            f"{cache.length:,} tokens at once, per replica"
-        )
+        blocks = f"{cache.blocks:,} blocks of {cache.block_tokens} tokens: " if cache.blocks else ""
+        holds = f"{blocks}{cache.sequences:,} requests of {cache.length:,} tokens at once, per replica"
     return [*text.flowed("cache", room, separator=" ", width=width), *text.wrapped("", holds, width=width)]
 
 

@@ -13,6 +13,8 @@ from rapid_llm.errors import InputError
 
 MOST_CHIPS = 1_000_000
 """Accelerators beside a chip that stands alone in a question about memory."""
+CHIPS_PER_HOST = 8
+"""Of these, as many as share the memory of a server's CPUs."""
 
 
 def _in(group: Group, text: str, *, alias: str | None = None, name: str | None = None) -> Parameter:
@@ -172,9 +174,10 @@ def _as_many(chip: str) -> str:
     """A system of as many of an accelerator as any plan wants, all joined by its own links: memory asks no more."""
     from rapid_llm.hardware import accelerator
 
-    port = accelerator(chip).scale_up
-    join = {"topology": "switch", "link": port.link} if port else {"topology": "none"}
-    node = {"accelerator": chip, "accelerators": MOST_CHIPS, "scale_up": join}
+    one = accelerator(chip)
+    join = {"topology": "switch", "link": one.scale_up.link} if one.scale_up else {"topology": "none"}
+    hosts = f"{one.host_memory_bandwidth * MOST_CHIPS / CHIPS_PER_HOST} B/s"
+    node = {"accelerator": chip, "accelerators": MOST_CHIPS, "scale_up": join, "host_memory_bandwidth": hosts}
     return json.dumps({"name": chip, "node": node, "nodes": 1})
 
 

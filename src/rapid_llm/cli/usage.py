@@ -49,7 +49,7 @@ def _unknown_verb(error: UnknownCommandError, command: str) -> InputError:
 def _unknown_flag(error: UnknownOptionError, command: str) -> InputError:
     given = error.token.keyword or error.token.value
     flags = [name for argument in error.argument_collection for name in argument.names if name.startswith("--")]
-    guess = nearest(given.replace("_", "-"), flags)
+    guess = nearest(given, flags)
     anything = " Any scenario field goes through --set a.b=c." if "--set" in flags else ""
     hint = f" Did you mean '{guess[0]}'?" if guess else anything
     return InputError(f"{given} is not a flag of '{command}'.{hint} See: {command} --help", suggestions=guess)

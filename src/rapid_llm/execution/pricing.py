@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm import operators
+from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator, Node, System
 from rapid_llm.lowering import Kernels, Lowered, Messages
@@ -120,7 +121,8 @@ def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     """Price one table of kernels on a machine."""
-    name = implementation(machine.runtime, rows.family, rows.dtype, machine.accelerator.architecture)
+    dtype = _computed(rows, machine.accelerator)
+    name = implementation(machine.runtime, rows.family, dtype, machine.accelerator.architecture)
     shape = rows.count.shape
     kinds = np.repeat(rows.kind, shape[1])
     cells = np.stack([kinds.astype(np.float64), *(column.ravel() for column in rows.columns.values())])
@@ -129,7 +131,7 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
         rows.family,
         dict(zip(rows.columns, unique[1:], strict=True)),
         kind=kinds if inverse is None else unique[0].astype(np.int64),
-        dtype=rows.dtype,
+        dtype=dtype,
         kernel=name,
         accelerator=machine.accelerator,
         clock=_clock(rows, name, machine),
@@ -137,6 +139,13 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     if inverse is None:
         return PricedKernels(rows, name, _map(prices, lambda column: column.reshape(shape)))
     return PricedKernels(rows, name, _map(prices, lambda column: column[inverse].reshape(shape)))
+
+
+def _computed(rows: Kernels, accelerator: Accelerator) -> str:
+    """The format in which rows multiply: attention over an 8-bit cache widens it where the accelerator has no rate."""
+    if rows.family != "attention" or number_format(rows.dtype).rate in accelerator.peak:
+        return rows.dtype
+    return next((wide for wide in ("bf16", "fp16") if wide in accelerator.peak), rows.dtype)
 
 
 def _map(prices: Prices, change: Callable[[Matrix], Matrix]) -> Prices:

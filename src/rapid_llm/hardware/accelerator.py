@@ -13,6 +13,7 @@ from rapid_llm.units import (
     Positive,
     Seconds,
     Watts,
+    format_bytes,
 )
 
 
@@ -28,14 +29,27 @@ class MemoryLevel:
 class Memory:
     """Memory levels of an accelerator, farthest first.
 
-    ``reported_capacity`` is what the driver shows to a process (bytes); feasibility is judged against it.
+    ``withheld``: bytes of ``hbm`` that no process gets (ECC, firmware, driver).
     """
 
     hbm: MemoryLevel
-    reported_capacity: Bytes
+    withheld: Bytes = 0
     l2: MemoryLevel | None = None
     shared_per_unit: Bytes | None = None
     registers_per_unit: Bytes | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a memory of which processes get nothing."""
+        if self.withheld >= self.hbm.capacity:
+            raise ValueError(
+                f"leaves processes nothing: hbm.capacity is {format_bytes(self.hbm.capacity)}, of which "
+                f"{format_bytes(self.withheld)} are withheld"
+            )
+
+    @property
+    def reported_capacity(self) -> int:
+        """Bytes that the driver shows to a process; feasibility is judged against them."""
+        return self.hbm.capacity - self.withheld
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -11,6 +11,8 @@ from rapid_llm.parallelism import Plans
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 FP32_BYTES = 4.0
+INPUT_BYTES = 2.0
+"""Of an input that a causal convolution keeps, 16 bit wide."""
 
 
 def cache_bytes(model: Model, plans: Plans, length: Column | float, kv: float, block: int = 1) -> Matrix:
@@ -18,7 +20,7 @@ def cache_bytes(model: Model, plans: Plans, length: Column | float, kv: float, b
 
     ``kv``: bytes of one cached number; ``block``: tokens of a cache block, of which a sequence holds whole ones. Heads
     are divided by tp and repeated beyond them; a latent is not divided; a window is held whole and straddles one more
-    block; states do not grow.
+    block; recurrent states and the inputs that a convolution looks back at do not grow: ``length`` 0 leaves them alone.
     """
     cache = np.zeros((len(model.blocks) + 2, len(plans)))
     for unit, layer in enumerate(model.blocks):
@@ -52,5 +54,8 @@ def _layer(layer: Block, plans: Plans, length: Column, kv: float, block: int) ->
     for recurrent in (mixer, layer.side_mixer):
         if isinstance(recurrent, StateSpace):
             state = recurrent.num_value_heads * recurrent.key_dim * recurrent.value_dim * FP32_BYTES
-            size = size + state / np.minimum(plans.tp, recurrent.num_value_heads)
+            inputs = (
+                recurrent.conv_channels * (recurrent.conv_kernel - 1) * INPUT_BYTES if recurrent.conv_kernel else 0.0
+            )
+            size = size + (state + inputs) / np.minimum(plans.tp, recurrent.num_value_heads)
     return size

@@ -84,7 +84,7 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
         out.append(Collective("dispatch", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
     if cut.any():
         out.append(Collective("expert gather", "all_gather", "reduce_scatter", "etp", landed, again=True, when=cut))
-    out.extend(_experts(ffn, width, (rows, hit), s, fused=fused))
+    out.extend(_experts(ffn, width, (rows, hit), s.experts, fused=fused))
     if cut.any():
         out.append(Collective("expert scatter", "reduce_scatter", "all_gather", "etp", landed, when=cut))
     if travels.any():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from rapid_llm.workload import Lora, Offload, Training
 Column = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Shapes:
     """One rank's share of a pass, arrays [P] over plans (or points of one plan); hashable by what it was made ``of``.
 
@@ -58,7 +59,21 @@ class Shapes:
     offload: Offload
     tensor_parallel: bool
     context_parallel: bool
-    key: tuple[object, ...]
+    made_of: tuple[Precision, Runtime, Training | None]
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """What tells these shapes from others, hashable."""
+        return (self.plans.key, self.new.tobytes(), self.past.tobytes(), self.training, *self.made_of)
+
+    @property
+    def experts(self) -> Shapes:
+        """The same pass in the formats of the routed experts."""
+        precision = self.made_of[0]
+        if precision.experts is None:
+            return self
+        weight, compute = _products(precision.of_experts, training=self.training)
+        return replace(self, weight=weight, compute=compute)
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -86,7 +101,7 @@ class Shapes:
         document = work.document if work else None
         tokens = batch * new / plans.cp
         decode = ((new <= 1) & (past > 0)).astype(float)
-        compute = dtype(precision.compute)
+        weight, compute = _products(precision, training=training)
         return cls(
             plans=plans,
             batch=batch,
@@ -101,25 +116,32 @@ class Shapes:
             prefill=1.0 - decode,
             training=training,
             act=dtype(precision.activations).bytes,
-            input=min(compute.bytes, dtype(precision.activations).bytes),
-            weight=dtype(precision.weights).bytes if not training else compute.bytes,
+            input=min(dtype(precision.compute).bytes, dtype(precision.activations).bytes),
+            weight=weight,
             kv=dtype(precision.kv_cache).bytes,
             gradient=dtype(precision.gradients).bytes,
             reduce=dtype(runtime.training.reduce_dtype).bytes if runtime.training else 0.0,
             ring_gradient=dtype(_ring_dtype(precision, runtime)).bytes,
-            compute=precision.weights if dtype(precision.weights).weight_only else precision.compute,
+            compute=compute,
             activation_dtype=precision.activations,
             attention_dtype=_attention_dtype(precision),
-            cast=compute.cast if training else 0.0,
-            turned=compute.turned,
+            cast=dtype(precision.compute).cast if training else 0.0,
+            turned=dtype(precision.compute).turned,
             load=np.ones(len(plans)) if work is None else np.array([work.routing.load(int(ep)) for ep in plans.ep]),
             lora=work.lora if work else None,
             ahead=work.mtp_layers if work else 0,
             offload=work.offload if work else Offload(),
             tensor_parallel=bool((plans.tp > 1).any()),
             context_parallel=bool((plans.cp > 1).any()),
-            key=(plans.key, new.tobytes(), past.tobytes(), training, precision, runtime, work),
+            made_of=(precision, runtime, work),
         )
+
+
+def _products(precision: Precision, *, training: bool) -> tuple[float, str]:
+    """Bytes of a weight as a matrix product reads it, and the format in which the product runs."""
+    kept = dtype(precision.weights)
+    read = dtype(precision.compute) if training else kept
+    return read.bytes, precision.weights if kept.weight_only else precision.compute
 
 
 def _ring_dtype(precision: Precision, runtime: Runtime) -> str:

@@ -62,14 +62,19 @@ class Account:
         return np.asarray(self.peak - self.by_category[_OUTSIDE].sum(axis=0))
 
     @cached_property
+    def need(self) -> Matrix:
+        """Bytes of the process at the peak that it cannot give back [P, S]."""
+        return np.asarray(self.peak - self.reclaimable)
+
+    @cached_property
     def fullest(self) -> NDArray[np.int64]:
         """The stage of each plan that is nearest to what it may use [P]."""
-        return np.asarray((self.peak - self.limits).argmax(axis=1))
+        return np.asarray((self.need - self.limits).argmax(axis=1))
 
     @cached_property
     def fits(self) -> Mask:
         """Whether every rank stays within what it may use [P]."""
-        return np.asarray((self.peak <= self.limits).all(axis=1))
+        return np.asarray((self.need <= self.limits).all(axis=1))
 
     @cached_property
     def limit(self) -> float:

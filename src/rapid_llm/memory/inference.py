@@ -33,7 +33,8 @@ def inference_account(lowered: Lowered, runtime: Runtime, precision: Precision, 
     kinds = len(lowered.units) - 2
     sizes = np.full(len(lowered.units), dtype(precision.weights).bytes)
     sizes[kinds:] = s.act
-    weights = np.einsum("ups,up,u->ps", layers, lowered.dense + lowered.expert, sizes)
+    kept = lowered.dense * sizes[:, None] + lowered.expert * dtype(precision.of_experts.weights).bytes
+    weights = np.einsum("ups,up->ps", layers, kept)
     cache = np.einsum("ups,up->ps", layers, lowered.cache)
     workspace = _workspace(lowered, runtime) + allocator.workspace
     alive = np.arange(layers.shape[2])[None, :] < s.plans.pp[:, None]
@@ -60,18 +61,17 @@ def limits(by_category: Matrix, allocator: Allocator, capacity: float) -> Matrix
     the cache. static (SGLang): share x what is free at the start, for weights and cache.
     """
     parts = dict(zip(CATEGORIES, by_category, strict=True))
-    usable = capacity - allocator.hidden
     rest = np.asarray(by_category.sum(axis=0) - parts["kv_cache"])
     limit: Matrix | float
     share = 1.0 if allocator.utilisation is None else allocator.utilisation
     match allocator.of:
         case "free":
-            limit = rest + share * (usable - rest)
+            limit = rest + share * (capacity - rest)
         case "static":
-            limit = rest - parts["weights"] + share * (usable - allocator.context - parts["communication"])
+            limit = rest - parts["weights"] + share * (capacity - allocator.context - parts["communication"])
         case _:
-            limit = share * usable + allocator.context + (0.0 if allocator.counts_graphs else allocator.graphs)
-    return np.asarray(np.minimum(limit, usable) + np.zeros(rest.shape))
+            limit = share * capacity + allocator.context + (0.0 if allocator.counts_graphs else allocator.graphs)
+    return np.asarray(np.minimum(limit, capacity) + np.zeros(rest.shape))
 
 
 def _workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
@@ -99,8 +99,9 @@ def _workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
 class CacheBudget:
     """What an engine's cache holds on the stage that holds least.
 
-    terms: the account of ``room_bytes``, from the capacity down, which they sum to; blocks: of ``block_tokens`` tokens
-    in every layer, ``block_bytes`` each; sequences: of ``length`` tokens, each in whole blocks of every layer.
+    terms: the account of ``room_bytes``, from the capacity down, which they sum to; sequences: of ``length`` tokens,
+    each in whole blocks of every layer, beside a recurrent state; blocks: of ``block_tokens`` tokens in every layer
+    that grows, ``block_bytes`` each, beside the states of those sequences (0 where nothing grows).
     """
 
     terms: Mapping[str, float]
@@ -130,31 +131,33 @@ def cache_budget(
     plans, layers = lowered.shapes.plans, lowered.layers[:, row, :]
     room = np.maximum(cache_room(account)[row], 0.0)
 
-    def holds(size: int) -> tuple[NDArray[np.float64], Column]:
-        each = layers.T @ cache_bytes(model, plans, float(size), lowered.shapes.kv, tokens)[:, row]
-        return each, np.where(each > 0, room // np.maximum(each, 1.0), np.inf)
+    def held(size: int) -> Column:
+        """Bytes of a sequence on every stage."""
+        return np.asarray(layers.T @ cache_bytes(model, plans, float(size), lowered.shapes.kv, tokens)[:, row])
 
-    each, blocks = holds(tokens)
-    stage = int(blocks.argmin())
+    states = held(0)
+    grows = held(tokens) - states
+    sequences = _count(room, held(length))
+    left = np.maximum(room - sequences * states, 0.0)
+    stage = int(np.where(grows > 0, left / np.maximum(grows, 1.0), np.inf).argmin())
     parts = dict(zip(CATEGORIES, account.by_category[:, row, stage], strict=True))
-    hidden = float(runtime.allocator.hidden)
     terms = {
         "capacity": account.capacity,
-        "held by the driver": -hidden,
-        "left free": float(account.limits[row, stage]) - account.capacity + hidden,
+        "left free": float(account.limits[row, stage]) - account.capacity,
         **{name: -float(size) for name, size in parts.items() if size and name != "kv_cache"},
     }
     return CacheBudget(
         terms=terms,
         room_bytes=sum(terms.values()),
         block_tokens=tokens,
-        block_bytes=float(each[stage]),
-        blocks=_count(blocks),
+        block_bytes=float(grows[stage]),
+        blocks=_count(left, grows),
         length=length,
-        sequences=_count(holds(length)[1]),
+        sequences=sequences,
     )
 
 
-def _count(fits: Column) -> int:
-    least = float(fits.min())
-    return int(least) if np.isfinite(least) else 0
+def _count(room: Column, each: Column) -> int:
+    """How many of ``each`` bytes fit on every stage; 0 where there is nothing to hold."""
+    taken = each > 0
+    return int((room[taken] // each[taken]).min()) if taken.any() else 0

@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.lowering import Lowered
+from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]
 _NEVER_DRAINS = np.array([one.end == "stream" for one in CODES])
+_SHARDED_FROM = np.array([[3.0], [2.0], [1.0]])
+"""The ZeRO stage from which weights, gradients and optimizer states are sharded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +45,7 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
     plans, facts = lowered.shapes.plans, runtime.training
     zero = plans.zero_stage
     trained, trained_experts = np.einsum("ups,kup->kps", lowered.layers, lowered.trained)
-
-    def held(
-        size: NDArray[np.float64], stage: int, dense: Matrix = trained, expert: Matrix = trained_experts
-    ) -> Matrix:
-        shards = dense / plans.shard[:, None] + expert / plans.edp[:, None]
-        return np.asarray(size[:, None] * np.where(zero[:, None] >= stage, shards, dense + expert))
+    whole, sharded = _shards(trained, trained_experts, plans)
 
     none = np.zeros(len(plans))
     weight, gradient = none + dtype(precision.weights).bytes, none + dtype(precision.gradients).bytes
@@ -57,18 +55,25 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
             master = dtype(precision.optimizer.master).bytes
             weight = np.where(zero >= 3, master, weight)
             optimizer = optimizer - np.where(zero >= 3, master, 0.0)
-        partly = (zero >= 1) & (zero < 3)
+        partly = (zero >= 1) & (zero < 3) & (plans.data > 1)
         gradient = gradient + np.where(plans.data > 1, facts.gradient_buffers, 0.0)
         optimizer = optimizer + np.where(partly, facts.owned_buffers, 0.0)
         between = np.where(partly, facts.step_buffers, 0.0)
     weight = weight * np.where(_NEVER_DRAINS[plans.schedule.astype(np.int64)] & (plans.pp > 1), 2.0, 1.0)
-    weights = held(weight, 3)
+    held = np.where((zero >= _SHARDED_FROM)[:, :, None], sharded, whole)
+    weights, gradients, optimizer = np.array([weight, gradient, optimizer])[:, :, None] * held
     if lowered.shapes.lora:
         dense, expert = np.einsum("ups,kup->kps", lowered.layers, np.stack([lowered.dense, lowered.expert]))
-        weights = weights + held(frozen, 3, dense - trained, expert - trained_experts)
+        held = np.where((zero >= 3)[:, None], *_shards(dense - trained, expert - trained_experts, plans)[::-1])
+        weights = weights + frozen[:, None] * held
     return States(
         weights=weights,
-        gradients=held(gradient, 2),
-        optimizer=held(optimizer, 1),
-        between=between[:, None] * (trained + trained_experts),
+        gradients=gradients,
+        optimizer=optimizer,
+        between=between[:, None] * whole,
     )
+
+
+def _shards(dense: Matrix, expert: Matrix, plans: Plans) -> tuple[Matrix, Matrix]:
+    """Parameters of a stage, whole and in data-parallel shards [P, S]."""
+    return dense + expert, dense / plans.shard[:, None] + expert / plans.edp[:, None]

@@ -171,7 +171,7 @@ def _unsharded(lowered: Lowered, facts: Training) -> Matrix:
     """
     s = lowered.shapes
     present = lowered.layers > 0
-    if not np.any(s.plans.zero_stage >= 3):
+    if not (s.plans.zero_stage >= 3).any():
         return np.zeros(present.shape[1:])
     sizes = present * (lowered.dense + lowered.expert)[:, :, None]
     largest, root = sizes[:-OUTER].max(axis=0), sizes[-OUTER:].sum(axis=0)

@@ -137,7 +137,7 @@ class Plans:
     @cached_property
     def copies(self) -> Column:
         """Copies of a part of the model in one pipeline."""
-        return np.where(self.two_way, 2.0, 1.0)
+        return np.asarray(_COPIES[self.schedule.astype(np.int64)])
 
     @cached_property
     def parts(self) -> Column:
@@ -195,3 +195,4 @@ class Plans:
 PLAN_COLUMNS = tuple(f.name for f in fields(Plans) if f.name not in ("order", "stage_layers"))
 """The fields of Plans that are columns."""
 _IS_FOLDED, _IS_TWO_WAY = (np.array([name in names for name in SCHEDULES]) for names in (FOLDED, TWO_WAY))
+_COPIES = np.where(_IS_TWO_WAY, 2.0, 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from rapid_llm.memory import CATEGORIES, Account, CacheBudget, fit_probability, verdict
 from rapid_llm.predict.report import CacheUse, Fix, MemoryUse, StageMemory, Violation
 from rapid_llm.units import format_bytes
@@ -11,7 +13,7 @@ def memory_use(account: Account, row: int, ranks_per_stage: int) -> MemoryUse:
     """The fullest rank of plan ``row``."""
     stage = int(account.fullest[row])
     limit = float(account.limits[row, stage])
-    need = float(account.peak[row, stage] - account.reclaimable[row, stage])
+    need = float(account.need[row, stage])
     parts = dict(zip(CATEGORIES, map(round, account.by_category[:, row, stage].tolist()), strict=True))
     return MemoryUse(
         persistent_bytes=round(float(account.persistent[row, stage])),
@@ -46,8 +48,8 @@ def cache_use(budget: CacheBudget) -> CacheUse:
 
 def _stages(account: Account, row: int) -> tuple[StageMemory, ...]:
     columns = (account.persistent, account.allocated, account.reserved, account.peak)
-    found = zip(*(column[row].tolist() for column in columns), strict=True)
-    return tuple(StageMemory(*map(round, sizes)) for sizes in found if sizes[-1])
+    found = np.array([column[row] for column in columns]).round().astype(np.int64)
+    return tuple(StageMemory(*sizes) for sizes in found.T.tolist() if sizes[-1])
 
 
 def memory_violation(use: MemoryUse, fixes: tuple[Fix, ...]) -> Violation:

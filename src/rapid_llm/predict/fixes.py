@@ -3,113 +3,175 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 from rapid_llm.dtypes import dtype, precision
 from rapid_llm.errors import InputError
+from rapid_llm.model import MoE
 from rapid_llm.nouns import replaced
-from rapid_llm.predict.fitting import footprint, largest, memory_of
+from rapid_llm.predict.fitting import largest, memory_of
 from rapid_llm.predict.report import Fix, MemoryUse
-from rapid_llm.scenario import Scenario, require
-from rapid_llm.workload import Inference, Recompute, Training
+from rapid_llm.scenario import Scenario, replanned, require
+from rapid_llm.workload import Inference, Offload, Recompute, Training
 
 MAX_FIXES = 4
 FACTORS = (2, 4, 8)
 """By how much a degree grows at a time."""
+MORE = (1, 2, 4, 8, 16, 32, 64)
+"""By how much the accelerators grow at a time, where no single change fits."""
+TIMED = 3
+"""Plans of one size of which the fastest is offered."""
 OTHER_ANSWER = ("precision", "kv_cache", "batch_size")
 """Kinds of changes after which the job computes something else."""
 LADDER = ("none", "selective", "full")
 
 Change = tuple[str, str, Scenario]
 """Kind of a change, the change as the user writes it, and the changed scenario."""
+Fitting = tuple[str, Scenario, MemoryUse]
+"""A change that fits, the changed scenario, and its memory."""
+Price = Callable[[Scenario], float]
 
 
-def fixes(scenario: Scenario, use: MemoryUse, price: Callable[[Scenario], float]) -> tuple[Fix, ...]:
+def fixes(scenario: Scenario, use: MemoryUse, price: Price) -> tuple[Fix, ...]:
     """Changes that fit, one of each kind: those that keep the answer first, then the cheapest in accelerator-seconds.
 
-    Memory is accounted for each, time predicted (``price``, seconds) for those that fit.
+    Memory is accounted for each, time predicted (``price``, seconds) for those that fit. Of a kind, the mildest that
+    fits with room to spare is offered. Where no single change keeps the answer, several degrees grow together.
     """
-    fitting: dict[str, Change] = {}
-    for change in _changes(scenario):
-        if change[0] not in fitting and _fits(change[2]):
-            fitting[change[0]] = change
-    base = price(scenario)
-    found = [_fix(change, scenario, use, price(change[2]) / base if base else None) for change in fitting.values()]
-    return tuple(fix for _, fix in sorted(found, key=lambda pair: pair[0])[:MAX_FIXES])
+    fitting: dict[str, Fitting] = {}
+    for kind, text, changed in _changes(scenario):
+        found = _memory(changed)
+        if found and (kind not in fitting or (_sure(found) and not _sure(fitting[kind][2]))):
+            fitting[kind] = (text, changed, found)
+    if fitting.keys() <= set(OTHER_ANSWER) and (plan := _together(scenario, price)):
+        fitting["plan"] = plan
+    base = _seconds(price, scenario)
+    offered = [_fix(kind, fit, scenario, use, (base, price)) for kind, fit in fitting.items()]
+    return tuple(fix for _, fix in sorted(offered, key=lambda pair: pair[0])[:MAX_FIXES])
 
 
-def _fits(scenario: Scenario) -> bool:
+def _memory(scenario: Scenario) -> MemoryUse | None:
+    """The memory of a scenario that can run and fits."""
     try:
-        return footprint(require(scenario)).fits
+        found = memory_of(require(scenario))
     except InputError:
-        return False
+        return None
+    return found if found.fits else None
 
 
-def _fix(change: Change, scenario: Scenario, use: MemoryUse, ratio: float | None) -> tuple[tuple[bool, float], Fix]:
-    kind, text, changed = change
+def _sure(use: MemoryUse) -> bool:
+    """Whether it fits with room to spare."""
+    return use.verdict == "fits"
+
+
+def _seconds(price: Price, scenario: Scenario) -> float | None:
+    try:
+        return price(scenario)
+    except InputError:
+        return None
+
+
+def _fix(
+    kind: str, fit: Fitting, scenario: Scenario, use: MemoryUse, clock: tuple[float | None, Price]
+) -> tuple[tuple[bool, bool, float], Fix]:
+    """A fix and its rank."""
+    text, changed, found = fit
+    base, price = clock
+    seconds = _seconds(price, changed)
+    ratio = seconds / base if base and seconds else None
     cost = (ratio or 1.0) * changed.accelerators / scenario.accelerators
-    return (kind in OTHER_ANSWER, cost), Fix(text, use.peak_bytes - memory_of(changed).peak_bytes, ratio)
+    rank = (kind in OTHER_ANSWER, not _sure(found), cost)
+    return rank, Fix(text, use.peak_bytes - found.peak_bytes, ratio)
 
 
 def _changes(scenario: Scenario) -> Iterator[Change]:
-    """Changes worth trying, of each kind the mildest first."""
+    """Single changes worth trying, of each kind the mildest first."""
     work = scenario.workload
     yield from _training(scenario, work) if isinstance(work, Training) else _inference(scenario, work)
-    for axis in ("tp", "pp"):
+    plan = scenario.parallelism
+    for axis in ("tp", "pp", "ep", "cp"):
         for factor in FACTORS:
-            wider = _wider(scenario, axis, factor)
-            more = "" if wider.accelerators == scenario.accelerators else f" on {wider.accelerators} accelerators"
-            yield axis, f"{axis} {getattr(wider.parallelism, axis)}{more}", wider
+            degree, spare = getattr(plan, axis) * factor, (plan.dp or 1) % factor == 0
+            if axis in ("tp", "pp"):
+                yield axis, *_planned(scenario, scenario.accelerators * (1 if spare else factor), {axis: degree})
+            elif spare and (axis == "ep" or isinstance(work, Training)):
+                yield axis, *_planned(scenario, scenario.accelerators, {axis: degree})
+    if isinstance(work, Training) and (plan.zero_stage or 0) > 0:
+        for factor in FACTORS:
+            yield "dp", *_planned(scenario, scenario.accelerators * factor, {})
 
 
 def _training(scenario: Scenario, work: Training) -> Iterator[Change]:
-    mode = work.recompute.mode if work.recompute else "none"
-    for harder in LADDER[LADDER.index(mode) + 1 :]:
-        recompute = Recompute(mode=harder)  # type: ignore[arg-type]
-        yield "recompute", f"recompute {harder}", _with(scenario, workload=replaced(work, recompute=recompute))
+    for mode in LADDER[LADDER.index(_recomputes(work)) + 1 :]:
+        yield "recompute", f"recompute {mode}", _working(scenario, recompute=Recompute(mode=mode))  # type: ignore[arg-type]
     plan = scenario.parallelism
     if (plan.dp or 1) > 1:
         for stage in range((plan.zero_stage or 0) + 1, 4):
-            sharded = replaced(plan, zero_stage=stage)
-            yield "zero_stage", f"zero_stage {stage}", _with(scenario, parallelism=sharded)
+            yield "zero_stage", *_planned(scenario, scenario.accelerators, {"zero_stage": stage})
     size = work.micro_batch_size
     while size > 1:
         size = size // 2 if size % 2 == 0 else 1
-        yield (
-            "micro_batch_size",
-            f"micro_batch_size {size}",
-            _with(scenario, workload=replaced(work, micro_batch_size=size)),
-        )
+        yield "micro_batch_size", f"micro_batch_size {size}", _working(scenario, micro_batch_size=size)
+    if not work.offload.any:
+        yield "offload", "workload.offload.optimizer 1", _working(scenario, offload=Offload(optimizer=1.0))
 
 
 def _inference(scenario: Scenario, work: Inference) -> Iterator[Change]:
     now = scenario.precision
-    for name, text in (("fp8", "precision fp8"), ("int4-wo", "precision int4-wo")):
-        if dtype(precision(name).weights).bytes < dtype(now.weights).bytes:
-            yield "precision", text, _with(scenario, precision=precision(name))
+    for name in ("fp8", "int4-wo"):
+        if dtype(precision(name).weights).bytes < dtype(now.of_experts.weights).bytes:
+            yield "precision", f"precision {name}", replaced(scenario, precision=precision(name))
     if dtype(now.kv_cache).bytes > 1.0:
-        yield "kv_cache", "precision.kv_cache fp8", _with(scenario, precision=replaced(now, kv_cache="fp8"))
+        yield "kv_cache", "precision.kv_cache fp8", replaced(scenario, precision=replaced(now, kv_cache="fp8"))
     if work.batch_size != "auto" and (most := largest(scenario, "requests")):
-        yield "batch_size", f"batch_size {most}", _with(scenario, workload=replaced(work, batch_size=most))
+        yield "batch_size", f"batch_size {most}", _working(scenario, batch_size=most)
 
 
-def _wider(scenario: Scenario, axis: str, factor: int) -> Scenario:
-    """A higher degree: from dp where it has ranks to give, else with more accelerators."""
-    plan = scenario.parallelism
-    dp = plan.dp or 1
-    accelerators = scenario.accelerators
-    degree = getattr(plan, axis) * factor
-    if dp % factor == 0:
-        plan = replaced(plan, **{axis: degree, "dp": dp // factor, "dp_shard": max(1, (plan.dp_shard or dp) // factor)})
-    else:
-        plan = replaced(plan, **{axis: degree})
-        accelerators *= factor
-    if axis == "tp":
-        plan = replaced(
-            plan, etp=degree if (plan.etp or 1) > 1 else plan.etp, sp=plan.sp or scenario.runtime.defaults.sp
-        )
-    return _with(scenario, parallelism=plan, accelerators=accelerators)
+def _recomputes(work: Training) -> str:
+    return work.recompute.mode if work.recompute else "none"
 
 
-def _with(scenario: Scenario, **changes: Any) -> Scenario:
-    return replaced(scenario, **changes)
+def _together(scenario: Scenario, price: Price) -> Fitting | None:
+    """The fastest of the plans on the fewest accelerators on which degrees, and full recomputation, make it fit."""
+    for factor in MORE:
+        found = []
+        for text, changed in _plans(scenario, scenario.accelerators * factor):
+            if (use := _memory(changed)) and _sure(use):
+                found.append((text, changed, use))
+        timed = [(seconds, one) for one in found[:TIMED] if (seconds := _seconds(price, one[1]))]
+        if timed:
+            return min(timed, key=lambda pair: pair[0])[1]
+    return None
+
+
+def _plans(scenario: Scenario, accelerators: int) -> Iterator[tuple[str, Scenario]]:
+    """Plans on a number of accelerators, the mildest first: tensor-parallel in a node, experts as far as they go."""
+    plan, work = scenario.parallelism, scenario.workload
+    node = max(scenario.system.groups[0].node.accelerators, plan.tp)
+    wide = next((tp for tp in (8 * plan.tp, 4 * plan.tp, 2 * plan.tp) if tp <= max(node, 8)), plan.tp)
+    modes = [None, "full"] if isinstance(work, Training) and _recomputes(work) != "full" else [None]
+    for mode, pp, tp in product(modes, (plan.pp * k for k in (1, 2, 4, 8, 16)), dict.fromkeys((plan.tp, wide))):
+        if accelerators % (tp * pp * plan.cp):
+            continue
+        start = _working(scenario, recompute=Recompute(mode="full")) if mode else scenario
+        experts = max((b.ffn.num_experts for b in scenario.model.blocks if isinstance(b.ffn, MoE)), default=1)
+        ep = max((n for n in (1, 2, 4, 8, 16, 32, 64) if experts % n == 0 and accelerators // pp % n == 0), default=1)
+        changes = {"tp": tp, "pp": pp, **({"ep": max(ep, plan.ep)} if experts > 1 else {})}
+        text, changed = _planned(start, accelerators, {k: v for k, v in changes.items() if v != getattr(plan, k)})
+        yield text + (" with recompute full" if mode else ""), changed
+
+
+def _planned(scenario: Scenario, accelerators: int, degrees: dict[str, int]) -> tuple[str, Scenario]:
+    """A plan with other degrees, and how to write it."""
+    changed = replanned(scenario, accelerators, **degrees)
+    said = dict(degrees)
+    if scenario.written and scenario.written.dp not in (None, changed.parallelism.dp):
+        said["dp"] = changed.parallelism.dp or 1
+    words = " ".join(f"{axis} {degree}" for axis, degree in said.items()) or f"dp {changed.parallelism.dp}"
+    more = "" if accelerators == scenario.accelerators else f" on {accelerators} accelerators"
+    return words + more, changed
+
+
+def _working(scenario: Scenario, **changes: Any) -> Scenario:
+    return replaced(scenario, workload=replaced(scenario.workload, **changes))

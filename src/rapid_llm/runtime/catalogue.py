@@ -1,4 +1,7 @@
-"""Runtimes by name: one framework a file in ``data/``; ``name@version`` applies one of its ``versions:``."""
+"""Runtimes by name: one framework a file in ``data/``; ``name@version`` applies one of its ``versions:``.
+
+A size of ``serving`` may stand per architecture, ``{default: 2048, "@hopper": 8192}``, as kernels do.
+"""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -22,12 +25,12 @@ def names() -> list[str]:
 
 
 @lru_cache(maxsize=128)
-def load(name: str) -> Runtime:
-    """The runtime of a name, an alias, or ``name@version``; InputError with the nearest otherwise."""
-    return build_runtime(CATALOGUE.document(name.partition("@")[0]), name)
+def load(name: str, architecture: str = "") -> Runtime:
+    """The runtime of a name, an alias or ``name@version`` on an architecture; InputError with the nearest otherwise."""
+    return build_runtime(CATALOGUE.document(name.partition("@")[0]), name, architecture)
 
 
-def build_runtime(document: Document, name: str) -> Runtime:
+def build_runtime(document: Document, name: str, architecture: str = "") -> Runtime:
     """A runtime from a document whose ``versions:`` may hold the version that ``name`` asks for."""
     data = dict(document.data)
     base, _, version = name.partition("@")
@@ -42,12 +45,19 @@ def build_runtime(document: Document, name: str) -> Runtime:
                 suggestions=nearest(version, versions),
             )
         data = _merge(data, {**versions[version], "version": version})
+    if isinstance(data.get("serving"), Mapping):
+        data["serving"] = {key: _on(architecture, size) for key, size in data["serving"].items()}
     return build(Runtime, {"name": name, **{k: v for k, v in data.items() if k != "name"}}, document)
 
 
 def sources(name: str) -> Sources:
     """Where each number of a runtime comes from, by dotted path."""
     return CATALOGUE.load(name.partition("@")[0])[1]
+
+
+def _on(architecture: str, size: Any) -> Any:
+    by_architecture = isinstance(size, Mapping) and "default" in size
+    return size.get(f"@{architecture}", size["default"]) if by_architecture else size
 
 
 def _merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:

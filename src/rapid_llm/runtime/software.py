@@ -116,7 +116,7 @@ class Communication:
 class Allocator:
     """What a process holds beyond its tensors, and what it may use.
 
-    Bytes: ``hidden`` that the driver reports and keeps; ``context`` of CUDA, ``libraries`` that load with the first
+    Bytes: ``context`` of CUDA, ``libraries`` that load with the first
     pass, ``communicator`` buffers per process group; ``graphs`` captured; ``workspace`` of BLAS libraries, inside the
     allocator; ``slack`` in segments that are never full.
 
@@ -130,7 +130,6 @@ class Allocator:
     """
 
     context: Bytes
-    hidden: Bytes = 0
     libraries: Bytes = 0
     communicator: Bytes = 0
     workspace: Bytes = 0

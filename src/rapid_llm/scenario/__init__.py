@@ -3,6 +3,7 @@
 from rapid_llm.scenario.checks import CHECKS, Check, Finding, check, require, violated
 from rapid_llm.scenario.columns import Columns, columns
 from rapid_llm.scenario.loading import from_mapping, load
+from rapid_llm.scenario.resolving import replanned
 from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.scenario.schema import schema
 
@@ -16,6 +17,7 @@ __all__ = [
     "columns",
     "from_mapping",
     "load",
+    "replanned",
     "require",
     "schema",
     "violated",

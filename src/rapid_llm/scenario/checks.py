@@ -24,7 +24,8 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """``holds`` answers for every plan [P]; ``sentence`` says of a failing row what is wrong and what to try."""
+    """``holds`` answers for one plan from numbers, for many from arrays [P]; ``sentence`` says of a failing row what is
+    wrong and what to try."""
 
     name: str
     field: str
@@ -50,25 +51,25 @@ class Finding:
 
 def check(scenario: Scenario) -> list[Finding]:
     """Every named check of a scenario, in order."""
-    return list(_findings(scenario))
+    said = _failures(scenario)
+    return [Finding(one.name, one.severity, one.field, said.get(one.name, "")) for one in CHECKS]
 
 
 @lru_cache(maxsize=256)
-def _findings(scenario: Scenario) -> tuple[Finding, ...]:
+def _failures(scenario: Scenario) -> dict[str, str]:
+    """The sentence of every check that a scenario fails, by the check's name."""
     given = columns(scenario)
-    row = given.row(0)
-    found = []
-    for one in CHECKS:
-        message = "" if bool(np.all(one.holds(given))) else one.sentence(row)
-        found.append(Finding(one.name, one.severity, one.field, message))
-    return tuple(found)
+    failed = [one for one in CHECKS if not one.holds(given)]
+    row = given.row(0) if failed else {}
+    return {one.name: one.sentence(row) for one in failed}
 
 
 def require(scenario: Scenario) -> Scenario:
     """The scenario itself; InputError with the sentence of the first check that fails."""
-    for finding in check(scenario):
-        if finding.message and finding.severity == "error":
-            raise InputError(finding.message, field=finding.field)
+    if _failures(scenario):
+        for finding in check(scenario):
+            if finding.message and finding.severity == "error":
+                raise InputError(finding.message, field=finding.field)
     return scenario
 
 
@@ -85,7 +86,7 @@ def _is_error(one: Check) -> bool:
 
 def _divides(degree: Any, size: Any) -> Any:
     """Whether ``degree`` divides ``size``; a size of 0 (no such thing) always passes."""
-    return np.mod(size, np.maximum(degree, 1)) == 0
+    return size % (degree + (degree == 0)) == 0
 
 
 def _fills(c: Columns) -> Any:
@@ -103,7 +104,7 @@ def _enough(c: Columns) -> Any:
 
 
 def _micro_batches(c: Columns) -> Any:
-    return c.global_batch_size / np.maximum(c.micro_batch_size * c.dp, 1)
+    return c.global_batch_size / (c.micro_batch_size * (c.dp + (c.dp == 0)))
 
 
 def _chunks(c: Columns) -> Any:
@@ -119,8 +120,8 @@ def _chunks(c: Columns) -> Any:
 
 
 def _sequence(c: Columns) -> Any:
-    ring = np.where(c.cp > 1, 2 * c.cp, 1)
-    cut = ring * np.where((c.sp > 0) & (c.tp > 1), c.tp, 1)
+    ring = c.cp * (1 + (c.cp > 1))
+    cut = ring * (1 + (c.sp > 0) * (c.tp - 1))
     return (c.training == 0) | _divides(cut, c.sequence_length)
 
 
@@ -142,7 +143,7 @@ CHECKS: tuple[Check, ...] = (
         "parallelism.tp",
         lambda c: (
             _divides(c.tp, c.num_key_value_heads)
-            | ((c.num_key_value_heads > 0) & _divides(c.num_key_value_heads, c.tp))
+            | ((c.training == 0) & (c.num_key_value_heads > 0) & _divides(c.num_key_value_heads, c.tp))
         ),
         sentences.kv_heads,
     ),
@@ -182,6 +183,12 @@ CHECKS: tuple[Check, ...] = (
         "parallelism.schedule",
         lambda c: (c.looped > 0) == (c.vpp > 1),
         sentences.schedule,
+    ),
+    Check(
+        "a schedule of two parts a stage needs pp",
+        "parallelism.schedule",
+        lambda c: (c.pp > 1) | ((c.folded == 0) & (c.two_way == 0)),
+        lambda r: f"schedule {r['schedule']} needs pp above 1 (got pp {r['pp']}). Try pp 2, or schedule: 1f1b.",
     ),
     Check(
         "two ways need an even pp",

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rapid_llm.dtypes import dtype
 from rapid_llm.errors import InputError
@@ -15,29 +15,29 @@ from rapid_llm.parallelism import FOLDED, TWO_WAY
 from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.workload import Routing, Training
 
-Column = NDArray[np.float64]
-
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """``values``: arrays [P], or [1] for what all plans share; ``names``: text that sentences quote."""
+    """``values``: a number for what all plans share, else an array [P]; ``scenario``: what sentences quote."""
 
-    values: Mapping[str, Column]
-    names: Mapping[str, str]
+    values: Mapping[str, Any]
+    scenario: Scenario
 
-    def __getattr__(self, name: str) -> Column:
+    def __getattr__(self, name: str) -> Any:
         try:
             return self.values[name]
         except KeyError:
             raise AttributeError(name) from None
 
     def __len__(self) -> int:
-        return max(len(column) for column in self.values.values())
+        return max((len(value) for value in self.values.values() if isinstance(value, np.ndarray)), default=1)
 
     def row(self, index: int) -> dict[str, Any]:
         """One plan as whole numbers and names."""
-        numbers = {name: int(column[min(index, len(column) - 1)]) for name, column in self.values.items()}
-        return {**numbers, **self.names}
+        numbers = {
+            name: int(value[index] if isinstance(value, np.ndarray) else value) for name, value in self.values.items()
+        }
+        return {**numbers, **_names(self.scenario)}
 
 
 def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
@@ -55,17 +55,15 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     means that the model has no such thing.
     """
     own = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **_faults(scenario)}
-    values = {**own, **(plans or {})}
-    return Columns(
-        values={name: np.atleast_1d(np.asarray(value, dtype=np.float64)) for name, value in values.items()},
-        names=_names(scenario),
-    )
+    given = {name: np.asarray(value, dtype=np.float64) for name, value in (plans or {}).items()}
+    return Columns(values={**own, **given}, scenario=scenario)
 
 
 def _common(sizes: Iterable[int | None]) -> int:
     return gcd(*(size for size in sizes if size))
 
 
+@lru_cache(maxsize=256)
 def _model(model: Model) -> dict[str, int]:
     mixers = [block.mixer for block in model.blocks if block.mixer is not None]
     parts = [block.ffn for block in model.blocks]
@@ -96,8 +94,12 @@ def _system(scenario: Scenario) -> dict[str, int]:
         "node_size": node.accelerators,
         "has_rate": has_rate,
         "has_drives": node.nvme is not None,
-        "weight_only": dtype(scenario.precision.weights).weight_only,
+        "weight_only": any(dtype(kept).weight_only for kept in _kept(scenario)),
     }
+
+
+def _kept(scenario: Scenario) -> tuple[str, str]:
+    return scenario.precision.weights, scenario.precision.of_experts.weights
 
 
 def _plan(scenario: Scenario) -> dict[str, int]:
@@ -188,7 +190,7 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "runtime": scenario.runtime.name,
         "schedule": scenario.parallelism.schedule or "1f1b",
         "compute": scenario.precision.compute,
-        "weights": scenario.precision.weights,
+        "weights": next((kept for kept in _kept(scenario) if dtype(kept).weight_only), scenario.precision.weights),
         "rate": dtype(scenario.precision.compute).rate,
         "rates": ", ".join(sorted(chip.peak)),
     }

@@ -8,7 +8,8 @@ from typing import Any
 from rapid_llm.documents import Document, join, parse_yaml, read_yaml, show
 from rapid_llm.errors import InputError
 from rapid_llm.scenario.checks import require
-from rapid_llm.scenario.resolving import layer, resolve
+from rapid_llm.scenario.named import layer
+from rapid_llm.scenario.resolving import resolve
 from rapid_llm.scenario.scenario import Scenario
 
 

@@ -4,25 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import lcm
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic.dataclasses import dataclass
 
-from rapid_llm import hardware, model, runtime
-from rapid_llm.documents import Document, build, join, known_fields, merge, plain, read_yaml, show
-from rapid_llm.dtypes import PRESETS, Precision, precision
-from rapid_llm.errors import InputError
-from rapid_llm.hardware import Accelerator, System
+from rapid_llm.documents import Document, build, known_fields, plain, show
 from rapid_llm.hardware.health import Fault
-from rapid_llm.model import Model, MoE
-from rapid_llm.model.catalogue import CATALOGUE as MODELS
-from rapid_llm.model.huggingface import read_document
+from rapid_llm.model import MoE
 from rapid_llm.nouns import STRICT, replaced
 from rapid_llm.parallelism import AXES, Parallelism, Placement
 from rapid_llm.provenance import is_path
-from rapid_llm.runtime import Defaults, Runtime
-from rapid_llm.scenario.scenario import Scenario, system_mapping
+from rapid_llm.runtime import Runtime
+from rapid_llm.scenario.named import model_of, own_precision, precision_of, runtime_of, system_of
+from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.units import Count
 from rapid_llm.workload import Inference, Recompute, Training, Workload
 
@@ -49,24 +43,6 @@ class Input:
     base: str | None = None
 
 
-def layer(below: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """``top`` over ``below``: mappings merge, and a mapping over a name inherits from that name."""
-    merged = dict(below)
-    for key, value in top.items():
-        under = merged.get(key)
-        merged[key] = value
-        if isinstance(value, Mapping) and "base" not in value:
-            if isinstance(under, str):
-                merged[key] = {_NAMED.get(key, "base"): under, **value}
-            elif isinstance(under, Mapping):
-                merged[key] = layer(under, value)
-    return merged
-
-
-_NAMED = {"recompute": "mode"}
-"""What a field's text stands for when it becomes a mapping, where that is not the name of its base."""
-
-
 def resolve(document: Document) -> Scenario:
     """The scenario of a mapping of fields; InputError for what is unknown, missing or of the wrong kind.
 
@@ -76,22 +52,21 @@ def resolve(document: Document) -> Scenario:
     _refuse_unavailable(document)
     _refuse_unknown(document)
     _need(document, "model")
-    found_model = _slot(document, "model", Model, model.load, _model)
+    found_model = model_of(document)
     _need(document, "system")
-    system = _slot(document, "system", System, _system_named, _system)
+    system = system_of(document)
     _need(document, "workload")
     workload = _field(document, "workload", Workload, prepare=partial(_workload, document))
     kind = workload.kind
     if data.get("runtime") is None:
         document = replace(document, data={**data, "runtime": RUNTIMES[kind]})
         defaults.append(f"runtime: {RUNTIMES[kind]} (default for {kind})")
-    engine = _slot(document, "runtime", Runtime, runtime.load, partial(_runtime, RUNTIMES[kind]))
+    engine = runtime_of(document, system, RUNTIMES[kind])
     if data.get("precision") is None:
-        document = replace(document, data={**document.data, "precision": engine.defaults.precision})
-        defaults.append(f"precision: {engine.defaults.precision} (default of {engine.name})")
-    formats = _slot(
-        document, "precision", Precision, partial(_preset, engine.defaults), partial(_precision, engine.defaults)
-    )
+        preset, why = own_precision(found_model, system, engine)
+        document = replace(document, data={**document.data, "precision": preset})
+        defaults.append(f"precision: {preset} ({why})")
+    formats = precision_of(document, engine.defaults)
     given = _field(document, "parallelism", Parallelism)
     accelerators = _accelerators(document, given, defaults)
     experts = any(isinstance(block.ffn, MoE) for block in found_model.blocks)
@@ -108,6 +83,7 @@ def resolve(document: Document) -> Scenario:
         network=_network(document),
         faults=_faults(document),
         defaults=tuple(defaults),
+        written=given,
         origins=_origins(document),
     )
 
@@ -209,152 +185,6 @@ SELECTIVE = ("core_attn",)
 """The modules of selective recompute, by their name in Megatron-Core's --recompute-modules."""
 
 
-def _slot(
-    document: Document,
-    name: str,
-    noun: type[Noun],
-    by_name: Callable[[str], Noun],
-    by_fields: Callable[[Document, Mapping[str, Any], str], Noun],
-) -> Noun:
-    """A noun written as itself, a name, a path, or a mapping of fields (with ``base``)."""
-    value = document.data[name]
-    if isinstance(value, noun):
-        return value
-    if isinstance(value, Mapping):
-        return by_fields(document, value, name)
-    if not isinstance(value, str):
-        raise document.error(f"{name} must be {_WRITTEN[name]} or a mapping of fields (got {show(value)}).", name)
-    return located(document, name, by_name, beside(document, value))
-
-
-_WRITTEN = {"precision": "a name", **dict.fromkeys(("model", "system", "runtime"), "a name, a path")}
-
-
-def located(document: Document, path: str, by_name: Callable[[str], Noun], name: str) -> Noun:
-    """Look a name up; its error gets the place where the name was written."""
-    try:
-        return by_name(name)
-    except InputError as error:
-        if error.file is not None:
-            raise
-        raise document.error(error.message, path, error.suggestions) from None
-
-
-def beside(document: Document, name: str) -> str:
-    """A path is meant from the folder of its file first, then from the working folder."""
-    if not is_path(name) or document.file is None:
-        return name
-    path = Path(document.file).parent / name
-    return str(path) if path.exists() else name
-
-
-def _changed(value: Mapping[str, Any], base: str) -> dict[str, Any]:
-    own = {key: item for key, item in value.items() if key != "base"}
-    return {"name": f"{base} (changed)" if own else base, **own}
-
-
-def _model(document: Document, value: Mapping[str, Any], path: str) -> Model:
-    if "blocks" in value and "base" in value:
-        raise document.error(
-            "model.blocks describe a whole model and stand without base. Try the fields of a config.json, such as "
-            "model.num_hidden_layers.",
-            "model.blocks",
-        )
-    if "blocks" in value:
-        whole: Model = build(Model, value, document, path)
-        last = len(whole.blocks) - 1
-        if not whole.pattern or not all(0 <= index <= last for index in whole.pattern):
-            raise document.error(
-                f"model.pattern must give each layer the index of its block, 0 to {last} (got {show(whole.pattern)}).",
-                "model.pattern",
-            )
-        return whole
-    below, _ = MODELS.inherit(_below(document, value, path))
-    name = _changed(value, str(value["base"]))["name"] if "base" in value else str(value.get("name", "model"))
-    return replace(read_document(below), name=name)
-
-
-def _below(document: Document, value: Mapping[str, Any], path: str) -> Document:
-    start = f"{path}."
-    lines = {key.removeprefix(start): line for key, line in document.lines.items() if key.startswith(start)}
-    return Document(data=dict(value), lines=lines, file=document.file)
-
-
-_CHIP = frozenset(known_fields(Accelerator)) - {"name", "aliases"}
-
-
-def _system_named(name: str) -> System:
-    """The system of a name or path; a file that describes an accelerator is one of it, as an accelerator's name is."""
-    if not is_path(name):
-        return hardware.system(name)
-    written = read_yaml(name)
-    own = written.data.keys() - {"base", "name", "aliases", "source", "kind", "notes"}
-    base = str(written.data.get("base", ""))
-    if base in hardware.system_names() or not (own & _CHIP or base in hardware.accelerator_names()):
-        return hardware.system(name)
-    chip = hardware.build_accelerator(replace(written, data={"name": Path(name).stem, **written.data}))
-    return hardware.alone(chip)
-
-
-def _system(document: Document, value: Mapping[str, Any], path: str) -> System:
-    """Fields over a base system; ``accelerator`` is short for ``node.accelerator``."""
-    fields = _shorten(dict(value)) if "accelerator" in value else dict(value)
-    base = fields.get("base")
-    if base is not None:
-        below = located(document, join(path, "base"), hardware.system, beside(document, str(base)))
-        fields = merge(system_mapping(below), _with_accelerator(_changed(fields, str(base)), below, document, path))
-    elif isinstance(fields.get("node"), Mapping):
-        fields = _with_accelerator(fields, None, document, path)
-    return hardware.build_system(replace(document, data=fields), path)
-
-
-def _shorten(fields: dict[str, Any]) -> dict[str, Any]:
-    accelerator = fields.pop("accelerator")
-    return layer(fields, {"node": {"accelerator": accelerator}})
-
-
-def _with_accelerator(fields: dict[str, Any], below: System | None, document: Document, path: str) -> dict[str, Any]:
-    """A node whose accelerator is built: laid over its ``base``, or over the one of the base system."""
-    node = fields.get("node")
-    if not isinstance(node, Mapping) or not isinstance(node.get("accelerator"), (str, Mapping)):
-        return fields
-    written = node["accelerator"]
-    short = join(path, "accelerator")
-    place = short if any(line.startswith(short) for line in document.lines) else join(path, "node.accelerator")
-    if isinstance(written, str):
-        chip = located(document, place, hardware.accelerator, beside(document, written))
-    else:
-        base = written.get("base")
-        under = below.groups[0].node.accelerator if below else None
-        if base is not None:
-            under = located(document, join(place, "base"), hardware.accelerator, beside(document, str(base)))
-        over = _changed(written, under.name) if under else dict(written)
-        data = merge(plain(under), over) if under else over
-        chip = hardware.build_accelerator(replace(document, data=data), place)
-    return {**fields, "node": {**node, "accelerator": chip}}
-
-
-def _runtime(default: str, document: Document, value: Mapping[str, Any], path: str) -> Runtime:
-    base = value.get("base") if "base" in value or {"name", "kernels"} <= value.keys() else default
-    if base is None:
-        return build(Runtime, value, document, path)
-    below = located(document, join(path, "base"), runtime.load, beside(document, str(base)))
-    return build(Runtime, merge(plain(below), _changed(value, str(base))), document, path)
-
-
-def _preset(defaults: Defaults, name: str) -> Precision:
-    """A preset of precision by its name; the runtime may accumulate gradients in a format of its own."""
-    one = precision(name)
-    return one if defaults.gradients is None else replaced(one, gradients=defaults.gradients)
-
-
-def _precision(defaults: Defaults, document: Document, value: Mapping[str, Any], path: str) -> Precision:
-    base = str(value.get("base", defaults.precision))
-    located(document, join(path, "base"), precision, base)
-    own = {} if defaults.gradients is None else {"gradients": defaults.gradients}
-    return build(Precision, merge(merge(PRESETS[base], own), _changed(value, base)), document, path)
-
-
 def _placement(document: Document) -> Placement:
     placement: Placement = _field(document, "placement", Placement)
     if sorted(placement.order) != sorted(AXES):
@@ -415,6 +245,17 @@ def _plan(
         if name not in values:
             defaults.append(f"parallelism.{name}: {str(value).lower()} ({why})")
     return Parallelism(**{**rest, **{name: value for name, (value, _) in chosen.items()}, **values})
+
+
+def replanned(scenario: Scenario, accelerators: int, **degrees: int) -> Scenario:
+    """The scenario as if its plan had been written with these degrees: what the user left open is filled in anew."""
+    given = replaced(scenario.written or scenario.parallelism, **{"dp": None, **degrees})
+    experts = any(isinstance(block.ffn, MoE) for block in scenario.model.blocks)
+    defaults: list[str] = []
+    filled = _plan(
+        given, accelerators, engine=scenario.runtime, workload=scenario.workload, experts=experts, defaults=defaults
+    )
+    return replaced(scenario, accelerators=accelerators, parallelism=filled, written=given)
 
 
 def _expert_tp(plan: Parallelism) -> int:

@@ -27,7 +27,8 @@ class Scenario:
     """A resolved scenario: model x system x plan x workload.
 
     ``parallelism`` and ``workload`` have no field left to a default. ``defaults`` are the choices that the user did not
-    make, as sentences; ``origins`` maps model, system and runtime to the catalogue names that they came from.
+    make, as sentences; ``written`` is the plan as the user wrote it, None where left open; ``origins`` maps model,
+    system and runtime to the catalogue names that they came from.
     """
 
     model: Model
@@ -41,6 +42,7 @@ class Scenario:
     network: Literal["closed-form", "flow"] = "closed-form"
     faults: tuple[Fault, ...] = ()
     defaults: tuple[str, ...] = ()
+    written: Parallelism | None = None
     origins: Map[str] = FrozenDict()
 
     def to_mapping(self) -> dict[str, Any]:

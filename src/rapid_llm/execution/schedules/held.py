@@ -13,8 +13,9 @@ from rapid_llm.execution.schedules.tasks import HELD, Schedule
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 _LOOP = CODES.index(SCHEDULES["interleaved"])
-_KEEPS_ALL = np.array([one.name in ("gpipe", "breadth-first") for one in CODES])
-_COUNTED = _KEEPS_ALL | np.array([one.name in ("1f1b", "interleaved", "pipedream-2bw") for one in CODES])
+_KEEPS_ALL = [code for code, one in enumerate(CODES) if one.name in ("gpipe", "breadth-first")]
+_KEEPS_FEW = [code for code, one in enumerate(CODES) if one.name in ("1f1b", "pipedream-2bw")]
+_COUNTED = {_LOOP, *_KEEPS_ALL, *_KEEPS_FEW}
 
 
 FILLING = 3
@@ -50,12 +51,14 @@ def micro_batches_in_flight(
     i = np.arange(width)[None, :]
     codes = schedule.astype(np.int64)
     pp, v, m, code = stages[:, None], chunks[:, None], micro_batches[:, None], codes[:, None]
+    present = set(codes.tolist())
     held = np.minimum(m, pp - i)
-    if (loops := code == _LOOP).any():
-        held = np.where(loops, np.minimum((pp - i - 1) * 2 + (v - 1) * pp + 1, m * v) / v, held)
-    if (all_kept := _KEEPS_ALL[code]).any():
-        held = np.where(all_kept, m, held)
-    for row in np.flatnonzero(~_COUNTED[codes] & (stages > 1)):
+    if _LOOP in present:
+        held = np.where(code == _LOOP, np.minimum((pp - i - 1) * 2 + (v - 1) * pp + 1, m * v) / v, held)
+    if not present.isdisjoint(_KEEPS_ALL):
+        held = np.where(np.isin(code, _KEEPS_ALL), m, held)
+    walked = not present <= _COUNTED
+    for row in np.flatnonzero(~np.isin(codes, [*_COUNTED]) & (stages > 1)) if walked else ():
         one, count = CODES[codes[row]], int(stages[row])
         enough = filling(one, count, int(micro_batches[row]))
         held[row, :count] = peaks(one.name, count, enough, one.chunks or int(chunks[row]))
