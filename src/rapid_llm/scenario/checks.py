@@ -228,6 +228,33 @@ CHECKS: tuple[Check, ...] = (
         sentences.dealt,
     ),
     Check(
+        "runtime has the axis",
+        "parallelism",
+        lambda c: c.lacks == 0,
+        lambda r: (
+            f"parallelism.{r['lacked']} {r[r['lacked']]} is an axis that {r['runtime']} does not have. "
+            f"Try {r['lacked']} 1, or runtime: megatron-core."
+        ),
+    ),
+    Check(
+        "runtime shards that much",
+        "parallelism.zero_stage",
+        lambda c: c.zero_stage <= c.zero_stages,
+        lambda r: (
+            f"parallelism.zero_stage {r['zero_stage']} is more than {r['runtime']} shards. "
+            f"Try zero_stage {r['zero_stages']}, or runtime: fsdp."
+        ),
+    ),
+    Check(
+        "experts under tp need sp",
+        "parallelism.sp",
+        lambda c: (c.experts_need_sp == 0) | (c.num_experts == 0) | (c.tp == 1) | (c.sp > 0),
+        lambda r: (
+            f"parallelism.sp must be true where tp {r['tp']} meets experts: {r['runtime']} routes shards of "
+            "the sequence. Try sp true."
+        ),
+    ),
+    Check(
         "runtime shards beside a pipeline",
         "parallelism.zero_stage",
         lambda c: (c.pp == 1) | (c.zero_stage <= c.pipeline_zero_stage),
