@@ -71,10 +71,10 @@ def on_side_stream(machine: Machine, axis: str) -> bool:
     return bool(flag and getattr(overlap, flag)) or (axis == "ep" and overlap.shared_experts)
 
 
-def side_share(machine: Machine, rows: Messages) -> Matrix:
-    """1.0 for messages that run beside computation, 0.0 for those on the compute stream [R, 1]."""
-    waits = machine.runtime.overlap.waits if rows.axis == "tp" else ()
-    beside = on_side_stream(machine, rows.axis) and rows.op not in waits
+def side_share(machine: Machine, rows: Messages, compute: str) -> Matrix:
+    """1.0 for messages that run beside computation in a format, 0.0 for those on the compute stream [R, 1]."""
+    waits = frozenset(machine.runtime.overlap.waits if rows.axis == "tp" else ())
+    beside = on_side_stream(machine, rows.axis) and waits.isdisjoint((rows.op, compute))
     shares = np.full((len(rows.names), 1), float(beside))
     if beside and "again" in waits:
         shares[_ending(rows.names, (AGAIN,))] = 0.0
@@ -109,12 +109,13 @@ def time_passes(priced: Priced) -> Passes:
     row after row; its queue runs ahead within a pass, so a pass takes at least what all its launches take.
     """
     lowered, machine = priced.lowered, priced.machine
+    compute = lowered.shapes.compute
     shape = (len(PHASES), len(lowered.units), len(lowered.shapes.plans))
     spent = [(table.rows, table.prices.seconds * table.rows.count) for table in priced.kernels]
     moving = [(message.rows, message.rows.count * (message.rows.ranks > 1)) for message in priced.messages]
     sent = [(m.rows, m.prices.seconds * count) for m, (_, count) in zip(priced.messages, moving, strict=True)]
     kernels = _by_cell(spent, shape)
-    blocking = _by_cell([(rows, seconds * (1.0 - side_share(machine, rows))) for rows, seconds in sent], shape)
+    blocking = _by_cell([(rows, seconds * (1.0 - side_share(machine, rows, compute))) for rows, seconds in sent], shape)
     blocking[OPTIMIZER] = 0.0
     side, exposed = _beside(spent, sent, kernels + blocking, priced)
     launched = [(table.rows, np.minimum(table.rows.count, 1.0) * _apart(table.rows)) for table in priced.kernels]
@@ -147,10 +148,10 @@ def _beside(
     collective library occupies: together they take max(M, C + sigma M). A product runs beside its own messages in tp
     chunks, the first (or last) of which has nothing beside it: M / tp more.
     """
-    machine, tp = priced.machine, priced.lowered.shapes.plans.tp
+    machine, tp, compute = priced.machine, priced.lowered.shapes.plans.tp, priced.lowered.shapes.compute
     share = occupied_share(machine)
     side, exposed = np.zeros_like(own), np.zeros_like(own)
-    apart = [(r, seconds * side_share(machine, r)) for r, seconds in sent if on_side_stream(machine, r.axis)]
+    apart = [(r, seconds * side_share(machine, r, compute)) for r, seconds in sent if on_side_stream(machine, r.axis)]
     for beside in sorted({_cover(machine, rows.axis) for rows, _ in apart}):
         moved = _by_cell([part for part in apart if _cover(machine, part[0].axis) == beside], own.shape)
         moved[OPTIMIZER] = 0.0

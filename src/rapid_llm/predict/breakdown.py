@@ -161,7 +161,7 @@ def _passes(tally: Tally, priced: Priced, passes: Passes, weights: Weights) -> N
         moving = (rows_m.phase != OPTIMIZER)[:, None] * (rows_m.ranks > 1)
         seconds_m = message.prices.seconds * rows_m.count * weights[rows_m.unit] * moving
         whole = float(seconds_m.sum())
-        beside = side_share(priced.machine, rows_m)
+        beside = side_share(priced.machine, rows_m, priced.lowered.shapes.compute)
         exposed = float((seconds_m * (1.0 - beside + beside * share[rows_m.phase, rows_m.unit])).sum())
         tally.add(COMMUNICATION, _axis(rows_m.axis), exposed, whole - exposed, "network")
     host = float((passes.host * weights[None]).sum())

@@ -81,7 +81,7 @@ class Overlap:
 
     ``recompute_covers``: what a sharded layer's backward pass gathers and reduces travels while the layer is
     recomputed, too. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
-    same: an operation, or ``again``, the gathers repeated for a weight gradient. ``shared_experts`` alone compute
+    same: an operation, a compute format, or ``again``: gathers repeated for a weight gradient. ``shared_experts`` alone compute
     beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
     """
 
@@ -89,7 +89,7 @@ class Overlap:
     parameter_gather: bool = False
     tensor_parallel: bool = False
     recompute_covers: bool = True
-    waits: tuple[Literal["all_gather", "reduce_scatter", "all_reduce", "again"], ...] = ()
+    waits: tuple[str, ...] = ()
     expert_all_to_all: bool = False
     shared_experts: bool = False
     context_parallel: bool = False
