@@ -81,8 +81,8 @@ class Overlap:
 
     ``recompute_covers``: what a sharded layer's backward pass gathers and reduces travels while the layer is
     recomputed, too. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
-    same: an operation, a compute format, or ``again``: gathers repeated for a weight gradient. ``shared_experts`` alone compute
-    beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
+    same: an operation, a compute format, or ``again``: gathers repeated for a weight gradient. ``shared_experts``
+    alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
     """
 
     gradient_reduce: bool = False
