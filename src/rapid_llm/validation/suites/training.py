@@ -129,6 +129,8 @@ def parallelism_of(row: Row) -> Mapping[str, Any]:
         plan["etp"] = etp
     if plan.get("vpp"):
         plan["schedule"] = "interleaved"
+    if plan.get("cp") and translate.first("exchanges", row):
+        plan["ulysses"] = plan["cp"]
     if rule := translate.first("layouts", row):
         plan["layers_per_stage"] = list(rule["layers"])
     if plan.get("tp") and row.get("sp"):
