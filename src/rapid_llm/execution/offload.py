@@ -100,7 +100,8 @@ def _step(lowered: Lowered, path: HostPath, cover: Matrix) -> tuple[Matrix, Matr
 
     Adam reads each gradient twice (once for the norm), reads and writes master and moments, and writes the weight, at
     its share of the bandwidth of host memory. It goes tile by tile while updated weights of earlier tiles travel up
-    (ZeRO-Offload, arXiv 2101.06840, section 5.1) and the next states come from the drives (ZeRO-Infinity, arXiv 2104.07857).
+    (ZeRO-Offload, arXiv 2101.06840, section 5.1) and the next states come from the drives (ZeRO-Infinity, arXiv
+    2104.07857).
     """
     s, shares = lowered.shapes, lowered.shapes.offload
     owned = _held(lowered, lowered.trained, s.plans.zero_stage >= 1)
