@@ -98,10 +98,17 @@ def _elsewhere() -> dict[str, tuple[str, ...]]:
         "micro-batch-size": (
             "mbs micro-batch microbatch per-device-train-batch-size train-micro-batch-size-per-gpu local-batch-size"
         ),
-        "batch-size": "batch bs concurrency requests max-num-seqs max-batch-size num-requests",
-        "sequence-length": "seq seq-len seqlen seq-length max-seq-len context context-length block-size",
-        "prompt-tokens": "input-len isl input-tokens prompt-len input-length prompt seq-len sequence-length context",
+        "batch-size": "request users batch bs concurrency requests max-num-seqs max-batch-size num-requests",
+        "sequence-length": "max-model-len seq seq-len seqlen seq-length max-seq-len context context-length block-size",
+        "prompt-tokens": (
+            "max-model-len max-input-len input-len isl input-tokens prompt-len input-length "
+            "prompt seq-len sequence-length context"
+        ),
         "output-tokens": "output-len osl output-length max-tokens max-new-tokens gen-len response",
+        "requests": "request batch batch-size concurrency users max-num-seqs max-batch-size",
+        "micro-batch": "batch mbs micro-batch-size microbatch",
+        "sequence": "sequence-length prompt prompt-tokens context context-length tokens max-model-len max-seq-len",
+        "layers": "layer num-layers num-hidden-layers depth",
         "tp": "tensor-parallel-size tensor-model-parallel-size tensor-parallel tensor-parallelism",
         "pp": "pipeline-parallel-size pipeline-model-parallel-size pipeline-parallel stages",
         "dp": "data-parallel-size data-parallel replicas",
@@ -109,7 +116,7 @@ def _elsewhere() -> dict[str, tuple[str, ...]]:
         "ep": "expert-parallel-size expert-model-parallel-size expert-parallel enable-expert-parallel",
         "vpp": "virtual-pipeline interleave num-virtual-stages-per-pipeline-rank",
         "sp": "sequence-parallel sequence-parallelism",
-        "zero-stage": "zero stage fsdp shard sharding",
+        "zero-stage": "use-distributed-optimizer distributed-optimizer zero stage fsdp shard sharding",
         "recompute": "activation-checkpointing gradient-checkpointing recompute-granularity ac checkpointing",
         "json": "output-json as-json format",
         "run": "predict simulate sim estimate evaluate",
@@ -134,6 +141,31 @@ def _elsewhere() -> dict[str, tuple[str, ...]]:
 
 ELSEWHERE = _elsewhere()
 """What a thing is called elsewhere, to what it may be called here."""
+
+
+SETTINGS = {
+    "gpu-memory-utilization": "runtime.allocator.utilisation=0.9",
+    "mem-fraction-static": "runtime.allocator.utilisation=0.9",
+    "kv-cache-free-gpu-memory-fraction": "runtime.allocator.utilisation=0.9",
+    "free-gpu-memory-fraction": "runtime.allocator.utilisation=0.9",
+    "kv-cache-dtype": "precision.kv_cache=fp8",
+    "kv-cache-quantization": "precision.kv_cache=fp8",
+    "max-num-batched-tokens": "runtime.serving.max_batched_tokens=8192",
+    "chunked-prefill-size": "runtime.serving.max_batched_tokens=8192",
+    "block-size": "runtime.serving.kv_block_tokens=16",
+    "page-size": "runtime.serving.kv_block_tokens=16",
+    "cpu-offload": "workload.offload.optimizer=true",
+    "optimizer-cpu-offload": "workload.offload.optimizer=true",
+    "lora-rank": "workload.lora.rank=16",
+    "prefix-tokens": "workload.prefix_tokens=512",
+    "batching": "workload.batching=continuous",
+}
+"""Flags of other tools and fields without a flag, to what ``--set`` takes for them."""
+
+
+def setting(name: str) -> str | None:
+    """What ``--set`` takes for a flag of another tool: ``precision.kv_cache=fp8`` for ``--kv-cache-dtype``."""
+    return SETTINGS.get(_folded(name))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -64,6 +64,9 @@ def test_the_file_is_a_library(tmp_path):
     assert loaded.links["infiniband-ndr"].efficiency == got.after.efficiency
     assert loaded.links["nvlink4"] == library("nccl").links["nvlink4"]
     assert read_yaml(path).data["links"]["infiniband-ndr"]["source"] == "a log"
+    other = tmp_path / "other"
+    other.touch()
+    assert path.stat().st_mode == other.stat().st_mode
 
 
 def test_a_file_is_whole_or_not_there(tmp_path, monkeypatch):

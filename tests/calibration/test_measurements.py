@@ -45,6 +45,30 @@ def test_what_a_log_leaves_out_can_be_said(tmp_path):
     assert {(m.op, m.ranks) for m in read(file, op="alltoall", ranks=16)} == {("all_to_all", 16)}
 
 
+@pytest.mark.parametrize("before", ["[1,0]<stdout>:", "Thu Jul 18 15:41:05 2024<stdout>:", "[0] "])
+def test_what_launchers_write_before_a_line_is_dropped(tmp_path, before):
+    file = tmp_path / "log.txt"
+    file.write_text("".join(f"{before}{line}\n" for line in LOG.splitlines()))
+    assert [(m.op, m.ranks, m.size) for m in read(file)] == [("all_reduce", 2, 1024), ("all_reduce", 2, 1048576)]
+
+
+def test_each_test_of_a_log_has_its_own_operation_and_ranks(tmp_path):
+    more = LOG.replace("all_reduce", "alltoall").replace("#  Rank  1", "#  Rank  2 Group  0 Pid  1 on n\n#  Rank  1")
+    file = tmp_path / "log.txt"
+    file.write_text(LOG + more)
+    assert [(m.op, m.ranks) for m in read(file)] == [("all_reduce", 2)] * 2 + [("all_to_all", 3)] * 2
+
+
+def test_the_header_says_where_the_time_stands(tmp_path):
+    file = tmp_path / "all_gather_perf.log"
+    old = LOG.replace("_perf", "").replace("    root", "        ").replace("      -1", "        ")
+    file.write_text(old + "     2097152        524288     flo")  # the last line was cut
+    assert [m.seconds for m in read(file)] == pytest.approx([32.45e-6, 171.5e-6])
+    file.write_text("\n".join(line for line in old.splitlines() if "size" not in line))
+    with pytest.raises(InputError, match=r"^an nccl-tests log needs its header \('# size count type redop root time"):
+        read(file)
+
+
 def test_a_table_of_either_schema(tmp_path):
     ours, logs = tmp_path / "a.csv.gz", tmp_path / "b.csv"
     head = "lib,op,dtype,ngpus,bytes,latency_us\n"
@@ -60,9 +84,12 @@ def test_a_table_of_either_schema(tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "has no column for op: name one op or collective, or give an nccl-tests log."),
+        ("", "is empty."),
+        ("a,b\n", "has no column for op: name one op or collective, or give an nccl-tests log."),
         ("op,ranks,bytes\n", "has no column for time: name one time_us or latency_us, or give an nccl-tests log."),
         ("op,ranks,bytes,time_us\n", "holds no measurement that can be used."),
+        ("op,ranks,bytes,time_us\nall_reduce,2.5,8,1\n", "has 2.5 ranks in a row."),
+        ("op,ranks,bytes,time_us\nall_reduce,8,1024,inf\n", "holds no measurement that can be used."),
         ("op,ranks,bytes,time_us\ngather,2,8,1\n", "collective 'gather' is unknown. Known: all_reduce, "),
     ],
 )

@@ -123,7 +123,7 @@ def test_precision_names_the_known_ones(tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("train llama-3.1-8b", "the field 'system' is missing. Try system: dgx-h100. See: rapid-llm list systems"),
+        ("train llama-3.1-8b", "the field 'system' is missing. Try --system dgx-h100. See: rapid-llm list systems"),
         (
             "train llama-3.1-8b --system dgx-h100",
             "the field 'workload.global_batch_size' is missing. Try --global-batch-size 512.",

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rapid_llm.errors import InputError
 from rapid_llm.execution.schedules import SCHEDULES
 from rapid_llm.memory import CATEGORIES
-from rapid_llm.predict.fitting import footprint
-from rapid_llm.predict.timeline import memory_timeline, memory_walks
+from rapid_llm.predict.fitting import footprint, memory_of
+from rapid_llm.predict.timeline import courses, memory_timeline, memory_walks
 
 from .scenarios import inference, training
 
@@ -72,9 +71,21 @@ def test_page_of_every_stage() -> None:
     assert len(page) < 200_000
 
 
-def test_only_training_has_a_timeline() -> None:
-    with pytest.raises(InputError, match=r"--memory-timeline is for training, and workload\.kind is inference"):
-        memory_timeline(inference())
+@settings(deadline=None, max_examples=20)
+@given(runtime=st.sampled_from(RUNTIMES), pp=st.sampled_from([1, 4]))
+def test_the_page_peaks_where_the_headline_does(runtime: str, pp: int) -> None:
+    scenario = training(runtime=runtime, plan={"pp": pp}, accelerators=8, work={"global_batch_size": 32})
+    use = memory_of(scenario)
+    assert [round(float(one.total.max())) for one in courses(scenario)] == pytest.approx(
+        [stage.peak_bytes for stage in use.stages], abs=8
+    )
+    assert courses(scenario)[use.stage].limit == pytest.approx(use.limit_bytes, abs=1)
+
+
+def test_the_page_of_a_batch_ends_at_the_headline() -> None:
+    (one,) = courses(inference())
+    assert float(one.total[-1]) == pytest.approx(memory_of(inference()).peak_bytes, abs=8)
+    assert "may use" in memory_timeline(inference())
 
 
 def test_two_ways_hold_the_weights_twice() -> None:

@@ -7,7 +7,18 @@ from hypothesis import strategies as st
 
 from rapid_llm import hardware
 from rapid_llm.errors import InputError
-from rapid_llm.network import ALGORITHMS, OPS, Fabric, LinkCost, Tier, bus_bandwidth, price
+from rapid_llm.network import (
+    ALGORITHMS,
+    OPS,
+    Fabric,
+    Library,
+    LinkCost,
+    Protocol,
+    Tier,
+    bus_bandwidth,
+    candidates,
+    price,
+)
 from rapid_llm.units import Si
 
 from .toys import fabric, leaf, library, node
@@ -89,11 +100,26 @@ def test_exchange_along_rails_speaks_to_fewer_peers():
         assert got == pytest.approx(S * 56 / 64 / 10e9 + others * 1e-6)
 
 
-def test_ring_over_nodes_is_bound_by_the_cards_of_a_node():
+def circulate(rounds: int, hop: np.ndarray, transfer: np.ndarray) -> float:
+    """Seconds until the last block has made ``rounds`` hops on a ring of edges: an edge carries one block at a time, a
+    block leaves once it has arrived (notes: max-plus recurrence of a ring).
+    """
+    arrived, free = np.zeros(len(hop)), np.zeros(len(hop))
+    for _ in range(rounds):
+        free = np.maximum(arrived, free) + transfer
+        arrived = np.roll(free + hop, 1)
+    return float(arrived.max())
+
+
+@pytest.mark.parametrize("size", [1e4, 1e6, 1e7, 1e8, 1e9])
+def test_ring_over_nodes_is_that_of_circulating_blocks(size):
     inside, between = node(bandwidth=100e9, latency=L), leaf(bandwidth=10e9, latency=3 * L)
-    data = 2 * S * 31 / 32 / (8 * 10e9)
-    hops = 2 * 31 * (28 / 32 * L + 4 / 32 * 3 * L)
-    assert seconds("all_reduce", "ring", 32, inside, between) == pytest.approx(data + hops)
+    far = np.arange(32) % 8 == 7
+    hop, rate = np.where(far, 3 * L, L), np.where(far, 8 * 10e9, 100e9)  # channels enter a node over all of its cards
+    exact = circulate(2 * 31, hop, size / 32 / rate)
+    toy = library("ring")
+    got = price("all_reduce", size, 32, 1, fabric=fabric(inside, between), library=toy).seconds.item()
+    assert got == pytest.approx(exact, rel=0.02)
 
 
 def test_hierarchical_all_reduce_is_the_sum_of_its_parts():
@@ -139,6 +165,21 @@ def test_ramp_is_the_best_slicing():
     w = S * 7 / 8 / B
     got = price("all_gather", S, 8, 1, fabric=fabric(), library=ramped).seconds
     assert got == pytest.approx(w + 2 * np.sqrt(1e-6 * w))
+
+
+def test_a_fence_is_paid_once_and_trees_keep_their_share():
+    cost = LinkCost(launch=0, step=0, efficiency=1.0, fence=Si(9e-6))
+    fenced = Protocol(algorithms=("ring", "tree"), fence=1, tree=0.8)
+    toy = Library(name="toy", protocols={"only": fenced}, links={"intra": cost, "inter": cost})
+    two = fabric(leaf(bandwidth=10e9))
+    assert price("all_gather", S, 8, 1, fabric=two, library=toy).seconds == pytest.approx(S * 7 / 8 / 10e9 + 9e-6)
+    times = {c.algorithm: c.seconds for c in candidates("all_reduce", S, 8, fabric=two, library=toy)}
+    assert times == pytest.approx({"ring": 2 * S * 7 / 8 / 10e9 + 9e-6, "tree": 2 * S / 10e9 / 0.8 + 9e-6})
+
+
+def test_a_protocol_that_a_link_lacks_is_not_used():
+    pair = Fabric.of(hardware.system("rtx-4090-2"))
+    assert {c.protocol for c in candidates("all_gather", S, 2, fabric=pair, library="nccl")} == {"LL", "Simple"}
 
 
 def test_bus_bandwidth_as_nccl_tests_defines_it():

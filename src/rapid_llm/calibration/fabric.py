@@ -1,7 +1,6 @@
 """Fit what a collective library pays on one link of a system."""
 
-import os
-import tempfile
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from ruamel.yaml import YAML
 
 from rapid_llm.calibration.measurements import Measurement
+from rapid_llm.calibration.writing import write_whole
 from rapid_llm.errors import InputError, unknown_name
 from rapid_llm.network import OPS, Fabric, Library, LinkCost, price
 from rapid_llm.network.groups import group_of
@@ -24,7 +24,9 @@ BOUNDS: Final = {
     "launch": (0.5e-6, 1e-3),
     "step": (1e-8, 1e-3),
     "efficiency": (0.02, 1.0),
+    "spread": (0.02, 1.0),
     "slice": (1e-9, 1e-3),
+    "fence": (1e-8, 1e-3),
     "peer": (1e-8, 1e-4),
     "exchange": (1e-8, 1e-3),
     "switch": (0.02, 1.0),
@@ -71,7 +73,7 @@ class Calibration:
         cost = {
             field.name: _text(field.name, value)
             for field in fields(LinkCost)
-            if (value := getattr(self.after, field.name)) is not None
+            if (value := getattr(self.after, field.name)) not in (None, ())
         }
         links = {self.link: {**cost, "kind": "fitted", "source": source}}
         return {"name": name, "base": self.library.name, "kind": "fitted", "source": source, "links": links}
@@ -93,7 +95,8 @@ def calibrate(
         raise InputError(unknown_name("link of these rows", chosen, spans), field="link")
     used = [row for row, tier in zip(rows, outer, strict=True) if tier.link == chosen]
     if len(used) < 2 * FEW_KEYS:
-        raise InputError(f"{len(used)} rows use {chosen}; at least {2 * FEW_KEYS} are needed to fit and to check.")
+        rows_use = "row uses" if len(used) == 1 else "rows use"
+        raise InputError(f"{len(used)} {rows_use} {chosen}; at least {2 * FEW_KEYS} are needed to fit and to check.")
     seen, rule = _split(used)
     model = _Model(fabric, used, known, chosen)
     values = _solve(model, seen)
@@ -146,7 +149,12 @@ class _Model:
 def _parameters(rows: Sequence[Measurement], before: LinkCost, scope: str) -> tuple[str, ...]:
     """Constants that the operations of a table can identify."""
     ops = {row.op for row in rows}
-    names = ["launch", "step", "efficiency"]
+    peers = ops & {"all_to_all", "send_recv"}
+    names = ["launch", "step"]
+    if ops - peers or before.spread is None:
+        names += ["efficiency", *(name for name in ("fence",) if getattr(before, name))]
+    if peers and before.spread is not None:
+        names.append("spread")
     if before.slice:
         names.append("slice")
     if "all_to_all" in ops:
@@ -186,23 +194,18 @@ def _solve(model: _Model, seen: NDArray[np.bool_]) -> Vector:
     return values
 
 
-def _text(name: str, value: float) -> str | float:
+def _text(name: str, value: Any) -> str | float | list[str]:
     """A constant as a data file writes it."""
+    if name == "without":
+        return list(value)
     if name in ("efficiency", "switch", "spread"):
-        return value
-    return f"{value / 1e9:.4g} GB/s" if name == "copy" else f"{value * 1e6:.4g} us"
+        return float(value)
+    return f"{value / 1e9:.4g} GB/s" if name in ("copy", "keep") else f"{value * 1e6:.4g} us"
 
 
 def write(document: dict[str, Any], path: Path) -> None:
-    """Write a data file whole or not at all: a reader, or a crash, never meets half of it."""
+    """Write a data file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            YAML().dump(document, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    text = io.StringIO()
+    YAML().dump(document, text)
+    write_whole(path, text.getvalue())

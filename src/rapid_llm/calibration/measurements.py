@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from rapid_llm.errors import InputError
@@ -21,8 +22,13 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 """What a table must have, by the names that its columns may carry."""
 _TEST = re.compile(r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast)_perf", re.I)
+_LAUNCHER = re.compile(r"^(?:.*<std(?:out|err)>:|\[\d+(?:,\d+)?\] ?)")
+"""What mpirun and its kin write before every line (--tag-output, --timestamp-output)."""
 _RANK = re.compile(r"^#\s+Rank\s+(\d+)")
-_NUMBERS = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\S+)\s+(\S+)\s+(-?\d+)\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)")
+_TITLE = re.compile(r"^#\s+(size\s+count\s+type\s.*\btime\b.*)")
+_ROW = re.compile(r"^\s*\d+\s+\d+\s+[a-z]\w*\s+.*\d")
+_COLUMNS = ("size", "count", "type", "redop", "root", "time")
+"""Columns of nccl-tests up to the out-of-place time; older versions lack one or two, as their header says."""
 MICROSECOND = 1e-6
 
 
@@ -56,6 +62,8 @@ def read(path: Path | str, *, op: str | None = None, ranks: int | None = None) -
         text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {_reason(error)}.", field="table") from None
+    if not text.strip():
+        raise InputError(f"{path} is empty.", field="table")
     found = _log(text, file, op, ranks) if _is_log(text) else list(_table(text, file, op, ranks))
     if not found:
         raise InputError(f"{path} holds no measurement that can be used.", field="table")
@@ -67,26 +75,64 @@ def _reason(error: Exception) -> str:
 
 
 def _is_log(text: str) -> bool:
-    return any(_RANK.match(line) or line.startswith("# nThread") or _NUMBERS.match(line) for line in text.splitlines())
+    lines = (_LAUNCHER.sub("", line) for line in text.splitlines())
+    return any(line.startswith("# nThread") or _RANK.match(line) or _ROW.match(line) for line in lines)
 
 
 def _log(text: str, file: Path, op: str | None, ranks: int | None) -> list[Measurement]:
-    """Out-of-place times of an nccl-tests log: its columns are size, count, type, redop, root, time, algbw, busbw."""
-    lines = text.splitlines()
-    count = ranks or sum(bool(_RANK.match(line)) for line in lines)
-    named = op or next((m[1] for m in map(_TEST.search, [*lines, file.name]) if m), None)
-    if named is None:
+    """Out-of-place times of an nccl-tests log, of every test in it; what launchers write before a line is dropped."""
+    lines = [_LAUNCHER.sub("", line) for line in text.splitlines()]
+    starts = [k for k, line in enumerate(lines) if line.startswith("# nThread")] or [0]
+    found: list[Measurement] = []
+    named, after = _TEST.search(file.name), 0
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        rows = [k for k in range(start, end) if _ROW.match(lines[k])]
+        if not rows:
+            continue
+        head = lines[after : rows[0]]
+        named = next((m for m in map(_TEST.search, reversed(head)) if m), named)
+        after = rows[-1] + 1
+        count = ranks or len({m[1] for m in map(_RANK.match, lines[start : rows[0]]) if m})
+        if op is None and named is None:
+            raise InputError(
+                f"{file} does not say which collective it timed; add --op, such as --op all_reduce.", field="op"
+            )
+        if count < 2:
+            raise InputError(f"{file} does not list its ranks; add --ranks.", field="ranks")
+        collective = operation(op or named[1])  # type: ignore[index]
+        found += _timed(head, [lines[k] for k in rows], collective, count)
+    return found
+
+
+def _timed(head: list[str], rows: list[str], op: str, ranks: int) -> Iterator[Measurement]:
+    """Rows of one test, by the columns that its header names."""
+    title = next((m[1].split() for m in map(_TITLE.match, head) if m), None)
+    if title is None:
+        title = list(_COLUMNS)
+        _check(rows[-1].split())
+    for row in rows:
+        cells = dict(zip(title[: title.index("time") + 1], row.split(), strict=False))
+        try:
+            size, time = float(cells["size"]), float(cells["time"])
+        except (KeyError, ValueError):
+            continue  # a line that was cut, or a test that has no such figure
+        if size > 0 and 0 < time < inf:
+            yield Measurement(op, size, ranks, time * MICROSECOND, "int" in cells["type"])
+
+
+def _check(cells: list[str]) -> None:
+    """InputError where a log without its header has other columns than those of today's nccl-tests."""
+    at = len(_COLUMNS) - 1
+    try:
+        rate = float(cells[0]) / float(cells[at]) / 1e3
+        fits = abs(float(cells[at + 1]) - rate) <= 0.1 * rate + 0.01
+    except (IndexError, ValueError, ZeroDivisionError):
+        fits = False
+    if not fits:
         raise InputError(
-            f"{file} does not say which collective it timed; add --op, such as --op all_reduce.", field="op"
+            f"an nccl-tests log needs its header ('# {' '.join(_COLUMNS)} ...'): its rows have other columns.",
+            field="table",
         )
-    if count < 2:
-        raise InputError(f"{file} does not list its ranks; add --ranks.", field="ranks")
-    rows = [match for match in map(_NUMBERS.match, lines) if match]
-    return [
-        Measurement(operation(named), float(row[1]), count, float(row[6]) * MICROSECOND, "int" in row[3])
-        for row in rows
-        if float(row[1]) > 0 and float(row[6]) > 0
-    ]
 
 
 def _table(text: str, file: Path, op: str | None, ranks: int | None) -> Iterator[Measurement]:
@@ -106,10 +152,13 @@ def _table(text: str, file: Path, op: str | None, ranks: int | None) -> Iterator
             continue
         try:
             size, time = (float(row[str(names[what])] or "nan") for what in ("bytes", "time"))
-            count = int(float(row[names["ranks"]])) if names["ranks"] else int(ranks or 0)
-        except (ValueError, TypeError):
+            whole = float(row[names["ranks"]]) if names["ranks"] else float(ranks or 0)
+            count = int(whole)
+        except (ValueError, TypeError, OverflowError):
             raise InputError(f"{file} has a cell that is no number.", file=str(file), line=index) from None
-        if size > 0 and time > 0 and count > 1:
+        if count < 1 or count != whole:
+            raise InputError(f"{file} has {whole:g} ranks in a row.", file=str(file), line=index)
+        if 0 < size < inf and 0 < time < inf and count > 1:
             named = operation(row[names["op"]] if names["op"] else str(op))
             yield Measurement(named, size, count, time * MICROSECOND, row.get("dtype", "").startswith("int"))
 

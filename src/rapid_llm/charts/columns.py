@@ -41,10 +41,12 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points of one kind: ``x`` and ``y`` of equal length, an optional label for each, joined by a line or not."""
+    """Points of one kind: ``x`` and ``y`` of equal length, an optional label for each, joined by a line or not;
+    ``filled``: an area down to the axis instead."""
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
     joined: bool = True
     labels: Sequence[str] = ()
+    filled: bool = False

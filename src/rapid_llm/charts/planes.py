@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from rapid_llm.charts.columns import Format, Series, short
 from rapid_llm.charts.svg import CHARACTER, box, colour, drawing, fitted, line, words
@@ -47,7 +48,8 @@ def plot(
     pieces += [words((LEFT + width) / 2, height - 6, x_label, anchor="middle", dim=True)]
     pieces += [words(-height / 2, 14, y_label, anchor="middle", dim=True, more='transform="rotate(-90)"')]
     for index, (one, points) in enumerate(zip(series, kept, strict=True)):
-        pieces += _drawn(one, [(across.place(x), up.place(y), tip) for x, y, tip in points], colour(index))
+        placed = [(across.place(x), up.place(y), tip) for x, y, tip in points]
+        pieces += _drawn(one, placed, colour(index), height - BOTTOM)
     named = [(one.label, index) for index, one in enumerate(series) if one.label]
     legend, end = _legend(named, width, height + ROW)
     return drawing(width, end if named else height, [*pieces, *legend], title)
@@ -110,12 +112,16 @@ def _grid(across: _Axis, up: _Axis, width: float, height: float, forms: tuple[Fo
     return pieces
 
 
-def _drawn(one: Series, points: Sequence[tuple[float, float, str]], fill: str) -> list[str]:
+def _drawn(one: Series, points: list[tuple[float, float, str]], fill: str, floor: float) -> list[str]:
+    """A line through its points, or an area of which labelled points are marked."""
     pieces = []
-    if one.joined and len(points) > 1:
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
+    if one.filled and points:
+        ends = f"{points[-1][0]:.1f},{floor:.1f} {points[0][0]:.1f},{floor:.1f}"
+        pieces.append(f'<polygon points="{path} {ends}" fill="{fill}"><title>{escape(one.label)}</title></polygon>')
+    elif one.joined and len(points) > 1:
         pieces.append(f'<polyline points="{path}" fill="none" stroke="{fill}" stroke-width="2"/>')
-    for x, y, tip in points:
+    for x, y, tip in points if one.labels or not one.filled else ():
         shape = box((x - 3, y - 3, 6, 6), fill, f"{one.label} {tip}".strip(), 'rx="3"')
         pieces.append(shape)
     return pieces

@@ -51,7 +51,7 @@ def _title(scenario: Mapping[str, Any], width: int) -> list[str]:
     count = scenario.get("accelerators", 1)
     parts = [
         f"{_name(scenario.get('model'))} {scenario.get('workload', {}).get('kind', '')}",
-        f"{count:,} accelerator{'s' if count > 1 else ''} of {_name(scenario.get('system'))}",
+        f"{text.counted(count, 'accelerator')} of {_name(scenario.get('system'))}",
         _name(scenario.get("runtime")),
         plan,
         _name(scenario.get("precision")),
@@ -86,7 +86,7 @@ def _name(noun: Any) -> str:
 
 def _verdict(report: Report, width: int) -> list[str]:
     if not report.feasible:
-        return [line for violation in report.violations for line in _violation(violation, report.memory, width)]
+        return [line for violation in report.violations for line in _violation(violation, report, width)]
     memory = report.memory
     said = "narrowly" if memory.verdict == "fits narrowly" else "yes"
     lines = text.wrapped("fits", f"{said}: {_space(memory, memory.peak_bytes, _limit(memory))}", width=width)
@@ -114,13 +114,14 @@ def _space(memory: MemoryUse, need: float, have: float) -> str:
     return f"{format_bytes(need)} of {format_bytes(have)}{share} {place}, {free}{host}"
 
 
-def _violation(violation: Violation, memory: MemoryUse, width: int) -> list[str]:
+def _violation(violation: Violation, report: Report, width: int) -> list[str]:
     """Say why not, and what would help. The whole sentence stands on standard error."""
     is_memory = violation.kind == "memory"
-    why = _space(memory, violation.need, violation.have) if is_memory else violation.message
+    priced = "step time" if report.kind == "training" else "end-to-end time"
+    why = _space(report.memory, violation.need, violation.have) if is_memory else violation.message
     lines = text.wrapped("fits", f"NO: {why}", lines=4, width=width)
     for fix in violation.fixes[:SHOWN_WHAT_IFS]:
-        cost = f", step time x{fix.step_time_ratio:.2f}" if fix.step_time_ratio else ""
+        cost = f", {priced} x{fix.step_time_ratio:.2f}" if fix.step_time_ratio else ""
         lines += text.wrapped("  try", f"{fix.change}: saves {format_bytes(fix.saves_bytes)}{cost}", width=width)
     return lines
 
@@ -208,8 +209,9 @@ def _cache(report: Report, width: int) -> list[str]:
     if cache.room_bytes <= 0:
         holds = "no room for a cache"
     else:
-        blocks = f"{cache.blocks:,} blocks of {cache.block_tokens} tokens: " if cache.blocks else ""
-        holds = f"{blocks}{cache.sequences:,} requests of {cache.length:,} tokens at once, per replica"
+        pieces = f"{text.counted(cache.blocks, 'block')} of {text.counted(cache.block_tokens, 'token')}: "
+        asked = f"{text.counted(cache.sequences, 'request')} of {text.counted(cache.length, 'token')}"
+        holds = f"{pieces if cache.blocks else ''}{asked} at once, per replica"
     return [*text.flowed("cache", room, separator=" ", width=width), *text.wrapped("", holds, width=width)]
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rapid_llm.cli import text
-from rapid_llm.cli.flags import Answering, Common, Fitting
+from rapid_llm.cli.files import page_file, write_page
+from rapid_llm.cli.flags import Answering, Fitting, in_flags
 from rapid_llm.cli.style import show
 from rapid_llm.errors import InfeasibleError, InputError
-from rapid_llm.predict import fit, largest
+from rapid_llm.predict import fit, grown, grown_field, largest
 from rapid_llm.predict.report import Report
-from rapid_llm.scenario import Scenario, from_mapping, load
+from rapid_llm.scenario import Scenario, check, from_mapping, load, require
+from rapid_llm.workload import Inference
 
 
 def answer_file(file: str, answering: Answering) -> int:
@@ -22,13 +25,31 @@ def answer_file(file: str, answering: Answering) -> int:
 
 def answer_job(kind: str, model: str, overrides: Sequence[str], answering: Answering) -> int:
     """Answer a model with the given flags."""
-    return _answer(_scenario(kind, model, overrides, answering), answering)
+    mapping = {"model": model, "workload": {"kind": kind}}
+    return _answer(scenario_of(mapping, [*overrides, *answering.sets]), answering)
+
+
+def fit_file(file: str, fitting: Fitting) -> int:
+    """Answer only whether a scenario file fits, and what the largest is that does."""
+    return _fit(load(file, overrides=list(fitting.sets)), fitting)
 
 
 def fit_job(kind: str, model: str, overrides: Sequence[str], fitting: Fitting) -> int:
-    """Answer only whether it fits, and what the largest is that does."""
-    scenario = _scenario(kind, model, overrides, fitting)
-    report = fit(scenario)
+    """Answer only whether it fits, and what the largest is that does: the answer is then of that, if none is given."""
+    said = [*overrides, *fitting.sets]
+    found = grown_field(kind, fitting.max or "")
+    mapping: dict[str, Any] = {"model": model, "workload": {"kind": kind}}
+    if not found or any(one.startswith(f"workload.{found}=") for one in said):
+        return _fit(scenario_of(mapping, said), fitting)
+    mapping["workload"][found] = 1
+    smallest = require(grown(scenario_of(mapping, said, checked=False), str(fitting.max)))
+    return _fit(smallest, fitting, shown=grown(smallest, str(fitting.max), largest(smallest, str(fitting.max))))
+
+
+def _fit(scenario: Scenario, fitting: Fitting, shown: Scenario | None = None) -> int:
+    if fitting.memory_timeline is not None:
+        _memory_timeline(scenario, fitting.memory_timeline)
+    report = fit(shown or scenario)
     if fitting.max is None:
         return _print(report, as_json=fitting.json)
     size = largest(scenario, fitting.max)
@@ -36,39 +57,47 @@ def fit_job(kind: str, model: str, overrides: Sequence[str], fitting: Fitting) -
         print(json.dumps({**report.to_dict(), "largest": {fitting.max: size}}, indent=2))
     else:
         _print(report, as_json=False)
-        show([f"{'largest':<{text.INDENT}}{_largest(fitting.max, size)}"])
+        show(_largest(scenario, fitting.max, size, said={one.message for one in check(shown or scenario)}))
     return 0 if report.feasible else InfeasibleError.exit_code
 
 
-def _largest(what: str, size: int) -> str:
-    unit = {"micro-batch": "sequences", "sequence": "tokens"}.get(what, "")
-    return f"{what} that fits: {size:,} {unit}".rstrip() if size else f"no {what} fits"
+def _largest(scenario: Scenario, what: str, size: int | None, *, said: set[str]) -> list[str]:
+    """The largest that fits, and what is to be noted of it beyond what was said of the scenario."""
+    width = text.terminal_width()
+    if size is None:
+        return text.wrapped("largest", f"any {what}: memory does not grow with it", width=width)
+    verb = "fit" if what in ("requests", "layers") else "fits"
+    if size == 0:
+        return text.wrapped("largest", f"no {what} {verb}", width=width)
+    lines = text.wrapped("largest", f"{what} that {verb}: {_counted(scenario, what, size)}", width=width)
+    notes = [one.message for one in check(grown(scenario, what, size)) if one.message and one.message not in said]
+    return lines + [line for note in notes for line in text.wrapped("note", note, width=width)]
 
 
-def _scenario(kind: str, model: str, overrides: Sequence[str], common: Common) -> Scenario:
-    mapping = {"model": model, "workload": {"kind": kind}}
+def _counted(scenario: Scenario, what: str, size: int) -> str:
+    work = scenario.workload
+    if what == "micro-batch":
+        return text.counted(size, "sequence")
+    if what != "sequence":
+        return f"{size:,}"
+    tokens = text.counted(size, "token")
+    return f"{tokens} of prompt, and {work.output_tokens:,} of output" if isinstance(work, Inference) else tokens
+
+
+def scenario_of(mapping: Mapping[str, Any], overrides: Sequence[str], *, checked: bool = True) -> Scenario:
+    """The scenario of a command line; what an error asks for is named as its flag."""
     try:
-        return from_mapping(mapping, overrides=[*overrides, *common.sets])
+        return from_mapping(mapping, overrides=overrides, checked=checked)
     except InputError as error:
-        flag = _NEEDED.get(error.field or "")
-        if flag is None or not error.message.endswith("is missing."):
-            raise
-        raise InputError(f"{error.message} Try {flag}.", field=error.field, suggestions=[flag]) from None
-
-
-_NEEDED = {
-    "workload.global_batch_size": "--global-batch-size 512",
-    "workload.sequence_length": "--sequence-length 4096",
-    "workload.batch_size": "--batch-size 32",
-    "workload.prompt_tokens": "--prompt-tokens 1024",
-    "workload.output_tokens": "--output-tokens 256",
-}
-"""Flags that a job cannot do without, with a value to start from."""
+        raise in_flags(error) from None
 
 
 def _answer(scenario: Scenario, answering: Answering) -> int:
     from rapid_llm.predict import predict
 
+    for flag, file in (("--timeline", answering.timeline), ("--memory-timeline", answering.memory_timeline)):
+        if file is not None:
+            page_file(flag, file)
     report = predict(scenario, allow_infeasible=answering.allow_infeasible, sensitivities=True)
     if answering.out is not None:
         from rapid_llm.cli.folder import write
@@ -79,11 +108,15 @@ def _answer(scenario: Scenario, answering: Answering) -> int:
 
         write_timeline(scenario, report, answering.timeline)
     if answering.memory_timeline is not None:
-        from rapid_llm.cli.folder import write_page
-        from rapid_llm.predict.timeline import memory_timeline
-
-        write_page("--memory-timeline", answering.memory_timeline, memory_timeline(scenario))
+        _memory_timeline(scenario, answering.memory_timeline)
     return _print(report, as_json=answering.json)
+
+
+def _memory_timeline(scenario: Scenario, file: str) -> None:
+    from rapid_llm.predict.timeline import memory_timeline
+
+    page_file("--memory-timeline", file)
+    write_page("--memory-timeline", file, memory_timeline(scenario))
 
 
 def _print(report: Report, *, as_json: bool) -> int:

@@ -85,4 +85,4 @@ def _lines(found: Calibration, path: Path) -> list[str]:
 
 def _number(name: str, cost: object) -> str:
     value = float(getattr(cost, name))
-    return f"{value:.3f}" if name in ("efficiency", "switch") else f"{value * 1e6:.3g} us"
+    return f"{value:.3f}" if name in ("efficiency", "spread", "switch") else f"{value * 1e6:.3g} us"

@@ -6,11 +6,12 @@ import json
 from collections.abc import Sequence
 
 from rapid_llm.cli import text
+from rapid_llm.cli.answering import scenario_of
 from rapid_llm.cli.flags import Common, Objective
 from rapid_llm.cli.style import show
 from rapid_llm.errors import InfeasibleError, InputError, did_you_mean
 from rapid_llm.predict import Capacity, fewest_accelerators, largest_batch
-from rapid_llm.scenario import Scenario, from_mapping
+from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_rate, parse
 
 LIMITS = ("ttft", "tpot")
@@ -23,7 +24,7 @@ def answer_objective(model: str, overrides: Sequence[str], objective: Objective,
         raise InputError("--users needs --slo, such as --slo ttft=1s,tpot=30ms.", field="users")
     limits = read_limits(objective.slo)
     mapping = {"model": model, "workload": {"kind": "inference", "batch_size": "auto"}}
-    scenario = from_mapping(mapping, overrides=[*overrides, *common.sets])
+    scenario = scenario_of(mapping, [*overrides, *common.sets])
     if objective.users is None:
         found: Capacity | None = largest_batch(scenario, limits.get("ttft"), limits.get("tpot"))
     else:

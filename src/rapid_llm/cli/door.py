@@ -50,12 +50,12 @@ def _discard_output() -> None:
 def _answer(argv: Sequence[str]) -> int:
     from cyclopts import CycloptsError
 
-    from rapid_llm.cli.app import app
+    from rapid_llm.cli.app import app, spelled_out
 
     as_json = "--json" in argv
     warnings.simplefilter("ignore")  # of libraries, about their own future: nothing that a user could act on
     try:
-        result = app(list(argv), exit_on_error=False, print_error=False, result_action="return_value")
+        result = app(spelled_out(argv), exit_on_error=False, print_error=False, result_action="return_value")
     except RapidError as error:
         return _tell(error, as_json=as_json)
     except CycloptsError as error:

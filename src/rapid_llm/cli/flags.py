@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
@@ -10,11 +11,6 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from rapid_llm.errors import InputError
-
-MOST_CHIPS = 1_000_000
-"""Accelerators beside a chip that stands alone in a question about memory."""
-CHIPS_PER_HOST = 8
-"""Of these, as many as share the memory of a server's CPUs."""
 
 
 def _in(group: Group, text: str, *, alias: str | None = None, name: str | None = None) -> Parameter:
@@ -42,6 +38,11 @@ class Common:
     json: Annotated[bool, Parameter(group=_OUTPUT, negative=(), help="One JSON object, SI units.")] = False
 
 
+_MemoryTimeline = Annotated[
+    str | None, _in(_OUTPUT, "HTML page to write: the memory of every stage over a training step.")
+]
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Answering(Common):
@@ -51,9 +52,7 @@ class Answering(Common):
     timeline: Annotated[
         str | None, _in(_OUTPUT, "HTML page to write: the pipeline's schedule of a training step, stage by stage.")
     ] = None
-    memory_timeline: Annotated[
-        str | None, _in(_OUTPUT, "HTML page to write: the memory of every stage over a training step.")
-    ] = None
+    memory_timeline: _MemoryTimeline = None
     allow_infeasible: Annotated[
         bool, Parameter(group=_OUTPUT, negative=(), help="Give times even where memory does not fit.")
     ] = False
@@ -67,6 +66,7 @@ class Fitting(Common):
     max: Annotated[
         str | None, _in(_OUTPUT, "Also the largest that fits: micro-batch, requests, sequence or layers.")
     ] = None
+    memory_timeline: _MemoryTimeline = None
 
 
 @Parameter(name="*")
@@ -85,23 +85,10 @@ class Objective:
 class SystemFlags:
     """Fields at the top of a scenario."""
 
-    system: Annotated[
-        str | None, _in(_SYSTEM, "Name or file of a system, or an accelerator's name.", alias="--accelerator")
+    system: Annotated[str | None, _in(_SYSTEM, "Name or file of a system, or an accelerator's name.")] = None
+    accelerator: Annotated[
+        str | None, _in(_SYSTEM, "Name or file of an accelerator instead; in fit as many as the plan wants.")
     ] = None
-    accelerators: Annotated[str | None, _in(_SYSTEM, "How many; default: the product of the degrees.")] = None
-    runtime: Annotated[str | None, _in(_SYSTEM, "Framework, such as megatron-core or vllm.")] = None
-    precision: Annotated[str | None, _in(_SYSTEM, "Preset: bf16, fp16, fp8, bf16-mixed, ...")] = None
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class ChipFlags:
-    """Fields at the top of a scenario where memory alone is asked for: a chip will do, whatever joins it to others."""
-
-    accelerator: Annotated[str | None, _in(_SYSTEM, "Name or file of an accelerator; as many as the plan wants.")] = (
-        None
-    )
-    system: Annotated[str | None, _in(_SYSTEM, "Name or file of a system, instead.")] = None
     accelerators: Annotated[str | None, _in(_SYSTEM, "How many; default: the product of the degrees.")] = None
     runtime: Annotated[str | None, _in(_SYSTEM, "Framework, such as megatron-core or vllm.")] = None
     precision: Annotated[str | None, _in(_SYSTEM, "Preset: bf16, fp16, fp8, bf16-mixed, ...")] = None
@@ -148,37 +135,29 @@ class InferenceFlags:
 
 
 COMMON, ANSWERING, FITTING, OBJECTIVE = Common(), Answering(), Fitting(), Objective()
-SYSTEM, CHIP, PLAN = SystemFlags(), ChipFlags(), PlanFlags()
-TRAINING, INFERENCE = TrainingFlags(), InferenceFlags()
+SYSTEM, PLAN, TRAINING, INFERENCE = SystemFlags(), PlanFlags(), TrainingFlags(), InferenceFlags()
 
-ScenarioFlags = SystemFlags | ChipFlags | PlanFlags | TrainingFlags | InferenceFlags
-_PREFIX = {
-    SystemFlags: "",
-    ChipFlags: "",
-    PlanFlags: "parallelism.",
-    TrainingFlags: "workload.",
-    InferenceFlags: "workload.",
-}
+ScenarioFlags = SystemFlags | PlanFlags | TrainingFlags | InferenceFlags
+NAMES = frozenset(
+    field.name for group in (SystemFlags, PlanFlags, TrainingFlags, InferenceFlags) for field in fields(group)
+)
+"""Fields of a scenario that are flags."""
 
 
-def overrides(*groups: ScenarioFlags) -> list[str]:
-    """Turn the flags that were given into overrides as ``--set`` takes them."""
-    given = ((group, name, value) for group in groups for name, value in _given(group))
-    return [
-        f"system={_as_many(value)}" if name == "accelerator" else f"{_PREFIX[type(group)]}{name}={value}"
-        for group, name, value in given
-    ]
+def overrides(*groups: ScenarioFlags, memory_alone: bool = False) -> list[str]:
+    """Turn the flags that were given into overrides as ``--set`` takes them; ``memory_alone``: a chip will do."""
+    from rapid_llm.scenario import keywords
+
+    given = dict(pair for group in groups for pair in _given(group))
+    try:
+        said = keywords.with_system(given, memory_alone=memory_alone)
+    except InputError as error:
+        raise in_flags(error) from None
+    return [f"{keywords.path(name)}={_text(value)}" for name, value in said.items()]
 
 
-def _as_many(chip: str) -> str:
-    """A system of as many of an accelerator as any plan wants, all joined by its own links: memory asks no more."""
-    from rapid_llm.hardware import accelerator
-
-    one = accelerator(chip)
-    join = {"topology": "switch", "link": one.scale_up.link} if one.scale_up else {"topology": "none"}
-    hosts = f"{one.host_memory_bandwidth * MOST_CHIPS / CHIPS_PER_HOST} B/s"
-    node = {"accelerator": chip, "accelerators": MOST_CHIPS, "scale_up": join, "host_memory_bandwidth": hosts}
-    return json.dumps({"name": chip, "node": node, "nodes": 1})
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _given(group: ScenarioFlags) -> Iterable[tuple[str, Any]]:
@@ -187,4 +166,33 @@ def _given(group: ScenarioFlags) -> Iterable[tuple[str, Any]]:
         if value == "":
             raise InputError(f"--{field.name.replace('_', '-')} needs a value (got an empty text).")
         if value is not None:
-            yield field.name, str(value).lower() if isinstance(value, bool) else value
+            yield field.name, value
+
+
+def in_flags(error: InputError) -> InputError:
+    """An error that names fields, in the words of a command line: ``Try system: dgx-h100`` is ``--system dgx-h100``."""
+    flag = _NEEDED.get(error.field or "")
+    if flag is not None and error.message.endswith("is missing."):
+        message, suggestions = f"{error.message} Try {flag}.", [flag]
+    else:
+        message, suggestions = _TRIED.sub(_flag, error.message), list(error.suggestions)
+    return InputError(message, field=error.field, file=error.file, line=error.line, suggestions=suggestions)
+
+
+_TRIED = re.compile(r"\b(Try|or) (\w+): (?=[\w.-])")
+"""A field and its value, where a sentence says what to try."""
+
+
+def _flag(tried: re.Match[str]) -> str:
+    word, name = tried.groups()
+    return f"{word} --{name.replace('_', '-')} " if name in NAMES else tried.group()
+
+
+_NEEDED = {
+    "workload.global_batch_size": "--global-batch-size 512",
+    "workload.sequence_length": "--sequence-length 4096",
+    "workload.batch_size": "--batch-size 32",
+    "workload.prompt_tokens": "--prompt-tokens 1024",
+    "workload.output_tokens": "--output-tokens 256",
+}
+"""Flags that a job cannot do without, with a value to start from."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from rapid_llm.cli.files import write_page
 from rapid_llm.cli.page import page
 from rapid_llm.errors import InputError
 from rapid_llm.predict.explaining import explain
@@ -39,13 +40,6 @@ def write_timeline(scenario: Scenario, report: Report, file: str) -> None:
     if not report.feasible and report.breakdown is None:
         return
     write_page("--timeline", file, timeline_html(scenario))
-
-
-def write_page(flag: str, file: str, html: str) -> None:
-    """Write a page where a flag says; InputError where there is no such folder."""
-    if not Path(file).parent.is_dir():
-        raise InputError(f"{flag} {file}: there is no folder {Path(file).parent}. Create it, or name another file.")
-    Path(file).write_text(html, encoding="utf-8")
 
 
 def _breakdown(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rapid_llm import hardware
 from rapid_llm.charts import Part, Series, bar_list, heat_map, page, plot, table
 from rapid_llm.cli import text
+from rapid_llm.cli.files import write_page
 from rapid_llm.cli.flags import Common
 from rapid_llm.cli.style import show
 from rapid_llm.documents import parse_yaml
@@ -204,7 +205,7 @@ def _nodes(count: int) -> str:
 
 def _write(drawn: str, answer: dict[str, Any], html: str | None, out: str | None) -> None:
     if html is not None:
-        Path(html).write_text(drawn, "utf-8")
+        write_page("--html", html, drawn)
     if out is not None:
         folder = Path(out)
         if folder.exists() and not folder.is_dir():

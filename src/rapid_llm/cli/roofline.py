@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from rapid_llm import charts
 from rapid_llm.cli import words
+from rapid_llm.cli.files import write_page
 from rapid_llm.predict.explaining import KernelLine
 from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_bytes, format_flops, format_percent, format_seconds
@@ -42,7 +42,7 @@ def write(scenario: Scenario, kernels: Sequence[KernelLine], path: str) -> None:
         f"Roofline of {device.name}",
         [("Kernels against the datasheet", plot), ("In numbers", charts.table(_HEADER, rows, numeric=range(2, 6)))],
     )
-    Path(path).write_text(text, encoding="utf-8")
+    write_page("--roofline", path, text)
 
 
 def _row(kernel: KernelLine, peak: float, bandwidth: float) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rapid_llm import charts
 from rapid_llm.cli import text
+from rapid_llm.cli.files import write_page
 from rapid_llm.cli.style import show
 from rapid_llm.validation import Scorecard, ScoreRow, confidence, run
 
@@ -38,7 +39,7 @@ def score(suites: Sequence[str], *, data: str | None, as_json: bool, files: File
     if files.rows is not None:
         card.write_rows(Path(files.rows))
     if files.html is not None:
-        Path(files.html).write_text(_page(card), encoding="utf-8")
+        write_page("--html", files.html, _page(card))
     if files.quantiles is not None:
         confidence.write(card, Path(files.quantiles))
     if as_json:

@@ -34,6 +34,11 @@ def seconds(value: float) -> str:
     return f"{value:,.1f} s" if MINUTE <= value < HOUR else format_seconds(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: ``1 token``, ``2,048 tokens``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def wrapped(label: str, text: str, *, indent: int = INDENT, lines: int = 3, width: int = WIDTH) -> list[str]:
     """Lay ``label`` and ``text`` out in so many lines of at most ``width`` characters; numbers keep their units."""
     body = textwrap.wrap(

@@ -12,7 +12,7 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from rapid_llm.errors import InputError, nearest
+from rapid_llm.errors import InputError, nearest, setting
 
 _EXAMPLES = {"MODEL": "llama-3.1-70b", "FILE": "examples/llama-3.1-70b-training.yaml"}
 
@@ -43,15 +43,22 @@ def _unknown_verb(error: UnknownCommandError, command: str) -> InputError:
     verbs = [name for name in error.app or () if not name.startswith("-")]
     guess = nearest(given, verbs)
     hint = f" Did you mean '{guess[0]}'?" if guess else f" Known: {', '.join(verbs)}."
+    if command == "rapid-llm fit" and not guess and not given.startswith("-"):
+        hint = f" Try: {command} infer {given}, or {command} train {given}."
     return InputError(f"'{given}' is not a verb of {command}.{hint} See: {command} --help", suggestions=guess)
 
 
 def _unknown_flag(error: UnknownOptionError, command: str) -> InputError:
     given = error.token.keyword or error.token.value
     flags = [name for argument in error.argument_collection for name in argument.names if name.startswith("--")]
-    guess = nearest(given, flags)
-    anything = " Any scenario field goes through --set a.b=c." if "--set" in flags else ""
-    hint = f" Did you mean '{guess[0]}'?" if guess else anything
+    whole = setting(given) if "--set" in flags else None
+    guess = [f"--set {whole}"] if whole else nearest(given, flags)
+    if whole:
+        hint = f" Try {guess[0]}."
+    elif guess:
+        hint = f" Did you mean '{guess[0]}'?"
+    else:
+        hint = " Any scenario field goes through --set a.b=c." if "--set" in flags else ""
     return InputError(f"{given} is not a flag of '{command}'.{hint} See: {command} --help", suggestions=guess)
 
 

@@ -125,3 +125,11 @@ class Accelerator:
     host_memory_bandwidth: BytesPerSecond = HOST_MEMORY_BANDWIDTH
     power: Power
     sustained: Sustained
+
+    def rate(self, name: str) -> float | None:
+        """Dense rate of a format in FLOP/s; None where it has none.
+
+        A datasheet leaves fp16 out where units made for bf16 run it alike; fp32 runs on the vector units.
+        """
+        stands_in = {"fp32": self.vector, "fp16": self.peak.get("bf16")}
+        return self.peak.get(name, stands_in.get(name))

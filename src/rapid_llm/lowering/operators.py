@@ -34,11 +34,12 @@ class Operator:
     """One kernel of a forward pass.
 
     name: canonical name, what fusions and recompute sets speak of; family and columns: as ``operators.families``;
-    kind: access pattern of a pointwise kernel or kind of a recurrent one; reads, writes: tensor name -> bytes [P];
-    saves: tensors kept for the backward pass; weight: a GEMM against a weight (has a weight gradient); frozen: that
-    weight is not trained (has none); source: its input has no gradient; rounds: what passes of their own round for
-    it; pieces: in how many it runs beside its messages; passes: how many times the bytes of one fused kernel its
-    separate kernels move;
+    kind: access pattern of a pointwise kernel or kind of a recurrent one; dtype: what it computes in, the vector
+    units' own unless the matrix units take part; reads, writes: tensor name -> bytes [P]; saves: tensors kept for the
+    backward pass; weight: a GEMM against a weight (has a weight gradient); bias: it has one; frozen: that weight is
+    not trained (has none); source: its input has no gradient; rounds: what passes of their own round for it; pieces:
+    in how many it runs beside its messages; passes: how many times the bytes of one fused kernel its separate kernels
+    move;
     when: share of passes in which it runs [P] (prefill-only or decode-only rows).
     """
 
@@ -48,7 +49,7 @@ class Operator:
     writes: Tensors
     columns: Mapping[str, Column | float] = field(default_factory=dict)
     kind: str = ""
-    dtype: str = "bf16"
+    dtype: str = "fp32"
     saves: tuple[str, ...] = ()
     weight: bool = False
     frozen: bool = False

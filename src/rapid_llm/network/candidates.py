@@ -1,7 +1,6 @@
 """The ways to run one collective, each with its time and what it moves over each tier."""
 
 from dataclasses import dataclass
-from math import sqrt
 
 from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.network.collectives import choices, op_code
@@ -91,7 +90,7 @@ def _carries(op: str, algorithms: tuple[str, ...]) -> bool:
 
 
 def _candidate(way: Way, size: float) -> Candidate:
-    seconds = min(line.fixed + line.per_byte * size + line.root * sqrt(size) for line in way.lines)
+    seconds = min(line.seconds(size) for line in way.lines)
     crossing = [sum(column) for column in zip(*(loads(p, way.group.bounds) for p in way.template.phases), strict=True)]
     traffic = tuple(
         TierTraffic(tier.name, tier.link, share * size) for tier, share in zip(way.group.tiers, crossing, strict=True)

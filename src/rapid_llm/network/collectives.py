@@ -40,9 +40,9 @@ class CollectivePrices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lines:
-    """Candidates of one group, an entry each: seconds ``fixed + per_byte S + root sqrt(S)``."""
+    """Candidates of one group, an entry each: seconds ``fixed + per_byte S + root sqrt(S)``, and those of its floor."""
 
-    coefficients: Column  # (3, candidates)
+    coefficients: Column  # (6, candidates)
     algorithm: NDArray[np.int8]
     sent: Column
     nodes: int
@@ -78,8 +78,9 @@ def price(
     lines = [lines_of(key // MAX_RANKS**2, key // MAX_RANKS % MAX_RANKS, key % MAX_RANKS) for key in unique.tolist()]
     table, algorithm, sent = _stack(lines)
     flat = size.ravel()
-    a, b, c = table[:, inverse]
-    seconds = a + b * flat[:, None] + c * np.sqrt(flat)[:, None]
+    seconds = _evaluate(table[:3], inverse, flat)
+    if table[3:].any():
+        np.maximum(seconds, _evaluate(table[3:], inverse, flat), out=seconds)
     best = seconds.argmin(axis=1)
     rows = np.arange(len(flat))
     nodes = np.array([line.nodes for line in lines], dtype=np.int64)
@@ -91,10 +92,16 @@ def price(
     )
 
 
+def _evaluate(coefficients: Column, groups: NDArray[np.int64], size: Column) -> Column:
+    """Seconds (rows, candidates) of lines (3, groups, candidates) for the group and the size of each row."""
+    powers = np.stack([np.ones_like(size), size, np.sqrt(size)])
+    return np.asarray(np.einsum("kr,krc->rc", powers, coefficients[:, groups]))
+
+
 def _stack(lines: list[_Lines]) -> tuple[Column, NDArray[np.int8], Column]:
-    """Candidates of several groups as (3, groups, candidates), (groups, candidates) twice; short rows never win."""
+    """Candidates of several groups as (6, groups, candidates), (groups, candidates) twice; short rows never win."""
     width = max((len(line.sent) for line in lines), default=1)
-    table = np.full((3, len(lines), width), 0.0)
+    table = np.full((6, len(lines), width), 0.0)
     table[0] = np.inf
     algorithm = np.zeros((len(lines), width), dtype=np.int8)
     sent = np.zeros((len(lines), width))
@@ -134,10 +141,10 @@ def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable
     @lru_cache(maxsize=4096)
     def lines(code: int, ranks: int, stride: int) -> _Lines:
         if ranks == 1:
-            return _Lines(np.zeros((3, 1)), np.zeros(1, np.int8), np.zeros(1), 1)
+            return _Lines(np.zeros((6, 1)), np.zeros(1, np.int8), np.zeros(1), 1)
         group = group_of(fabric, ranks, stride)
         found = [(way, line) for way in choices(OPS[code], group, library, small) for line in way.lines]
-        coefficients = np.array([(line.fixed, line.per_byte, line.root) for _, line in found]).T
+        coefficients = np.array([line.coefficients for _, line in found]).T
         algorithm = np.array([way.template.algorithm for way, _ in found], np.int8)
         return _Lines(coefficients, algorithm, np.array([way.template.sent for way, _ in found]), group.nodes)
 

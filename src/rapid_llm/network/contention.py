@@ -143,7 +143,8 @@ def with_library(way: Way, size: float, bare: Line, excess: float) -> float:
     at the rate that the library makes of links.
     """
     line = min(way.lines, key=lambda line: line.seconds(size))
-    stretch = line.per_byte / bare.per_byte if bare.per_byte > 0 else 1.0
+    theirs, links = line.holding(size).per_byte, bare.holding(size).per_byte
+    stretch = theirs / links if links > 0 else 1.0
     return max(bare.seconds(size) + excess, line.seconds(size) + stretch * excess)
 
 

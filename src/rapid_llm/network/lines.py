@@ -18,15 +18,34 @@ Builders = Mapping[str, tuple[Build, tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Seconds ``fixed + per_byte S + root sqrt(S)`` of one algorithm under one protocol."""
+    """Seconds ``fixed + per_byte S + root sqrt(S)`` of one algorithm under one protocol, and no fewer than its
+    ``floor``: what the busiest link needs by itself, while the hops elsewhere hide behind it.
+    """
 
     fixed: float
     per_byte: float
     root: float
+    floor: "Line | None" = None
+
+    @property
+    def coefficients(self) -> tuple[float, ...]:
+        """The line, and its floor."""
+        floor = self.floor or NO_FLOOR
+        return self.fixed, self.per_byte, self.root, floor.fixed, floor.per_byte, floor.root
+
+    def holding(self, size: float) -> "Line":
+        """The line or its floor, whichever a message of ``size`` bytes takes."""
+        return max((self, self.floor or self), key=lambda line: line._own(size))
 
     def seconds(self, size: float) -> float:
         """Seconds of a message of ``size`` bytes."""
+        return self.holding(size)._own(size)
+
+    def _own(self, size: float) -> float:
         return self.fixed + self.per_byte * size + self.root * sqrt(size)
+
+
+NO_FLOOR: Final = Line(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +61,9 @@ class Way:
 
 def ways(op: str, group: Group, library: Library, builders: Builders = BUILDERS) -> Iterator[Way]:
     """Every algorithm and protocol of a library that a group can run."""
+    off = {label for tier in group.tiers for label in library.cost(tier.link, tier.scope).without}
     for label, protocol in library.protocols.items():
-        for name in protocol.algorithms:
+        for name in protocol.algorithms if label not in off else ():
             build, ops = builders[name]
             if op in ops and _runs(name, group):
                 place = by_dimension(group) if name == "orders" else group
@@ -96,27 +116,60 @@ def _runs(algorithm: str, group: Group) -> bool:
 def _line(op: str, template: Template, group: Group, library: Library, protocol: Protocol) -> Line:
     """One candidate: hops x (latency + step), the busiest level of each phase, and the ramp of its slices."""
     costs = [library.cost(tier.link, tier.scope) for tier in group.tiers]
-    rates = port_rates(template, group, costs)
-    fixed = max(cost.launch for cost in costs) + protocol.setup + costs[-1].exchange * protocol.exchange
-    busy = np.zeros((len(template.phases), len(costs)))
-    waits = np.zeros(len(template.phases))
+    once = once_per_collective(protocol, costs)
+    hop = np.array([t.latency + c.step * protocol.step for t, c in zip(group.tiers, costs, strict=True)])
+    crossed = np.array([hops(phase, group.bounds) for phase in template.phases])
+    loaded = np.array([port_loads(loads(phase, group.bounds), phase, group) for phase in template.phases])
+    share = protocol.bandwidth * (protocol.tree if ALGORITHMS[template.algorithm] == "tree" else 1)
+    busy = loaded / port_rates(template, group, costs) / share
+    waits = crossed @ hop
     for row, phase in enumerate(template.phases):
-        for level, count in enumerate(hops(phase, group.bounds)):
-            waits[row] += count * (group.tiers[level].latency + costs[level].step * protocol.step)
-        busy[row] = np.array(port_loads(loads(phase, group.bounds), phase, group)) / rates
         if phase.pattern == "direct":
             waits[row] += costs[phase.levels[1] - 1].peer * peers(phase, group.bounds)
-    fixed += waits.reshape(-1, template.lanes).max(axis=1).sum()
     stages = busy.reshape(-1, template.lanes, len(costs)).sum(axis=1)
-    per_byte = float(stages.sum(axis=0).max() if template.pipelined else stages.max(axis=1).sum()) / protocol.bandwidth
-    slowest = costs[int(busy.sum(axis=0).argmax())]
-    root = 2 * sqrt(protocol.ramp * slowest.slice * per_byte)  # best slicing of per_byte S + overhead per slice
-    if protocol.channel is not None:
-        streams = group.bounds[-1] - 1 if op == "all_to_all" else 1
-        per_byte = max(per_byte, template.sent / streams / protocol.channel)
-    if op != "send_recv" and costs[0].copy:
-        per_byte += 1 / group.bounds[-1] / costs[0].copy
-    return Line(float(fixed), per_byte, root)
+    busiest = float(stages.sum(axis=0).max() if template.pipelined else stages.max(axis=1).sum())
+    slowest = int(busy.sum(axis=0).argmax())
+
+    def line(fixed: float, per_byte: float) -> Line:
+        root = 2 * sqrt(protocol.ramp * costs[slowest].slice * per_byte)  # best slicing of per_byte S
+        return Line(fixed, _throttled(per_byte, op, template, group, protocol) + _copied(op, group, costs[0]), root)
+
+    fixed = once + float(waits.reshape(-1, template.lanes).max(axis=1).sum())
+    if not _mixed(template):
+        return line(fixed, busiest)
+    edges = crossed / crossed.sum(axis=1, keepdims=True)
+    return replace(line(fixed, float((edges * busy).sum())), floor=line(once + float(hop[slowest]), busiest))
+
+
+def _mixed(template: Template) -> bool:
+    """Whether links of several levels form one ring.
+
+    Its n blocks circulate: a round takes the mean over its edges of hop and transfer, and no less than the transfer on
+    its slowest edge, behind which blocks queue (cycle time of a closed queue; Baccelli et al., Synchronization and
+    Linearity, 1992, section 2.3).
+    """
+    return all(p.pattern == "ring" and p.levels[1] - p.levels[0] > 1 for p in template.phases)
+
+
+def _throttled(per_byte: float, op: str, template: Template, group: Group, protocol: Protocol) -> float:
+    """Seconds per byte of S once the threads of a channel are what limits."""
+    if protocol.channel is None:
+        return per_byte
+    streams = group.bounds[-1] - 1 if op == "all_to_all" else 1
+    return max(per_byte, template.sent / streams / protocol.channel)
+
+
+def _copied(op: str, group: Group, cost: LinkCost) -> float:
+    """Seconds per byte of S in which a rank passes on, or keeps, its own share."""
+    rate = {"send_recv": None, "all_to_all": cost.keep or cost.copy}.get(op, cost.copy)
+    return 1 / group.bounds[-1] / rate if rate else 0.0
+
+
+def once_per_collective(protocol: Protocol, costs: list[LinkCost]) -> float:
+    """Seconds that a collective over these links pays once."""
+    outermost = costs[-1]
+    fence = max(cost.fence for cost in costs) * protocol.fence
+    return max(c.launch for c in costs) + protocol.setup + fence + outermost.exchange * protocol.exchange
 
 
 def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArray[np.float64]:
@@ -128,7 +181,7 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
         share = cost.efficiency
         if reducing:
             share = cost.switch or share
-        elif template.phases[0].pattern == "direct":
+        elif template.phases[0].pattern in ("direct", "neighbour"):
             share = cost.spread or share
         rates.append(tier.reach(group.bounds[level] // below, group.stride * below, group.stride) * share)
     return np.array(rates)

@@ -39,37 +39,45 @@ class LinkCost:
 
     ``launch`` once per collective (s); ``step`` per dependent hop beyond the wire latency (s); ``efficiency`` share of
     the link rate that long messages reach; ``slice`` overhead of one pipeline slice (s), which makes the ramp;
+    ``fence`` once per collective whose flags wait for the data to be visible to the peer (s);
     ``peer`` per peer of an exchange, ``exchange`` once per exchange that leaves its first channel (s); ``switch`` share
-    of the link rate when the switch reduces; ``spread`` share that an exchange with many peers at once reaches, where
-    it differs; ``copy`` rate at which a rank copies its own share (B/s).
+    of the link rate when the switch reduces; ``spread`` share that messages between peers (exchange, send and receive)
+    reach, where it differs; ``copy`` rate at which a rank copies its own share (B/s), and ``keep`` in an exchange,
+    where that differs; ``without`` names protocols that are off there.
     """
 
     launch: Seconds
     step: Seconds
     efficiency: Fraction
     slice: Seconds = 0.0
+    fence: Seconds = 0.0
     peer: Seconds = 0.0
     exchange: Seconds = 0.0
     switch: Fraction | None = None
     spread: Fraction | None = None
     copy: BytesPerSecond | None = None
+    keep: BytesPerSecond | None = None
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Protocol:
     """A way to move data, and the ``algorithms`` that can use it.
 
-    ``bandwidth`` share of the reachable rate; ``step`` and ``ramp`` multiply ``LinkCost.step`` and ``LinkCost.slice``;
-    ``setup`` is paid once per collective (s); ``channel`` bounds the rate to one peer (B/s); ``exchange`` multiplies
-    ``LinkCost.exchange``. An all-reduce that leaves its node fills every dependent hop with a first chunk: ``fill``
-    seconds a hop once all channels together have a ``chunk`` to move (B), in proportion below.
+    ``bandwidth`` share of the reachable rate, and ``tree`` what of it trees keep; ``step``, ``ramp``, ``fence`` and
+    ``exchange`` multiply ``LinkCost.step``, ``.slice``, ``.fence`` and ``.exchange``; ``setup`` is paid once per
+    collective (s); ``channel`` bounds the rate to one peer (B/s). An all-reduce that leaves its node fills every
+    dependent hop with a first chunk: ``fill`` seconds a hop once all channels together have a ``chunk`` to move (B), in
+    proportion below.
     """
 
     algorithms: tuple[str, ...]
     bandwidth: Fraction = 1.0
+    tree: Fraction = 1.0
     step: NonNegative = 1.0
     ramp: NonNegative = 0.0
     setup: Seconds = 0.0
+    fence: NonNegative = 0.0
     exchange: NonNegative = 0.0
     channel: BytesPerSecond | None = None
     fill: Seconds = 0.0

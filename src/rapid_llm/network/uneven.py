@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from rapid_llm.errors import InputError
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.groups import Group, group_of
-from rapid_llm.network.lines import port_rates
+from rapid_llm.network.lines import once_per_collective, port_rates
 from rapid_llm.network.technologies import Library, LinkCost, Protocol, library_of
 from rapid_llm.network.templates import BUILDERS, hops
 
@@ -87,12 +87,13 @@ def _seconds(
     (phase,) = BUILDERS["direct"][0]("all_to_all", group.bounds, group.inside).phases
     off = matrix * (1 - np.eye(len(matrix)))
     spoken = max((off > 0).sum(axis=1).max(), (off > 0).sum(axis=0).max())
-    fixed = max(c.launch for c in costs) + protocol.setup + costs[-1].exchange * protocol.exchange
+    fixed = once_per_collective(protocol, costs)
     for level, count in enumerate(hops(phase, group.bounds)):
         fixed += count * (group.tiers[level].latency + costs[level].step * protocol.step)
     moving = wait / protocol.bandwidth
     ramp = 2 * sqrt(protocol.ramp * cost.slice * moving)
     if protocol.channel is not None:
         moving = max(moving, float(off.max()) / protocol.channel)
-    kept = float(np.diag(matrix).max()) / costs[0].copy if costs[0].copy else 0.0
+    keep = costs[0].keep or costs[0].copy
+    kept = float(np.diag(matrix).max()) / keep if keep else 0.0
     return float(fixed + costs[-1].peer * spoken + moving + ramp + kept)

@@ -1,6 +1,5 @@
 """What a kernel can count on from one accelerator: resolved once per (accelerator, dtype)."""
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -10,9 +9,6 @@ from rapid_llm.dtypes import dtype as named
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.operators.families import Column
-
-# Rates that a datasheet leaves out where they equal another: fp16 on units made for bf16.
-_SAME_RATE: Final = {"fp16": "bf16"}
 
 # Kernels replayed on the same buffers find them in L2 as long as all fit: a least-recently-used cache that is a little
 # too small holds nothing. Steepness: L40S tables (aiconfigurator).
@@ -58,14 +54,11 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
 
     InputError where the accelerator has no matrix rate for the dtype.
     """
-    rate = named(dtype).rate
-    known: Mapping[str, float] = accelerator.peak
-    if rate == "fp32":
-        known = {"fp32": accelerator.vector, **known}
-    peak = known.get(rate, known.get(_SAME_RATE.get(rate, "")))
+    peak = accelerator.rate(named(dtype).rate)
     if peak is None:
+        known = ", ".join(sorted(accelerator.peak))
         raise InputError(
-            f"{accelerator.name} has no matrix rate for {dtype}: it has {', '.join(sorted(known))}. Try one of these.",
+            f"{accelerator.name} has no matrix rate for {dtype}: it has {known}. Try one of these.",
             field="precision.compute",
         )
     hbm, l2, sustained = accelerator.memory.hbm, accelerator.memory.l2, accelerator.sustained

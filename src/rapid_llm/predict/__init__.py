@@ -12,7 +12,7 @@ from rapid_llm.lazy import exports
 if TYPE_CHECKING:
     from rapid_llm.predict.engine import evaluate, evaluate_many, infer, predict, train
     from rapid_llm.predict.explaining import KernelLine, explain
-    from rapid_llm.predict.fitting import fit, largest
+    from rapid_llm.predict.fitting import fit, grown, grown_field, largest
     from rapid_llm.predict.job import plans_of
     from rapid_llm.predict.objective import Capacity, fewest_accelerators, largest_batch
     from rapid_llm.predict.report import Confidence, Cost, Fix, MemoryUse, Report, Violation, WhatIf
@@ -35,6 +35,8 @@ __all__ = [
     "explain",
     "fewest_accelerators",
     "fit",
+    "grown",
+    "grown_field",
     "infer",
     "largest",
     "largest_batch",

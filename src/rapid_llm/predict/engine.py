@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypedDict
 
-from rapid_llm.documents import known_fields
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.execution import Slow
 from rapid_llm.network.faults import speeds
 from rapid_llm.network.flow_prices import Links
-from rapid_llm.parallelism import Parallelism, Plans
+from rapid_llm.parallelism import Plans
 from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.feasibility import memory_violation
 from rapid_llm.predict.fitting import fit
@@ -23,7 +22,7 @@ from rapid_llm.predict.report import MemoryUse, Report, Violation
 from rapid_llm.predict.training import TrainingTable, evaluate_training
 from rapid_llm.predict.training_report import training_report
 from rapid_llm.predict.whatif import what_if
-from rapid_llm.scenario import Scenario, from_mapping, require
+from rapid_llm.scenario import Scenario, from_mapping, keywords, require
 from rapid_llm.workload import Inference, Training
 
 
@@ -144,25 +143,9 @@ def violation(scenario: Scenario, use: MemoryUse) -> Violation:
 
 def train(model: str, **flags: Any) -> Report:
     """Predict one training step; flags as the command line's (``system=..., accelerators=..., tp=...``)."""
-    return predict(from_mapping(_mapping("training", model, flags)))
+    return predict(from_mapping(keywords.job("training", model, flags)))
 
 
 def infer(model: str, **flags: Any) -> Report:
     """Predict one inference batch; flags as the command line's (``system=..., tp=..., batch_size=...``)."""
-    return predict(from_mapping(_mapping("inference", model, flags)))
-
-
-_TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults")
-_PLAN = known_fields(Parallelism)
-
-
-def _mapping(kind: str, model: str, flags: dict[str, Any]) -> dict[str, Any]:
-    mapping: dict[str, Any] = {"model": model, "parallelism": {}, "workload": {"kind": kind}}
-    for name, value in flags.items():
-        if name in _TOP:
-            mapping[name] = value
-        elif name in _PLAN:
-            mapping["parallelism"][name] = value
-        else:
-            mapping["workload"][name] = value
-    return mapping
+    return predict(from_mapping(keywords.job("inference", model, flags)))

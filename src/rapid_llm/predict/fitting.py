@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
+from typing import Any
 
-from rapid_llm.errors import InputError
+from rapid_llm.errors import InputError, unknown_name
 from rapid_llm.lowering import Lowered, lower
 from rapid_llm.memory import (
+    CATEGORIES,
     Account,
     cache_budget,
     inference_account,
@@ -22,7 +24,7 @@ from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.feasibility import cache_use, memory_use
 from rapid_llm.predict.job import assumptions, plans_of, training_shapes
 from rapid_llm.predict.report import CacheUse, MemoryUse, Report
-from rapid_llm.scenario import Scenario, require
+from rapid_llm.scenario import Scenario, from_mapping, keywords, require
 from rapid_llm.workload import Inference, Training
 
 GROWING = ("micro-batch", "requests", "sequence", "layers")
@@ -31,8 +33,14 @@ MOST = 2**40
 """Where the search for the largest ends: beyond it memory does not depend on what grows."""
 
 
-def fit(scenario: Scenario) -> Report:
-    """The memory verdict alone: as ``predict`` without times, and without timing anything that fits."""
+def fit(scenario: Scenario | str, **flags: Any) -> Report:
+    """The memory verdict alone: as ``predict`` without times, and without timing anything that fits.
+
+    Of a scenario, or of a model with flags as the command line's (``accelerator=..., tp=..., batch_size=...``).
+    """
+    if isinstance(scenario, str):
+        kind = flags.pop("kind", None) or keywords.kind_of(flags)
+        scenario = from_mapping(keywords.job(kind, scenario, flags, memory_alone=True))
     require(scenario)
     use = memory_of(scenario)
     report = Report(
@@ -89,6 +97,13 @@ def memory_of(scenario: Scenario) -> MemoryUse:
     return replace(use, cache=cache_of(scenario, found))
 
 
+def by_stage(scenario: Scenario) -> Iterator[tuple[int, str, int]]:
+    """Stage, category and bytes at the peak, of one rank of every pipeline stage."""
+    held = footprint(scenario).account.by_category[:, -1, :]
+    for stage in range(held.shape[1]):
+        yield from ((stage, name, round(size)) for name, size in zip(CATEGORIES, held[:, stage].tolist(), strict=True))
+
+
 def cache_of(scenario: Scenario, found: Footprint) -> CacheUse:
     """What the cache of one replica holds, in blocks and in requests of the workload's length."""
     work = scenario.workload
@@ -96,16 +111,34 @@ def cache_of(scenario: Scenario, found: Footprint) -> CacheUse:
     return cache_use(cache_budget(found.lowered, scenario.model, scenario.runtime, found.account, length=length))
 
 
-def largest(scenario: Scenario, what: str) -> int:
+def largest(scenario: Scenario, what: str) -> int | None:
     """The largest micro-batch (sequences), number of requests in the job, sequence (tokens) or layers that fits.
 
-    ``micro-batch`` keeps the number of micro-batches; ``sequence`` is the training sequence, or the prompt of an
-    inference batch, in the steps that the plan can cut; ``layers`` in whole pipeline stages and block patterns. 0 where
-    not even the smallest fits. InputError where the workload has no such size.
+    None where memory does not grow with it. ``micro-batch`` keeps the number of micro-batches; ``sequence`` is the
+    training sequence, or the prompt of an inference batch, in the steps that the plan can cut; ``layers`` in whole
+    pipeline stages and block patterns. 0 where not even the smallest fits. InputError where the workload has no such
+    size.
     """
     step, make = _growth(scenario, what)
     count = _last(lambda n: footprint(make(n * step)).fits)
-    return count * step
+    return None if count is None else count * step
+
+
+def grown(scenario: Scenario, what: str, size: int | None = None) -> Scenario:
+    """The scenario at one size of what ``largest`` grows: ``size``, or the smallest that its plan can cut."""
+    step, make = _growth(scenario, what)
+    return make(size or step)
+
+
+def grown_field(kind: str, what: str) -> str:
+    """The field of a workload that ``largest`` finds, where a job cannot do without it; else empty."""
+    return _FOUND[kind].get(what, "")
+
+
+_FOUND = {
+    "training": {"sequence": "sequence_length"},
+    "inference": {"sequence": "prompt_tokens", "requests": "batch_size"},
+}
 
 
 def _growth(scenario: Scenario, what: str) -> tuple[int, Callable[[int], Scenario]]:
@@ -123,6 +156,8 @@ def _growth(scenario: Scenario, what: str) -> tuple[int, Callable[[int], Scenari
         return (2 if plan.cp > 1 else 1) * plan.cp * plan.tp, lambda n: _work(scenario, sequence_length=n)
     if what == "sequence" and isinstance(work, Inference):
         return 1, lambda n: _work(scenario, prompt_tokens=n)
+    if what not in GROWING:
+        raise InputError(unknown_name("--max", what, _possible(work)), field="max", suggestions=_possible(work))
     raise InputError(
         f"--max {what} does not go with workload.kind {work.kind}. Try {', '.join(_possible(work))}.",
         field="max",
@@ -146,15 +181,15 @@ def _layers(scenario: Scenario, count: int) -> Scenario:
     return replaced(scenario, model=replaced(model, num_hidden_layers=count, pattern=pattern[:count]))
 
 
-def _last(holds: Callable[[int], bool]) -> int:
-    """The largest n that holds, by doubling and bisection; what holds for n holds below it."""
+def _last(holds: Callable[[int], bool]) -> int | None:
+    """The largest n that holds, by doubling and bisection; what holds for n holds below it. None if there is no end."""
     if not holds(1):
         return 0
     low, high = 1, 2
     while holds(high):
         low, high = high, high * 2
         if high > MOST:
-            return low
+            return None
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)

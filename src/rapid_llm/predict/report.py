@@ -190,9 +190,16 @@ class Report:
         return report_html(self)
 
     def to_pandas(self) -> DataFrame:
-        """The breakdown as a table: a row a node, with its path, seconds, hidden seconds, share and bound."""
+        """The breakdown as a table: a row a node, with its path, seconds, hidden seconds and bound.
+
+        Of a report without times, as ``fit`` gives, the memory: a row a stage and category, with its bytes at the peak.
+        """
         import pandas as pd
 
+        if self.breakdown is None and self.origin is not None:
+            from rapid_llm.predict.fitting import by_stage
+
+            return pd.DataFrame(list(by_stage(self.origin)), columns=["stage", "category", "bytes"])
         rows = list(_walk(self.breakdown, ())) if self.breakdown else []
         return pd.DataFrame(rows, columns=["path", "seconds", "hidden_seconds", "bound"])
 

@@ -1,36 +1,104 @@
-"""The memory of a training step over its schedule, as a page: one chart per pipeline stage."""
+"""The memory of a step over its schedule, or of a batch as its cache fills, as a page: one chart per pipeline stage."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from rapid_llm import charts
-from rapid_llm.errors import InputError
 from rapid_llm.execution.schedules import SCHEDULES, filling
-from rapid_llm.memory import PARTS, Walk, holdings, walk
-from rapid_llm.predict.fitting import footprint
+from rapid_llm.memory import CATEGORIES, PARTS, Walk, holdings, walk
+from rapid_llm.nouns import replaced
+from rapid_llm.predict.fitting import Footprint, footprint
 from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_bytes
-from rapid_llm.workload import Training
+from rapid_llm.workload import Inference
 
 KEEPS_ALL = ("gpipe", "breadth-first")
 """Schedules that hold every micro-batch at once: of the others, periods that repeat are left out."""
 MOST_MOMENTS, FEWEST_MOMENTS, ALL_MOMENTS = 240, 32, 3000
 """Moments that a chart draws, and all charts of a page together."""
+LENGTHS = 33
+"""Lengths of the cached requests at which an inference batch is looked at."""
+FLAT = ("framework", "communication", "allocator")
+"""What a step does not change."""
+ORDER = (*FLAT, *(name for name in CATEGORIES if name not in FLAT))
+"""Bands from the bottom up."""
 
 
-def memory_walks(scenario: Scenario) -> tuple[Walk, ...]:
-    """The walk of each pipeline stage of a training scenario; periods that repeat are left out.
+@dataclass(frozen=True)
+class Course:
+    """Bytes of one rank of a stage at its moments: ``held`` [T] by category, from the bottom up; ``limit``: what the
+    process may use."""
 
-    InputError for another workload.
-    """
-    work, plan = scenario.workload, scenario.parallelism
-    if not isinstance(work, Training):
-        raise InputError(
-            f"--memory-timeline is for training, and workload.kind is {work.kind}. Try rapid-llm train.",
-            field="memory_timeline",
-        )
+    x_label: str
+    x: Sequence[int]
+    labels: Sequence[str]
+    held: Mapping[str, NDArray[np.float64]]
+    limit: float
+
+    @property
+    def total(self) -> NDArray[np.float64]:
+        """Bytes of the process at each moment [T]."""
+        return np.asarray(sum(self.held.values()))
+
+    @property
+    def peak(self) -> int:
+        """The moment of the most bytes, the first of equals."""
+        return int(self.total.argmax())
+
+
+def courses(scenario: Scenario) -> tuple[Course, ...]:
+    """The memory of every pipeline stage: over the tasks of a training step, or while the cache of a batch fills."""
+    return _fillings(scenario, scenario.workload) if isinstance(scenario.workload, Inference) else _steps(scenario)
+
+
+def _steps(scenario: Scenario) -> tuple[Course, ...]:
     found = footprint(scenario)
+    account = found.account
+    beside = account.by_category[[CATEGORIES.index(name) for name in FLAT], -1, :]
+    return tuple(
+        Course(
+            "task of the stage, in order",
+            range(len(one.labels)),
+            one.labels,
+            {
+                **{name: np.full(len(one.labels), size) for name, size in zip(FLAT, beside[:, stage], strict=True)},
+                **dict(zip(PARTS, one.held, strict=True)),
+            },
+            float(account.limits[-1, stage]),
+        )
+        for stage, one in enumerate(memory_walks(scenario, found))
+    )
+
+
+def _fillings(scenario: Scenario, work: Inference) -> tuple[Course, ...]:
+    """Memory with 1 to all output tokens of every request cached."""
+    steps = np.unique(np.linspace(1, work.output_tokens, min(LENGTHS, work.output_tokens)).astype(int)).tolist()
+    found = [
+        footprint(replaced(scenario, workload=replaced(work, output_tokens=count))).account.by_category[:, -1, :]
+        for count in steps
+    ]
+    held = np.stack(found, axis=2)
+    limits = footprint(scenario).account.limits[-1]
+    return tuple(
+        Course(
+            "tokens cached of every request",
+            [work.prompt_tokens + count for count in steps],
+            [f"output token {count:,}" for count in steps],
+            {name: held[CATEGORIES.index(name), stage] for name in ORDER},
+            float(limits[stage]),
+        )
+        for stage in range(scenario.parallelism.pp)
+    )
+
+
+def memory_walks(scenario: Scenario, found: Footprint | None = None) -> tuple[Walk, ...]:
+    """The walk of each pipeline stage of a training scenario; periods that repeat are left out."""
+    plan, found = scenario.parallelism, found or footprint(scenario)
     held = holdings(found.lowered, scenario.runtime, scenario.precision)
     facts = scenario.runtime.training
     schedule = SCHEDULES[plan.schedule or "1f1b"]
@@ -51,33 +119,36 @@ def memory_walks(scenario: Scenario) -> tuple[Walk, ...]:
 
 
 def memory_timeline(scenario: Scenario) -> str:
-    """A self-contained HTML page: bytes of every stage's tensors at each moment of a step, and what makes the peak."""
-    walks = memory_walks(scenario)
-    moments = min(MOST_MOMENTS, max(FEWEST_MOMENTS, ALL_MOMENTS // len(walks)))
-    sections = [("peaks", _peaks(walks))]
-    sections += [(f"stage {stage + 1}", _stage(one, moments)) for stage, one in enumerate(walks)]
-    return charts.page(f"Memory of a step: {scenario.model.name} on {scenario.system.name}", sections)
+    """A self-contained HTML page: bytes of every stage at each moment, what makes the peak, and what there is."""
+    stages = courses(scenario)
+    moments = min(MOST_MOMENTS, max(FEWEST_MOMENTS, ALL_MOMENTS // len(stages)))
+    sections = [("peaks", _peaks(stages))]
+    sections += [(f"stage {stage + 1}", _stage(one, moments)) for stage, one in enumerate(stages)]
+    of = "batch" if isinstance(scenario.workload, Inference) else "step"
+    return charts.page(f"Memory of a {of}: {scenario.model.name} on {scenario.system.name}", sections)
 
 
-def _peaks(walks: tuple[Walk, ...]) -> str:
+def _peaks(stages: Sequence[Course]) -> str:
     parts = [
         charts.Part(f"stage {stage + 1}", float(one.total[one.peak]), one.labels[one.peak])
-        for stage, one in enumerate(walks)
+        for stage, one in enumerate(stages)
     ]
     return charts.bar_list(parts, form=format_bytes)
 
 
-def _stage(one: Walk, moments: int) -> str:
+def _stage(one: Course, moments: int) -> str:
     at, total = one.peak, one.total
     shown = np.unique(np.append(np.linspace(0, len(total) - 1, min(len(total), moments)).astype(int), at))
-    labels = [one.labels[k] for k in shown]
-    series = [charts.Series("all tensors", shown.tolist(), total[shown].tolist(), labels=labels)]
-    series += [
-        charts.Series(name, shown.tolist(), part[shown].tolist(), labels=labels)
-        for name, part in zip(PARTS, one.held, strict=True)
-        if part.any()
+    x = [one.x[k] for k in shown]
+    held = {name: size for name, size in one.held.items() if size.any()}
+    tops = np.cumsum(list(held.values()), axis=0)[:, shown].tolist()
+    moment = [one.labels[k] for k in shown]
+    bands = [
+        charts.Series(name.replace("_", " "), x, top, labels=moment if top is tops[-1] else (), filled=True)
+        for name, top in zip(held, tops, strict=True)
     ]
-    chart = charts.plot(series, x_label="task of the stage, in order", form=format_bytes)
-    parts = [(name, format_bytes(size)) for name, size in zip(PARTS, one.held[:, at].tolist(), strict=True) if size]
-    rows = [*parts, ("all tensors", format_bytes(float(total[at])))]
+    limit = charts.Series(f"may use {format_bytes(one.limit)}", [x[0], x[-1]], [one.limit] * 2)
+    chart = charts.plot([*reversed(bands), limit], x_label=one.x_label, form=format_bytes)
+    parts = [(name.replace("_", " "), format_bytes(float(size[at]))) for name, size in held.items()]
+    rows = [*parts, ("the process", format_bytes(float(total[at]))), ("may use", format_bytes(one.limit))]
     return chart + charts.table((f"peak: {one.labels[at]}", ""), rows, numeric=(1,))

@@ -4,9 +4,9 @@ A check is a predicate on columns and one sentence for a failing row: loading ra
 ``rapid-llm check`` lists it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -60,8 +60,14 @@ def _failures(scenario: Scenario) -> dict[str, str]:
     """The sentence of every check that a scenario fails, by the check's name."""
     given = columns(scenario)
     failed = [one for one in CHECKS if not one.holds(given)]
-    row = given.row(0) if failed else {}
+    row = {**given.row(0), "passing": partial(_passing, scenario)} if failed else {}
     return {one.name: one.sentence(row) for one in failed}
+
+
+def _passing(scenario: Scenario, **values: Sequence[int]) -> list[bool]:
+    """Which of these values of some columns would pass every check."""
+    passing: list[bool] = np.asarray(~violated(columns(scenario, values)).any(axis=0)).tolist()
+    return passing
 
 
 def require(scenario: Scenario) -> Scenario:
@@ -314,6 +320,15 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("micro-batches come in rounds of pp", "workload.global_batch_size", _rounds, sentences.rounds),
     Check("micro-batches fill the schedule", "workload.global_batch_size", _enough, sentences.fewest),
+    Check(
+        "recompute finds layers",
+        "workload.recompute.every",
+        lambda c: c.recompute_every <= c.num_hidden_layers,
+        lambda r: (
+            f"workload.recompute.every {r['recompute_every']} is more than num_hidden_layers {r['num_hidden_layers']}: "
+            "no layer would be computed again. Try every 1, or recompute: none."
+        ),
+    ),
     Check(
         "documents fit the sequence",
         "workload.documents",

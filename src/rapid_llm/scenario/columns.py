@@ -48,8 +48,8 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     pipeline_zero_stage, zero_stages, lacks (an axis) and experts_need_sp of the runtime; accelerators, node_size,
     system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
-    and output of an inference request), longest_document, routed (unevenly), counted_experts, expert_adapters,
-    to_drives, has_drives (0 or 1), batch_size (inference), and of the model: hidden_size, vocab_size,
+    and output of an inference request), longest_document, recompute_every, routed (unevenly), counted_experts,
+    expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), and of the model: hidden_size, vocab_size,
     num_hidden_layers, max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads,
     num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
     greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
@@ -84,18 +84,21 @@ def _model(model: Model) -> dict[str, int]:
 
 def _system(scenario: Scenario) -> dict[str, int]:
     node = scenario.system.groups[0].node
-    rate = dtype(scenario.precision.compute).rate
-    known = node.accelerator.peak
-    # fp32 runs on the vector units where there is no matrix rate; bf16 and fp16 share theirs on most devices.
-    has_rate = rate in known or rate == "fp32" or bool({"bf16", "fp16"} >= {rate} and {"bf16", "fp16"} & known.keys())
     return {
         "accelerators": scenario.accelerators,
         "system_accelerators": scenario.system.accelerators,
         "node_size": node.accelerators,
-        "has_rate": has_rate,
+        "has_rate": not _without_rate(scenario),
         "has_drives": node.nvme is not None,
         "weight_only": any(dtype(kept).weight_only for kept in _kept(scenario)),
     }
+
+
+def _without_rate(scenario: Scenario) -> str:
+    """The field of ``precision`` in whose format the accelerator has no matrix rate; empty where it has all."""
+    chip, formats = scenario.system.groups[0].node.accelerator, scenario.precision
+    fields = ("compute", "activations")
+    return next((name for name in fields if chip.rate(dtype(getattr(formats, name)).rate) is None), "")
 
 
 def _kept(scenario: Scenario) -> tuple[str, str]:
@@ -147,6 +150,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "global_batch_size": work.global_batch_size,
             "sequence_length": work.sequence_length,
             "longest_document": max(work.documents, default=0),
+            "recompute_every": work.recompute.every if work.recompute else 1,
             "routed": work.routing != Routing(),
             "counted_experts": len(work.routing.counts),
             "to_drives": work.offload.any and work.offload.to == "nvme",
@@ -158,6 +162,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "micro_batch_size": 1,
             "global_batch_size": 0,
             "longest_document": 0,
+            "recompute_every": 1,
             "routed": 0,
             "counted_experts": 0,
             "expert_adapters": 0,
@@ -201,6 +206,7 @@ def _lacked(scenario: Scenario) -> str:
 
 def _names(scenario: Scenario) -> dict[str, str]:
     chip = scenario.system.groups[0].node.accelerator
+    multiplied = _without_rate(scenario) or "compute"
     return {
         "model": scenario.model.name,
         "why_misplaced": _misplaced(scenario),
@@ -210,8 +216,10 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "runtime": scenario.runtime.name,
         "lacked": _lacked(scenario),
         "schedule": scenario.parallelism.schedule or "1f1b",
-        "compute": scenario.precision.compute,
+        "multiplied": multiplied,
+        "format": getattr(scenario.precision, multiplied),
         "weights": next((kept for kept in _kept(scenario) if dtype(kept).weight_only), scenario.precision.weights),
-        "rate": dtype(scenario.precision.compute).rate,
+        "rate": dtype(getattr(scenario.precision, multiplied)).rate,
         "rates": ", ".join(sorted(chip.peak)),
+        "sixteen_bit": "bf16" if chip.rate("bf16") else "fp16",
     }

@@ -18,7 +18,7 @@ from rapid_llm.model.catalogue import CATALOGUE as MODELS
 from rapid_llm.model.huggingface import read_document
 from rapid_llm.nouns import replaced
 from rapid_llm.provenance import is_path
-from rapid_llm.runtime import Defaults, Runtime
+from rapid_llm.runtime import Runtime
 from rapid_llm.scenario.scenario import system_mapping
 
 Noun = TypeVar("Noun")
@@ -44,7 +44,7 @@ _NAMED = {"recompute": "mode"}
 
 def model_of(document: Document) -> Model:
     """The model of a scenario."""
-    return _slot(document, "model", Model, model.load, _model)
+    return _slot(document, "model", Model, _model_named, _model)
 
 
 def system_of(document: Document) -> System:
@@ -58,9 +58,10 @@ def runtime_of(document: Document, system: System, default: str) -> Runtime:
     return _slot(document, "runtime", Runtime, by_name, partial(_runtime, by_name, default))
 
 
-def precision_of(document: Document, defaults: Defaults) -> Precision:
-    """The precision of a scenario; fields without a base are laid over the preset of ``defaults``."""
-    return _slot(document, "precision", Precision, partial(_preset, defaults), partial(_precision, defaults))
+def precision_of(document: Document, preset: str, gradients: str | None = None) -> Precision:
+    """The precision of a scenario; fields without a base are laid over ``preset``. ``gradients``: the format in which
+    the runtime adds them up, where the scenario says nothing of it."""
+    return _slot(document, "precision", Precision, partial(_preset, gradients), partial(_precision, preset, gradients))
 
 
 def _slot(
@@ -105,6 +106,16 @@ def beside(document: Document, name: str) -> str:
 def _changed(value: Mapping[str, Any], base: str) -> dict[str, Any]:
     own = {key: item for key, item in value.items() if key != "base"}
     return {"name": f"{base} (changed)" if own else base, **own}
+
+
+def _model_named(name: str) -> Model:
+    """The model of a name or path; a file that describes a whole job is none."""
+    if is_path(name) and Path(name).is_file() and {"model", "workload"} <= read_yaml(name).data.keys():
+        raise InputError(
+            f"model '{name}' is a scenario file, which holds a model and its job. Try rapid-llm run {name}, or "
+            f"rapid-llm fit {name} for its memory alone."
+        )
+    return model.load(name)
 
 
 def _model(document: Document, value: Mapping[str, Any], path: str) -> Model:
@@ -198,16 +209,17 @@ def _runtime(
     return build(Runtime, merge(plain(below), _changed(value, str(base))), document, path)
 
 
-def _preset(defaults: Defaults, name: str) -> Precision:
-    """A preset of precision by its name; the runtime may accumulate gradients in a format of its own."""
+def _preset(gradients: str | None, name: str) -> Precision:
     one = precision(name)
-    return one if defaults.gradients is None else replaced(one, gradients=defaults.gradients)
+    return one if gradients is None else replaced(one, gradients=gradients)
 
 
-def _precision(defaults: Defaults, document: Document, value: Mapping[str, Any], path: str) -> Precision:
-    base = str(value.get("base", defaults.precision))
+def _precision(
+    preset: str, gradients: str | None, document: Document, value: Mapping[str, Any], path: str
+) -> Precision:
+    base = str(value.get("base", preset))
     located(document, join(path, "base"), precision, base)
-    own = {} if defaults.gradients is None else {"gradients": defaults.gradients}
+    own = {} if gradients is None else {"gradients": gradients}
     return build(Precision, merge(merge(PRESETS[base], own), _changed(value, base)), document, path)
 
 
@@ -216,10 +228,20 @@ CHECKPOINTS = {"fp8": ("fp8-block", "fp8-wo"), "mxfp4": ("mxfp4-experts",), "int
 
 
 def own_precision(found: Model, system: System, engine: Runtime) -> tuple[str, str]:
-    """The preset of a job that names none, and why: engines run a checkpoint in the format that it comes in."""
-    if engine.workload == "inference" and engine.defaults.precision in ("bf16", "fp16"):
-        rates = system.groups[0].node.accelerator.peak
-        for preset in CHECKPOINTS.get(found.quantization or "", ()):
-            if dtype(PRESETS[preset]["compute"]).rate in rates:
-                return preset, f"checkpoint of {found.name}"
-    return engine.defaults.precision, f"default of {engine.name}"
+    """The preset of a job that names none, and why.
+
+    Engines run a checkpoint in the format that it comes in; an accelerator without bf16 computes in fp16.
+    """
+    chip, usual = system.groups[0].node.accelerator, engine.defaults.precision
+
+    def computes(preset: str) -> bool:
+        return chip.rate(dtype(PRESETS[preset]["compute"]).rate) is not None
+
+    if engine.workload == "inference" and usual in ("bf16", "fp16"):
+        own = next(filter(computes, CHECKPOINTS.get(found.quantization or "", ())), None)
+        if own is not None:
+            return own, f"checkpoint of {found.name}"
+    instead = usual.replace("bf16", "fp16")
+    if not computes(usual) and instead in PRESETS and computes(instead):
+        return instead, f"{chip.name} has no bf16"
+    return usual, f"default of {engine.name}"

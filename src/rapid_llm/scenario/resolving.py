@@ -62,11 +62,11 @@ def resolve(document: Document) -> Scenario:
         document = replace(document, data={**data, "runtime": RUNTIMES[kind]})
         defaults.append(f"runtime: {RUNTIMES[kind]} (default for {kind})")
     engine = runtime_of(document, system, RUNTIMES[kind])
+    preset, why = own_precision(found_model, system, engine)
     if data.get("precision") is None:
-        preset, why = own_precision(found_model, system, engine)
         document = replace(document, data={**document.data, "precision": preset})
         defaults.append(f"precision: {preset} ({why})")
-    formats = precision_of(document, engine.defaults)
+    formats = precision_of(document, preset, engine.defaults.gradients)
     given = _field(document, "parallelism", Parallelism)
     accelerators = _accelerators(document, given, defaults)
     experts = any(isinstance(block.ffn, MoE) for block in found_model.blocks)

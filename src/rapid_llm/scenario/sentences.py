@@ -131,6 +131,9 @@ def degrees(row: Row) -> str:
     axis = next((axis for axis in reversed(fixed) if total % (product // row[axis]) == 0), fixed[-1])
     rest = product // row[axis]
     fits = divisors(total // rest) if total % rest == 0 else []
+    left = [total // (rest * degree) for degree in fits]
+    passes = row["passing"](**{axis: fits, "dp": left, "dp_shard": left}) if fits else []
+    fits = [degree for degree, good in zip(fits, passes, strict=True) if good]
     tried = f"Try {axis} {listed(fits)}." if fits else f"Try accelerators {beside(total, product)}."
     return f"{whole} must divide accelerators {total}: {total} / {product} leaves {total % product}. {tried}"
 
@@ -251,7 +254,7 @@ def context(row: Row) -> str:
     """Longer than the model was made for."""
     field = "workload.sequence_length" if row["training"] else "prompt_tokens + output_tokens ="
     limit = f"max_position_embeddings {row['max_position_embeddings']} of {row['model']}"
-    return f"{field} {row['sequence_length']} is beyond {limit}; the time still holds."
+    return f"{field} {row['sequence_length']} is beyond {limit}, and taken as if it were made for that."
 
 
 def width(row: Row) -> str:
@@ -278,8 +281,8 @@ def runtime(row: Row) -> str:
 def rate(row: Row) -> str:
     """The accelerator has no matrix rate for the compute format."""
     return (
-        f"precision.compute {row['compute']} needs a matrix rate for {row['rate']}, and {row['accelerator']} has "
-        f"{row['rates']}. Try precision: bf16."
+        f"precision.{row['multiplied']} {row['format']} needs a matrix rate for {row['rate']}, and "
+        f"{row['accelerator']} has {row['rates']}. Try precision: {row['sixteen_bit']}."
     )
 
 

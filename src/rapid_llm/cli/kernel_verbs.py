@@ -1,0 +1,137 @@
+"""The verbs of ``kernel``, one a family."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+kernel = App(name="kernel", help="One kernel on one accelerator: time, tiles, traffic, bound.", help_format="plaintext")
+
+Json = Annotated[bool, Parameter(name="--json", negative=(), help="One JSON object.")]
+Chip = Annotated[str, Parameter(name="--accelerator", help="Catalogue name or file.")]
+Format = Annotated[str, Parameter(name="--dtype", help="Compute dtype: bf16, fp8, nvfp4, int8 ...")]
+Engine = Annotated[str, Parameter(name="--runtime", help="Whose choice of kernel.")]
+Implementation = Annotated[str | None, Parameter(name="--kernel", help="Implementation; default: the runtime's.")]
+
+
+@kernel.command(name="gemm")
+def kernel_gemm(
+    *,
+    m: int,
+    n: int,
+    k: int,
+    accelerator: Chip,
+    groups: int = 1,
+    dtype: Format = "bf16",
+    runtime: Engine = "vllm",
+    implementation: Implementation = None,
+    json: Json = False,
+) -> int:
+    """Y[m, n] = X[m, k] W[k, n], --groups equal ones in one launch."""
+    from rapid_llm.cli.kernels import Asked, answer, sizes
+
+    x, w = sizes(dtype)
+    columns = {"m": m, "n": n, "k": k, "groups": groups, "x_bytes": x, "w_bytes": w, "y_bytes": 2.0}
+    asked = Asked(dtype=dtype, accelerator=accelerator, engine=runtime, kernel=implementation)
+    return answer("gemm", columns, asked, as_json=json)
+
+
+@kernel.command(name="attention")
+def kernel_attention(
+    *,
+    heads: int,
+    accelerator: Chip,
+    batch: int = 1,
+    new: Annotated[int, Parameter(help="Query tokens of a sequence; 1 is decode.")] = 1,
+    past: Annotated[int, Parameter(help="Cached tokens of a sequence.")] = 0,
+    kv_heads: int | None = None,
+    head_dim: int = 128,
+    window: int = 0,
+    kv_bytes: float = 2.0,
+    dtype: Format = "bf16",
+    runtime: Engine = "vllm",
+    implementation: Implementation = None,
+    json: Json = False,
+) -> int:
+    """Causal attention of a batch of equal sequences."""
+    from rapid_llm.cli.kernels import Asked, answer
+
+    kv = heads if kv_heads is None else kv_heads
+    columns = {
+        "batch": batch, "new": new, "past": past, "heads": heads, "kv_heads": kv, "head_dim": head_dim,
+        "v_head_dim": head_dim, "window": window, "causal": 1, "backward": 0, "kv_bytes": kv_bytes, "shared_kv": 0,
+    }  # fmt: skip
+    asked = Asked(dtype=dtype, accelerator=accelerator, engine=runtime, kernel=implementation)
+    return answer("attention", columns, asked, as_json=json)
+
+
+@kernel.command(name="moe")
+def kernel_moe(
+    *,
+    tokens: int,
+    experts: int,
+    experts_per_token: int,
+    hidden: int,
+    inter: int,
+    accelerator: Chip,
+    dtype: Format = "bf16",
+    runtime: Engine = "vllm",
+    implementation: Implementation = None,
+    json: Json = False,
+) -> int:
+    """Gated experts of one layer on one accelerator, tokens routed uniformly."""
+    from rapid_llm.cli.kernels import Asked, answer, sizes
+
+    x, w = sizes(dtype)
+    hit = experts * (1.0 - (1.0 - experts_per_token / experts) ** tokens) if experts > 0 else 0.0
+    columns = {
+        "rows": tokens * experts_per_token, "hit": hit, "tokens": tokens, "hidden": hidden, "inter": inter,
+        "matrices": 3, "x_bytes": x, "w_bytes": w,
+    }  # fmt: skip
+    asked = Asked(dtype=dtype, accelerator=accelerator, engine=runtime, kernel=implementation)
+    return answer("moe", columns, asked, as_json=json)
+
+
+@kernel.command(name="scan")
+def kernel_scan(
+    *,
+    new: int,
+    heads: int,
+    accelerator: Chip,
+    batch: int = 1,
+    key_dim: int = 128,
+    value_dim: int = 128,
+    runtime: Engine = "vllm",
+    implementation: Implementation = None,
+    json: Json = False,
+) -> int:
+    """Gated delta rule: --new tokens a sequence (1 is the decode update), fp32 state."""
+    from rapid_llm.cli.kernels import Asked, answer
+
+    columns = {
+        "batch": batch, "new": new, "heads": heads, "key_dim": key_dim, "value_dim": value_dim, "state_bytes": 4,
+        "backward": 0,
+    }  # fmt: skip
+    asked = Asked(dtype="bf16", accelerator=accelerator, engine=runtime, kernel=implementation)
+    return answer("scan", columns, asked, as_json=json)
+
+
+@kernel.command(name="pointwise")
+def kernel_pointwise(
+    *,
+    read_bytes: float,
+    write_bytes: float,
+    accelerator: Chip,
+    kind: Annotated[str, Parameter(help="stream, reduce, gather or optimizer.")] = "stream",
+    flops: float = 0.0,
+    runtime: Engine = "vllm",
+    implementation: Implementation = None,
+    json: Json = False,
+) -> int:
+    """A memory-bound kernel: so many bytes read and written."""
+    from rapid_llm.cli.kernels import Asked, answer
+
+    columns = {"read_bytes": read_bytes, "write_bytes": write_bytes, "flops": flops}
+    asked = Asked(dtype="bf16", accelerator=accelerator, engine=runtime, kernel=implementation)
+    return answer("pointwise", columns, asked, kind=kind, as_json=json)

@@ -1,0 +1,98 @@
+"""A job in keywords, which are names of fields: the flags of the command line and the arguments of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rapid_llm import hardware
+from rapid_llm.documents import known_fields
+from rapid_llm.errors import InputError
+from rapid_llm.hardware import Accelerator
+from rapid_llm.parallelism import Parallelism
+from rapid_llm.workload import Inference, Training
+
+MOST_CHIPS = 1_000_000
+"""Accelerators beside a chip that stands alone in a question about memory."""
+CHIPS_PER_HOST = 8
+"""Of these, as many as share the memory of a server's CPUs."""
+TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults")
+_PLAN = known_fields(Parallelism)
+_JOBS = {"training": frozenset(known_fields(Training)), "inference": frozenset(known_fields(Inference))}
+
+
+def path(keyword: str) -> str:
+    """Where a keyword stands in a scenario: ``tp`` is ``parallelism.tp``."""
+    if keyword in TOP:
+        return keyword
+    return f"parallelism.{keyword}" if keyword in _PLAN else f"workload.{keyword}"
+
+
+def job(kind: str, model: Any, given: Mapping[str, Any], *, memory_alone: bool = False) -> dict[str, Any]:
+    """The mapping of a scenario of ``kind`` from keywords; those that are None are not given."""
+    mapping: dict[str, Any] = {"model": model, "parallelism": {}, "workload": {"kind": kind}}
+    said = {name: value for name, value in given.items() if value is not None}
+    for name, value in with_system(said, memory_alone=memory_alone).items():
+        slot, _, field = path(name).partition(".")
+        if field:
+            mapping[slot][field] = value
+        else:
+            mapping[slot] = value
+    return mapping
+
+
+def kind_of(given: Mapping[str, Any]) -> str:
+    """Whether keywords are of a training or an inference job; InputError where they do not say."""
+    both = _JOBS["training"] & _JOBS["inference"]
+    said = [kind for kind, fields in _JOBS.items() if (fields - both) & given.keys()]
+    if len(said) != 1:
+        got = ", ".join(name for name in given if path(name).startswith("workload.")) or "neither"
+        raise InputError(
+            "the job must be of training, such as global_batch_size=512, sequence_length=8192, or of inference, such "
+            f"as batch_size=32, prompt_tokens=1024, output_tokens=256 (got {got}).",
+            field="workload",
+        )
+    return said[0]
+
+
+def with_system(given: Mapping[str, Any], *, memory_alone: bool) -> dict[str, Any]:
+    """Keywords with the system that ``accelerator`` stands for: one chip, or for memory as many as any plan wants."""
+    kept = dict(given)
+    chip = kept.pop("accelerator", None)
+    if chip is None:
+        return kept
+    if "system" in kept:
+        raise InputError(
+            f"system {kept['system']} and accelerator {chip} both name the hardware. Keep one of them.", field="system"
+        )
+    found = _accelerator(chip)
+    one = hardware.alone(found) if isinstance(chip, Accelerator) else chip
+    return {"system": _as_many(chip, found) if memory_alone else one, **kept}
+
+
+def _accelerator(chip: str | Accelerator) -> Accelerator:
+    if isinstance(chip, Accelerator):
+        return chip
+    try:
+        return hardware.accelerator(chip)
+    except InputError:
+        if not _is_system(chip):
+            raise
+    raise InputError(
+        f"accelerator '{chip}' is a system. Try system: {chip}.", field="accelerator", suggestions=[f"system: {chip}"]
+    )
+
+
+def _is_system(name: str) -> bool:
+    try:
+        return bool(hardware.system(name))
+    except InputError:
+        return False
+
+
+def _as_many(chip: str | Accelerator, found: Accelerator) -> dict[str, Any]:
+    """A system of as many of an accelerator as any plan wants, all joined by its own links: memory asks no more."""
+    join = {"topology": "switch", "link": found.scale_up.link} if found.scale_up else {"topology": "none"}
+    hosts = f"{found.host_memory_bandwidth * MOST_CHIPS / CHIPS_PER_HOST} B/s"
+    node = {"accelerator": chip, "accelerators": MOST_CHIPS, "scale_up": join, "host_memory_bandwidth": hosts}
+    return {"name": found.name, "node": node, "nodes": 1}
