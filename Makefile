@@ -34,6 +34,7 @@ docs: .venv/installed
 bench: .venv/installed
 	@$(BIN)/python benchmarks/run.py
 	@$(BIN)/python benchmarks/kernels.py
+	@$(BIN)/python benchmarks/network_flow.py
 
 # The exact parameter counts of the catalogue against the implementations in transformers, in an environment of its own.
 verify-models: .venv-verify/installed

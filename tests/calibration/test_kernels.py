@@ -72,7 +72,13 @@ def test_an_accelerator_is_read_off_its_gemms(tmp_path):
         ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,1,512,512,bf16,-1"], "latency_us must be positive (got -1)."),
         ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,1,512,512,bf16,3 us"], "latency_us must be microseconds as plain"),
         ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,1,512,512,bf16,3"], "at least 40 are needed."),
-        ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,1,512,512,fp64,3"], "belongs to kernel cublas"),
+        ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,1,512,512,fp64,3"], "cublas, which takes rows of dtype bf16."),
+        ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,1,512,x,bf16,3"], "line 2: k must be a number (got 'x')."),
+        ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,0,512,512,bf16,3"], "line 2: m must be positive (got 0)."),
+        ("gpu,m,n,k,dtype,latency_us", [], "holds no row."),
+        ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,4096,8192,8192,bf16,0.7"], "is latency_us in microseconds, and gpu"),
+        ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,4096,8192,8192,bf16,7e5"] * 99, "is latency_us in microseconds?"),
+        ("m,n,k,dtype,latency_us", ["1,512,512,bf16,3"], "must have a column gpu, or be named after an accelerator"),
         ("gpu,m,n,k,dtype,latency_us", ["h999,1,512,512,bf16,3"], "h999"),
     ],
 )
@@ -123,3 +129,4 @@ def test_the_benchmark_is_a_program_that_names_our_columns():
     compile(script(), "kernel_benchmark.py", "exec")
     assert "gpu m n k dtype latency_us" in script()
     assert "rapid_llm" not in script()
+    assert "torch.OutOfMemoryError" not in script()  # a name that torch before 2.5 lacks

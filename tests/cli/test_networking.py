@@ -1,6 +1,7 @@
 """``network collective`` through the command line."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -124,7 +125,8 @@ def test_link_by_link_with_a_fault(tmp_path):
     )
     assert code == 0
     assert "link by link (closed form " in out
-    assert "busiest link node0.nic0 > leaf0.0: " in out
+    assert "re-plan: without rail 0 " in out
+    assert "busiest link node" in out
     assert "box 1" in page.read_text()
     code, _, err = run(accelerators="16", network="flow", fault="accelerator: 9, down: true")
     assert (code, err) == (
@@ -134,3 +136,101 @@ def test_link_by_link_with_a_fault(tmp_path):
     )
     code, _, err = run(fault="link: [node0.nic0, leaf0.0], down: true")
     assert (code, err) == (2, "the closed form knows no single link: faults need --network flow.\n")
+
+
+EDGES = """from,to,bandwidth,latency
+gpu0,gpu1,50 GB/s,1 us
+gpu1,gpu2,50 GB/s,1 us
+gpu2,gpu3,25 GB/s,1 us
+gpu3,gpu0,50 GB/s,1 us
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A folder with a user's files; ``links(*words)`` runs a 64 MiB all-reduce on one of them."""
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "edges.csv": EDGES,
+        "matrix.csv": " D\\D 0 1\n 0 900 25\n 1 50 900\n",
+        "narrow.csv": "0,1,2\n1,0,2\n",
+        "negative.csv": "0,1\n-1,0\n",
+        "slow.csv": "from,to,bandwidth\na,b,-5 GB/s\n",
+        "apart.csv": "from,to,bandwidth\na,b,5 GB/s\nc,d,5 GB/s\n",
+        "routes.csv": "from,to,via\ngpu0,gpu1,gpu3 gpu2\n",
+        "nowhere.csv": "from,to,via\ngpu0,gpu2,\n",
+        "others.csv": "from,to,bytes\ngpu2,gpu3,64MiB\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    return lambda *words: rapid_llm("network", "links", *words, "--size", "64MiB")
+
+
+def test_a_collective_on_own_links(own):
+    answer = json.loads(own("edges.csv", "all_reduce", "--json", "--svg", "links.svg").out)
+    assert answer["algorithm"] == "two-way-ring"
+    assert answer["seconds"] == pytest.approx(2 * 3 / 4 * 2**26 / 50e9, rel=0.01)  # half each way over 25 GB/s
+    assert "<svg" in Path("links.svg").read_text()
+    matrix = json.loads(own("matrix.csv", "send_recv", "--json").out)
+    assert matrix["seconds"] == pytest.approx(2**26 / 25e9)
+
+
+def test_own_routes_and_background_traffic_cost_what_they_take(own):
+    alone, routed, beside, hurt = (
+        json.loads(own("edges.csv", "all_reduce", "--algorithm", "two-way-ring", "--json", *more).out)["seconds"]
+        for more in (
+            [],
+            ["--routing", "routes.csv"],
+            ["--traffic", "others.csv"],
+            ["--fault", "link: [gpu0, gpu1], down: true"],
+        )
+    )
+    assert routed > 1.5 * alone  # gpu0 to gpu1 over the slow link, where half of a ring runs
+    assert 1.5 * alone < beside <= alone + 2**26 / 25e9  # shared fairly, at most behind it
+    assert hurt >= alone
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (
+            ["narrow.csv", "all_reduce"],
+            2,
+            "narrow.csv:1: a bandwidth matrix is square, one row and column an accelerator",
+        ),
+        (["negative.csv", "all_reduce"], 2, "bandwidth from accelerator 1 to 0 must be 0 or more (got -1e+09 B/s)."),
+        (["slow.csv", "all_reduce"], 2, "slow.csv:2: links[0].bandwidth of slow must be above 0 (got '-5 GB/s')."),
+        (["apart.csv", "all_reduce"], 3, "apart is disconnected: no live path joins accelerators 0 (a), 1 (b)"),
+        (["none.csv", "all_reduce"], 2, "none.csv: none.csv cannot be read: No such file or directory."),
+        (["edges.csv", "allreduce"], 2, "collective 'allreduce' is unknown. Did you mean 'all_reduce'?"),
+        (["edges.csv", "all_reduce", "--routing", "nowhere.csv"], 2, "nowhere.csv:2: a route goes from gpu0 to gpu2, "),
+        (["edges.csv", "all_reduce", "--routing", "spry"], 2, "routing 'spry' is unknown. Did you mean 'spray'?"),
+        (
+            ["edges.csv", "all_reduce", "--accelerators", "9"],
+            2,
+            "edges has 4 accelerators; a collective takes 2 or more",
+        ),
+        (
+            ["edges.csv", "all_reduce", "--fault", "link: [gpu0, gpu9], down: true"],
+            2,
+            "edges has no node 'gpu9'. Did you",
+        ),
+        (["edges.csv", "all_reduce", "--fault", "link: [gpu0, gpu2], down: true"], 2, "is joined to gpu3, gpu1."),
+        (["edges.csv", "all_reduce", "--fault", "accelerator: 2, down: true"], 3, "disconnected: no live path joins"),
+        (["dgx-h100", "all_reduce", "--accelerators", "12"], 2, "12 accelerators do not fill whole nodes of 8; try 8."),
+    ],
+)
+def test_own_links_that_make_no_sense_are_one_sentence(own, words, code, sentence):
+    answer = own(*words)
+    assert answer.code == code
+    assert sentence in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_the_picture_of_a_system(tmp_path):
+    picture = tmp_path / "dgx.svg"
+    assert rapid_llm("show", "system", "dgx-h100", "--topology", str(picture), "--accelerators", "16").code == 0
+    assert "node1.gpu7" in picture.read_text()
+    assert rapid_llm("show", "model", "llama-3.1-70b", "--topology", str(picture)).err == (
+        "--topology draws the links of a system, not of a model.\n"
+    )

@@ -11,7 +11,8 @@ from tests.network import toys
 from rapid_llm.errors import InputError
 from rapid_llm.network import Fabric, Tier, clusters, price, shapes, templates
 from rapid_llm.network.engine import run, simulate
-from rapid_llm.network.programs import program
+from rapid_llm.network.faults import apply, read_faults
+from rapid_llm.network.programs import program, run_in_slices
 from rapid_llm.network.routing import route
 from rapid_llm.network.tasks import ALL, csr, tasks
 
@@ -100,6 +101,10 @@ def test_a_slow_link_in_a_ring_costs_its_full_factor():
     assert simulate(program(phases, (8,), SIZE, slow, **one_way), slow).seconds == pytest.approx(2 * healthy)
 
 
+def test_nothing_takes_no_time():
+    assert run(flows([], 1.0), np.array([1.0])).seconds == 0.0
+
+
 def test_a_cycle_is_refused():
     with pytest.raises(InputError, match="2 of 2 tasks wait for each other, such as task 0"):
         run(flows([[0], [0]], 1.0, dependencies=csr([[1], [0]])), np.array([1.0]))
@@ -184,8 +189,12 @@ def closed(op, algorithm, bounds, *tiers):
 
 
 def flow(op, algorithm, bounds, topology, inside=1):
-    build, _ = templates.BUILDERS[algorithm]
-    return simulate(program(build(op, bounds, inside), bounds, SIZE, topology), topology).seconds
+    template = templates.BUILDERS[algorithm][0](op, bounds, inside)
+
+    def run(slices):
+        return simulate(program(template, bounds, SIZE, topology, slices=slices), topology)
+
+    return run_in_slices(template, run).seconds
 
 
 @pytest.mark.parametrize("n", [2, 4, 16, 128, 1024])
@@ -226,7 +235,7 @@ def test_hierarchies_take_their_closed_form(bounds):
     expected = closed("all_to_all", "direct", bounds, *tiers)
     assert flow("all_to_all", "direct", bounds, topology) == pytest.approx(expected, rel=1e-2)
     expected = closed("all_reduce", "tree", (inner, n), *tiers[:1], *tiers[-1:])
-    assert flow("all_reduce", "tree", (inner, n), topology) == pytest.approx(expected, rel=1.1e-2)
+    assert flow("all_reduce", "tree", (inner, n), topology) == pytest.approx(expected, rel=1e-2)
 
 
 def test_nvls_takes_its_closed_form():
@@ -257,6 +266,47 @@ def test_placement_is_checked():
     assert error.value.message == "placement puts ranks 1 and 2 both on gpu1; an accelerator holds one rank."
     with pytest.raises(InputError, match="ring-4 has places for 4 ranks, but 8 take part"):
         program(templates.ring("all_reduce", (8,), 1), (8,), SIZE, ring)
+
+
+@st.composite
+def trains(draw):
+    """Tasks of several rounds that hand over round by round or wait for all of them."""
+    paths, amount, before, capacity, latency = draw(programs())
+    rounds = np.array([draw(st.integers(1, 4)) for _ in paths])
+    lag = np.array([draw(st.sampled_from([0, 1, ALL])) for one in before for _ in one], np.int64)
+    queue = np.array([draw(st.sampled_from([-1, -1, -1, 0])) for _ in paths])
+    return flows(
+        paths, amount, dependencies=csr(before), latency=latency, rounds=rounds, lag=lag, queue=queue
+    ), capacity
+
+
+@given(trains())
+@settings(max_examples=200, deadline=None)
+def test_tasks_that_run_free_end_when_events_say_so(drawn):
+    some, capacity = drawn
+    engine = sys.modules["rapid_llm.network.engine.simulate"]
+    mixed = run(some, capacity, fold=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "ATTEMPTS", 0)
+        events = run(some, capacity, fold=False)
+    for name in ("start", "finish", "moved", "busy", "peak"):
+        assert getattr(mixed, name) == pytest.approx(getattr(events, name), rel=1e-8, abs=1e-12), name
+
+
+def test_one_failed_link_leaves_most_tasks_free():
+    """The answer is that of events for every task, at a fraction of their number."""
+    outer = clusters.leaf_spine(64, 8, 50 * GB, 2e-6, rails=8, upper=1e-6)
+    net = clusters.nested([clusters.switch(8, 450 * GB, LATENCY)] * 8, outer)
+    dead = apply(net, read_faults([{"link": ["node5.nic3", "leaf0.3"], "down": True}]))
+    some = program(templates.hierarchical("all_reduce", (8, 64), 1), (8, 64), 64e6, dead)
+    engine = sys.modules["rapid_llm.network.engine.simulate"]
+    mixed = simulate(some, dead)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "ATTEMPTS", 0)
+        events = simulate(some, dead)
+    assert mixed.finish == pytest.approx(events.finish, rel=1e-9)
+    assert mixed.busy == pytest.approx(events.busy, rel=1e-9)
+    assert mixed.peak == pytest.approx(events.peak, rel=1e-9)
 
 
 def test_the_interpreted_loop_gives_the_same_answer():

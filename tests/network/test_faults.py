@@ -11,6 +11,7 @@ from rapid_llm.network.programs import program
 from rapid_llm.network.replan import recover
 from rapid_llm.network.routing import route
 from rapid_llm.network.tasks import tasks
+from rapid_llm.network.topology import LINK_KINDS
 
 SIZE = 64e6
 
@@ -114,11 +115,34 @@ def test_replanning_puts_the_dead_link_out_of_the_ring():
     net = shapes.fully_connected(8, 50e9, 1e-6)
     dead = broken(net, {"link": ["gpu2", "gpu3"], "down": True})
     phases = templates.ring("all_reduce", (8,), 1)
-    answer = recover(phases, (8,), SIZE, dead)
+
+    def laid_out(plan):
+        return simulate(program(phases, (8,), SIZE, dead, placement=dead.accelerators[plan.members[0]]), dead)
+
+    answer = recover(laid_out, dead, net, np.arange(8)[None, :], 1, order=True)
     healthy = simulate(program(phases, (8,), SIZE, net), net).seconds
     assert answer.best == "replan"
+    assert answer.plan.words == "in another order"
     assert answer.replan.seconds == pytest.approx(healthy)
     assert answer.detour.seconds > healthy
+
+
+@pytest.mark.parametrize("build", [templates.ring, templates.tree])
+def test_rails_that_are_left_carry_the_rest(build):
+    """Without one rail of four, the others carry 4/3 each; every rank still takes part."""
+    net = cluster()
+    phases = build("all_reduce", (4, 16), 1)
+    whole = simulate(program(phases, (4, 16), SIZE, net), net)
+    some = program(phases, (4, 16), SIZE, net, lanes=(0, 1, 3))
+    left = simulate(some, net)
+    cards = np.flatnonzero([name.startswith("node") and ".nic" in name for name in net.names])
+    out = np.isin(net.source, cards) & (net.kind == LINK_KINDS.index("nic"))
+    rail = net.rail[net.source]
+    busiest = [left.moved[out & (rail == k)].max() / whole.moved[out & (rail == k)].max() for k in range(4)]
+    assert busiest[2] == 0
+    assert [busiest[k] for k in (0, 1, 3)] == pytest.approx([4 / 3] * 3)
+    assert left.seconds == pytest.approx(whole.seconds * 4 / 3, rel=0.05)
+    assert left.moved.sum() >= whole.moved.sum() * (1 - 1e-9)
 
 
 @pytest.mark.parametrize(

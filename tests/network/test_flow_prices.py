@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from rapid_llm import hardware
 from rapid_llm.errors import InfeasibleError, InputError
-from rapid_llm.network import Fabric, price
+from rapid_llm.network import Fabric, candidates, price
 from rapid_llm.network.faults import read_faults
-from rapid_llm.network.flow_prices import Links, groups, interconnect, price_flow
+from rapid_llm.network.flow_prices import Links, groups, interconnect, price_flow, under_faults
 
 DGX = hardware.system("dgx-h100")
 
@@ -92,7 +92,9 @@ def test_faults_that_the_job_does_not_have():
     st.integers(0, 10**6),
     st.integers(1, 3),
     st.sampled_from([{"bandwidth": 0.5}, {"bandwidth": 0.05}, {"latency": "5 us"}, {"down": True}]),
-    st.sampled_from([("all_reduce", 8, 1), ("all_gather", 2, 8), ("all_to_all", 16, 1), ("send_recv", 2, 8)]),
+    st.sampled_from(
+        [("all_reduce", 8, 1), ("all_reduce", 16, 1), ("all_gather", 2, 8), ("all_to_all", 16, 1), ("send_recv", 2, 8)]
+    ),
 )
 @settings(max_examples=30, deadline=None)
 def test_a_fault_never_helps(seed, links, effect, message):
@@ -103,3 +105,42 @@ def test_a_fault_never_helps(seed, links, effect, message):
     except InfeasibleError:
         return  # cut off
     assert (hurt >= seconds(op, size, ranks, stride, accelerators=16)).all()
+
+
+def hurt(fault, op="all_reduce", size=2**28, ranks=64):
+    net = interconnect(DGX, Links(ranks, read_faults([fault])))
+    best = candidates(op, size, ranks, 1, fabric=Fabric.of(DGX), library="nccl")[0]
+    return under_faults(best, size, net), under_faults(best, size, interconnect(DGX, Links(ranks)))
+
+
+@pytest.mark.parametrize("fault", [{"down": True}, {"bandwidth": "50 %"}, {"bandwidth": "20 %"}])
+def test_a_library_that_plans_again_drops_the_hurt_rail(fault):
+    """Seven rails carry what eight did; a detour puts it on a neighbour's card, or waits for the slow one."""
+    found, whole = hurt({"nic": "node1.nic3", **fault})
+    assert found.plan == "without rail 3"
+    assert found.best.seconds == found.replan < found.detour
+    assert found.replan == pytest.approx(whole.best.seconds * 8 / 7, rel=0.02)
+    into = {name: moved for name, moved, _ in found.best.busiest(10_000) if name.endswith(".nic3")}
+    assert not any(moved for name, moved in into.items() if name.startswith("leaf"))
+
+
+def test_a_rail_that_is_hardly_hurt_is_kept():
+    found, whole = hurt({"nic": "node1.nic3", "bandwidth": "95 %"})
+    assert found.plan == "the same plan"
+    assert whole.best.seconds < found.best.seconds == found.detour == found.replan < 1.1 * whole.best.seconds
+
+
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([{"down": True}, {"bandwidth": 0.5}, {"latency": "5 us"}]),
+    st.sampled_from(["all_reduce", "all_gather", "all_to_all"]),
+)
+@settings(max_examples=20, deadline=None)
+def test_neither_policy_is_faster_than_no_fault(seed, effect, op):
+    try:
+        found, whole = hurt({"random": {"links": 2, "seed": seed}, **effect}, op, 2**24, 32)
+    except InfeasibleError:
+        return
+    assert found.best.seconds == min(found.detour, found.replan)
+    assert min(found.detour, found.replan) >= whole.best.seconds * (1 - 1e-9)
+    assert found.replan <= found.detour

@@ -1,5 +1,7 @@
 """Attention prices: pairs, windows, split-KV decode, latent attention."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -37,6 +39,53 @@ def pairs(new, past=0, window=0, causal=1):
 )
 def test_measured_points(changes, microseconds):
     assert price(**changes).seconds[0] * 1e6 == pytest.approx(microseconds, rel=0.20)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "kernel", "changes", "microseconds"),
+    [  # aiconfigurator tables: groups are split and regrouped, those that no matrix kernel takes run on vector units
+        ("a100-sxm", "vllm-fa2", {"batch": 2, "past": 131071, "heads": 8, "kv_heads": 1}, 126.9),
+        ("a100-sxm", "vllm-fa2", {"batch": 2, "past": 15, "heads": 32}, 18.8),
+        ("h100-sxm", "trtllm-fmha", {"batch": 64, "past": 2047, "heads": 64, "kv_heads": 1}, 648.2),
+    ],
+)
+def test_measured_decode_of_engines(accelerator, kernel, changes, microseconds):
+    row = {"new": 1, "kv_heads": 8} | changes
+    assert price(accelerator, kernel, **row).seconds[0] * 1e6 == pytest.approx(microseconds, rel=0.20)
+
+
+def test_a_kernel_that_splits_groups_alone_leaves_single_heads_to_one_unit_each():
+    row = {"new": 1, "past": 65535, "batch": 1, "kv_heads": 8, "accelerator": "a100-sxm", "kernel": "vllm-fa2"}
+    assert price(heads=8, **row).seconds[0] > 3 * price(heads=16, **row).seconds[0]
+
+
+@pytest.mark.parametrize(("kernel", "copies"), [("vllm-fa3", 1), ("vllm-fa2", 1), ("trtllm-gen", 8)])
+def test_new_tokens_are_written_into_the_cache_once(kernel, copies):
+    chosen = operators.kernel(kernel)
+    written, bare = (price(kernel=one).seconds[0] for one in (chosen, replace(chosen, append="none")))
+    device = hardware.accelerator("h100-sxm")
+    tokens, c = 4 * 2048, chosen.on(device.architecture)
+    moved = tokens * 8 * 256 * 4 / (c.bandwidth * device.memory.hbm.bandwidth * device.sustained.hbm)
+    assert written - bare == pytest.approx(moved + copies * tokens * c.token, rel=1e-9)
+
+
+def test_a_kernel_that_only_masks_a_window_takes_the_time_of_none():
+    chosen = replace(operators.kernel("fa3"), windowed=False)
+    assert price(kernel=chosen, window=256).seconds[0] == price(kernel="fa3").seconds[0]
+    assert price(kernel="fa3", window=256).seconds[0] < 0.6 * price(kernel="fa3").seconds[0]
+
+
+def test_an_8_bit_cache_leaves_the_k_and_v_of_latent_prefill_at_16_bits():
+    latent = {"heads": 16, "kv_heads": 16, "head_dim": 192, "v_head_dim": 128, "accelerator": "a100-sxm"}
+    sixteen, eight = (price(kernel="mla", kv_bytes=width, **latent) for width in (2, 1))
+    assert eight.hbm_bytes[0] == sixteen.hbm_bytes[0]
+    assert eight.seconds[0] == pytest.approx(sixteen.seconds[0], rel=0.05)
+
+
+def test_a_long_past_is_not_split_by_a_kernel_that_cannot():
+    row = {"batch": 1, "new": 16, "past": 16384, "accelerator": "a100-sxm"}
+    split = replace(operators.kernel("vllm-fa2"), split_kv=True)
+    assert price(kernel="vllm-fa2", **row).seconds[0] > 2 * price(kernel=split, **row).seconds[0]
 
 
 @given(st.integers(1, 3000), st.integers(0, 3000), st.integers(0, 4000))
@@ -101,7 +150,7 @@ def test_backward_costs_two_and_a_half_times_the_arithmetic():
 def test_decode_and_prefill_rows_keep_their_order():
     mixed = price(new=np.array([1.0, 2048.0, 1.0]), past=np.array([4095.0, 0.0, 99.0]))
     apart = [price(new=1, past=4095), price(), price(new=1, past=99)]
-    assert np.array_equal(mixed.seconds, [p.seconds[0] for p in apart])
+    np.testing.assert_allclose(mixed.seconds, [p.seconds[0] for p in apart], rtol=1e-12)
     assert mixed.bound.dtype == np.int8
 
 

@@ -48,3 +48,8 @@ def test_an_unmeasured_architecture_takes_its_nearest_and_says_so():
 def test_unknown_kernel():
     with pytest.raises(InputError, match=r"kernel 'cublass' is not in the catalogue. Did you mean 'cublas'\?"):
         operators.kernel("cublass")
+
+
+def test_a_stand_in_lends_its_structure_with_its_numbers():
+    kernel = operators.kernel("vllm-fa2")
+    assert kernel.shaped("blackwell-rtx").tiles == kernel.shaped("ada").tiles != kernel.shaped("ampere").tiles

@@ -7,12 +7,16 @@ from hypothesis import strategies as st
 
 from rapid_llm import hardware, operators
 from rapid_llm.errors import InputError
+from rapid_llm.operators.experts import row_tiles
 
 H100 = hardware.accelerator("h100-sxm")
 EXPERTS = {
     "rows": 64,
     "hit": 8,
+    "largest": 8,
+    "pairs": 64,
     "tokens": 32,
+    "experts": 8,
     "hidden": 4096,
     "inter": 14336,
     "matrices": 3,
@@ -28,7 +32,9 @@ def price(family, columns, kernel, *, dtype="bf16", kind="stream", accelerator=H
 
 @given(st.integers(1, 100000), st.integers(1, 256), st.sampled_from(["cutlass-moe", "triton-moe", "deepgemm-moe"]))
 def test_experts_stream_their_weights_and_never_beat_the_roofline(rows, hit, kernel):
-    columns = EXPERTS | {"rows": rows, "hit": min(hit, rows), "tokens": rows}
+    hit = min(hit, rows)
+    most = operators.most_loaded(rows, hit)
+    columns = EXPERTS | {"rows": rows, "hit": hit, "largest": most, "pairs": rows, "tokens": rows, "experts": hit}
     floor = operators.roofline("moe", columns, dtype="bf16", accelerator=H100).seconds[0]
     assert price("moe", columns, kernel).seconds[0] >= floor
 
@@ -41,10 +47,52 @@ def test_more_experts_cost_their_weights():
 
 def test_one_expert_is_a_dense_mlp_with_the_moves_of_its_rows():
     m = 8192
-    expert = price("moe", EXPERTS | {"rows": m, "hit": 1, "tokens": m}, "cutlass-moe").seconds[0]
+    expert = price(
+        "moe", EXPERTS | {"rows": m, "hit": 1, "largest": m, "pairs": m, "tokens": m, "experts": 1}, "cutlass-moe"
+    ).seconds[0]
     gemms = {"m": m, "n": [2 * 14336, 4096], "k": [4096, 14336], "groups": 1, "x_bytes": 2, "w_bytes": 2, "y_bytes": 2}
     dense = price("gemm", gemms, "cublas").seconds.sum()
     assert 0.7 * dense < expert < 1.5 * dense
+
+
+TILED = ["triton-moe", "vllm-triton-moe", "marlin-moe"]
+
+
+@pytest.mark.parametrize("kernel", TILED)
+def test_tokens_never_shorten_a_tiled_expert_kernel_beyond_a_change_of_tile(kernel):
+    tokens = 2.0 ** np.arange(0, 15)
+    hit = np.minimum(tokens * 8, 128)
+    columns = {
+        "rows": tokens * 8, "hit": hit, "largest": operators.most_loaded(tokens * 8, hit), "pairs": tokens * 8,
+        "tokens": tokens, "experts": 128, "hidden": 4096, "inter": 1536, "matrices": 3, "x_bytes": 2, "w_bytes": 2,
+    }  # fmt: skip
+    seconds = price("moe", columns, kernel).seconds
+    assert (seconds[1:] > 0.93 * seconds[:-1]).all()
+
+
+def test_pairs_of_other_ranks_cost_a_scanning_kernel_their_passes():
+    alone = EXPERTS | {"rows": 4096, "pairs": 4096, "tokens": 4096}
+    among = alone | {"pairs": 32768}
+    less, more = (price("moe", columns, "triton-moe").seconds[0] for columns in (alone, among))
+    passes = (32768 - 4096) * (5 * 14336 + 2 * 4096) * 2 / H100.memory.hbm.bandwidth
+    assert more - less >= 0.9 * passes
+    less, more = (price("moe", columns, "cutlass-moe").seconds[0] for columns in (alone, among))
+    assert 0.0 < more - less < 0.02 * passes  # a library sorts them, and moves those of its experts alone
+
+
+def test_equal_loads_fill_whole_tiles_and_wide_ones_half_a_tile_more():
+    def tiles(rows, hit, largest):
+        return float(row_tiles(*(np.array([float(v)]) for v in (rows, hit, largest)), 64)[0])
+
+    assert tiles(64 * 8, 8, 64) == 8
+    assert tiles(65 * 8, 8, 65) == 16
+    assert tiles(8, 8, 1) == 8
+    assert tiles(8 * 1000, 8, 2000) == pytest.approx(8 * 1000 / 64 + 4, rel=0.03)
+
+
+def test_an_unaligned_width_slows_the_down_projection_of_triton_kernels():
+    even, odd = (price("moe", EXPERTS | {"inter": n}, "triton-moe").seconds[0] for n in (1792, 1796))
+    assert odd > 1.3 * even
 
 
 def test_a_decode_scan_reads_and_writes_its_state_once():
@@ -52,6 +100,19 @@ def test_a_decode_scan_reads_and_writes_its_state_once():
     state = 2 * 8 * 32 * 128 * 128 * 4
     assert update.hbm_bytes[0] == pytest.approx(state, rel=0.02)
     assert update.seconds[0] > state / H100.memory.hbm.bandwidth
+
+
+def test_a_fused_scan_with_one_item_more_than_units_takes_another_turn():
+    full, more = (price("scan", SCAN | {"batch": n, "heads": 1}, "flashinfer-gdn").seconds[0] for n in (132, 133))
+    assert more > 1.6 * full
+
+
+def test_a_chain_of_scan_kernels_grows_within_its_first_chunk():
+    few, chunk, next_one = (
+        price("scan", SCAN | {"batch": 1, "heads": 2, "new": n}, "fla").seconds[0] for n in (2, 64, 65)
+    )
+    assert chunk > 1.3 * few
+    assert next_one < 1.15 * chunk
 
 
 def test_a_chunked_scan_is_never_faster_than_its_chunks_in_series():

@@ -7,7 +7,7 @@ import pytest
 from rapid_llm.errors import InputError
 from rapid_llm.validation import tables
 from rapid_llm.validation.kernels.baselines import three_constants
-from rapid_llm.validation.kernels.columns import hot_rank
+from rapid_llm.validation.kernels.loads import Routed, loads
 from rapid_llm.validation.suites import SUITES
 from rapid_llm.validation.suites import kernels as suite
 
@@ -72,10 +72,26 @@ def test_three_constants_find_themselves():
 
 
 def test_round_robin_fills_every_expert_alike():
-    assert hot_rank(1024, 8, 128, 8, "bal") == (1024.0, 16.0)
-    rows, hit = hot_rank(4096, 8, 256, 8, "pl1.2")
+    assert loads(Routed(1024, 8, 128, 8), "bal") == (1024.0, 16.0, 64.0, 8192.0, 1024.0)
+    rows, hit, largest, pairs, tokens = loads(Routed(4096, 8, 256, 8), "pl1.2")
     assert 4096 < rows < 4096 * 8
     assert 1 <= hit <= 32
+    assert rows / hit < largest <= 4096
+    assert (pairs, tokens) == (4096 * 8, 4096)
+
+
+def test_choices_of_other_ranks_fall_on_the_first_expert_where_a_collector_clamped_them():
+    local, first = (loads(Routed(1024, 8, 128, 8), "bal", how) for how in ("local", "first"))
+    assert first.rows == first.pairs == local.pairs
+    assert first.largest == 64 + 7 * 1024
+    assert first.hit == local.hit
+
+
+def test_a_grouped_router_that_finds_groups_equal_fills_the_first_of_them():
+    alike, grouped = (loads(Routed(512, 8, 256, 1), "bal", how) for how in ("local", "grouped"))
+    assert grouped.rows == alike.rows
+    assert grouped.hit == 128
+    assert grouped.largest >= 500
 
 
 @pytest.mark.shared
@@ -83,7 +99,8 @@ def test_round_robin_fills_every_expert_alike():
     ("name", "metric", "bound"),
     [
         ("gemm", "latency", 0.12), ("attention", "context", 0.14), ("attention", "generation", 0.14),
-        ("mla", "module", 0.10), ("mla", "generation", 0.12), ("ssm", "latency", 0.15),
+        ("mla", "module", 0.10), ("mla", "generation", 0.12), ("ssm", "latency", 0.10),
+        ("moe", "balanced", 0.13), ("moe", "power_law", 0.14),
     ],
 )  # fmt: skip
 def test_mean_over_unseen_groups(name, metric, bound, request):

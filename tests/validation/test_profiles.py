@@ -6,6 +6,7 @@ import pytest
 
 from rapid_llm.validation import run, tables
 from rapid_llm.validation.kernels import profiles
+from rapid_llm.validation.kernels.loads import Routed, loads
 
 VIDUR = (
     "device,model,tp,d_model,d_ff,n_head,n_kv_head,tokens,attn_pre_proj_ms,attn_post_proj_ms,mlp_up_proj_ms,"
@@ -41,14 +42,25 @@ def test_mixed_batches_are_left_to_serving(tmp_path):
     assert set(found["kernel_generation"]["gpu"]) == {"rtx-4090"}
 
 
+def test_experts_are_dealt_evenly_to_those_that_were_active(tmp_path):
+    model = "Qwen/Qwen3-30B-A3B-Instruct-2507"
+    text = f"hardware,model,tp,tokens,activated_experts,time_us\nRTXPRO6000,{model},1,32,64,429.3\n"
+    cells = read(tmp_path, text)["kernel_moe"]
+    assert (cells["dist"][0], cells["hidden"][0], cells["inter"][0]) == ("even64", "2048", "768")
+    assert loads(Routed(32, 8, 128, 1), "even64") == (256.0, 64.0, 4.0, 256.0, 32.0)
+
+
 @pytest.mark.shared
 def test_architecture_constants_transfer():
     folder = Path(__file__).parents[3] / "shared/data/kernels"
     if not folder.is_dir():
         pytest.skip(f"needs the measured tables in {folder}")
-    rows = {(r.metric, r.group.split("/")[0]): r for r in run(["gemm", "attention"], folder).rows if r.split == "all"}
+    rows = {
+        (r.metric, r.group.split("/")[0]): r for r in run(["gemm", "attention", "moe"], folder).rows if r.split == "all"
+    }
     for device in ("a40", "rtx-4090", "rtx-pro-6000"):
-        assert rows["latency", device].mape < 0.20
+        assert rows["latency", device].mape < 0.14
+    assert rows["even", "rtx-pro-6000"].mape < 0.12
     for device in ("rtx-4090", "rtx-pro-6000"):
         assert rows["context", device].mape < 0.31
         assert rows["generation", device].mape < 0.25

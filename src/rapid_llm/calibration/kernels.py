@@ -14,10 +14,11 @@ from rapid_llm.calibration.fitting import Bound, Vector, fit
 from rapid_llm.calibration.writing import replace_block, write_whole
 from rapid_llm.errors import InputError
 from rapid_llm.operators import Kernel
-from rapid_llm.operators.kernels import GemmKernel
+from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel, GemmKernel, ScanKernel, TiledMoeKernel
 from rapid_llm.units import Si
 from rapid_llm.validation import tables
-from rapid_llm.validation.kernels import Sample, samples, slice_of
+from rapid_llm.validation.kernels import KernelSlice, Sample, samples, slice_of
+from rapid_llm.validation.kernels.samples import read_cells
 
 BOUNDS: Final[Mapping[str, Bound]] = {
     "setup": Bound(0.0, 2e-6, 1e-4),
@@ -29,14 +30,23 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "occupancy": Bound(0.0, 0.6, 1.2),
     "overlap": Bound(1.0, 2.2, 6.0),
     "split": Bound(0.0, 2e-6, 1.5e-5),
-    "softmax": Bound(0.0, 32.0, 256.0),
+    "softmax": Bound(0.0, 16.0, 200.0),
+    "token": Bound(0.0, 1e-9, 1e-7),
+    "spill": Bound(0.1, 0.5, 1.0),
     "item": Bound(0.0, 1.5e-6, 1e-5),
     "lone_item": Bound(0.0, 7e-7, 1e-5),
+    "lone_rate": Bound(0.01, 0.15, 1.0),
     "combine": Bound(0.0, 2e-6, 2e-5),
     "expert": Bound(0.0, 2e-7, 4e-6),
+    "pair": Bound(0.0, 3e-10, 2e-8),
     "row_passes": Bound(0.0, 6.0, 40.0),
     "token_passes": Bound(0.0, 4.0, 60.0),
+    "fill": Bound(0.0, 1.2e-8, 4e-7),
+    "tile": Bound(0.0, 4e-7, 1e-5),
+    "passes": Bound(0.1, 0.8, 1.0),
     "chunk": Bound(0.0, 2.6e-6, 2e-5),
+    "ramp": Bound(0.0, 1e-5, 1e-4),
+    "turn": Bound(0.0, 8e-6, 5e-5),
     "decode_setup": Bound(0.0, 2e-6, 1e-4),
     "decode_bandwidth": Bound(0.6, 0.9, 1.0),
 }
@@ -45,18 +55,40 @@ FREE: Final[Mapping[str, tuple[str, ...]]] = {
     "gemm": ("setup", "rate", "bandwidth", "step", "epilogue", "overlap", "split"),
     "cast": ("setup", "rate", "bandwidth", "step", "epilogue", "overlap", "row"),
     "attention": ("setup", "rate", "bandwidth", "softmax", "item", "overlap"),
+    "append": ("setup", "rate", "bandwidth", "softmax", "item", "overlap", "token"),
+    "spill": ("setup", "rate", "bandwidth", "item", "overlap", "token", "spill"),
     "decode": ("setup", "rate", "bandwidth", "item", "combine", "occupancy", "overlap"),
-    "lone": ("setup", "rate", "bandwidth", "item", "lone_item", "combine", "occupancy"),
-    "moe": ("setup", "rate", "bandwidth", "expert", "overlap", "row_passes", "token_passes"),
-    "scan": ("setup", "bandwidth", "chunk", "decode_setup", "decode_bandwidth"),
+    "lone": ("setup", "rate", "bandwidth", "item", "lone_item", "lone_rate", "combine"),
+    "moe": ("setup", "rate", "bandwidth", "expert", "row_passes", "token_passes", "pair"),
+    "tiled": ("setup", "rate", "bandwidth", "fill", "step", "tile", "passes"),
+    "scan": ("setup", "ramp", "bandwidth", "chunk", "turn", "decode_setup", "decode_bandwidth"),
+    "fused": ("setup", "bandwidth", "chunk", "turn", "decode_setup", "decode_bandwidth"),
 }
 """Family (or variant of one) to the constants that are fitted: at most seven."""
 _SECONDS: Final = frozenset(
-    ("setup", "step", "row", "split", "item", "lone_item", "combine", "expert", "chunk", "decode_setup")
+    (
+        "setup",
+        "step",
+        "row",
+        "token",
+        "split",
+        "item",
+        "lone_item",
+        "combine",
+        "expert",
+        "pair",
+        "fill",
+        "tile",
+        "chunk",
+        "ramp",
+        "turn",
+        "decode_setup",
+    )
 )
 LEAST_ROWS: Final = 40
 """A half with fewer rows fits nothing."""
-_ROWS: Final = 700  # of a fit: more move no constant by more than its own uncertainty
+_IMPLAUSIBLE: Final = 50.0  # times slower than the known constants say: a unit, not a kernel
+_ROWS: Final = 2000  # of a fit: more move no constant by more than its own uncertainty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +127,14 @@ def free_of(kernel: Kernel) -> tuple[str, ...]:
     """The constants of a kernel that a fit may move."""
     if isinstance(kernel, GemmKernel):
         return FREE["cast" if kernel.quantise and kernel.splits == (1,) else "gemm"]
-    if getattr(kernel, "groups", (1, 0))[0] > 1:
+    if isinstance(kernel, AttentionKernel):
+        return FREE["spill" if kernel.spilling else "attention" if kernel.append == "none" else "append"]
+    if isinstance(kernel, DecodeKernel) and kernel.groups != DecodeKernel.groups:
         return FREE["lone"]
+    if isinstance(kernel, TiledMoeKernel):
+        return FREE["tiled"]
+    if isinstance(kernel, ScanKernel) and kernel.fused:
+        return FREE["fused"]
     if kernel.family not in FREE:
         raise InputError(f"kernel {kernel.name} is of family {kernel.family}: no table of kernels describes it.")
     return FREE[kernel.family]
@@ -113,13 +151,21 @@ def calibrate(name: str, files: Sequence[Path]) -> Iterator[Calibration]:
     for sample in samples(part, found):
         by_architecture.setdefault(hardware.accelerator(sample.accelerator).architecture, []).append(sample)
     if not by_architecture:
-        raise InputError(
-            f"no row of {', '.join(str(f) for f in files)} belongs to kernel {name}: it needs columns "
-            f"{', '.join(sorted(tables.SCHEMAS[part.schema]))}.",
-            field="table",
-        )
+        raise InputError(_no_row(part, found, files), field="table")
     for architecture, mine in by_architecture.items():
         yield calibrate_on(kernel, architecture, mine, part.priors or {})
+
+
+def _no_row(part: KernelSlice, found: Sequence[tables.Table], files: Sequence[Path]) -> str:
+    """Why tables hold nothing to fit a kernel on: another schema, too fast to be true, or rows of other kernels."""
+    names, kernel = ", ".join(map(str, files)), part.kernel
+    if not found:
+        columns = ", ".join(sorted(tables.SCHEMAS[part.schema]))
+        return f"no row of {names} belongs to kernel {kernel}: it needs columns {columns}."
+    if any(part.rows(read_cells(table)).any() for table in found):
+        return f"most rows of {names} beat the datasheet's roofline: is latency_us in microseconds, and gpu right?"
+    rules = " or ".join(", ".join(f"{column} {pattern}" for column, pattern in rule.items()) for rule in part.rules)
+    return f"no row of {names} belongs to kernel {kernel}, which takes rows of {rules}."
 
 
 def read_table(path: Path) -> tables.Table:
@@ -152,9 +198,16 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
             f"at least {LEAST_ROWS} are needed.",
             field="table",
         )
-    start, names = kernel.on(architecture), free_of(kernel)
+    off = float(np.median(np.concatenate([s.seconds / s.price(kernel) for s in train])))
+    if off > _IMPLAUSIBLE:
+        raise InputError(
+            f"half of the rows of kernel {kernel.name} on {architecture} take more than {off:.0f} times what they "
+            f"should: is latency_us in microseconds?",
+            field="table",
+        )
+    start, names = kernel.on(architecture), free_of(kernel.shaped(architecture))
     bounds = {n: replace(BOUNDS[n], prior=priors[n]) if n in priors else BOUNDS[n] for n in names}
-    some = [s.some(_ROWS // len(train)) for s in train]
+    some = [s.some(round(_ROWS * len(s.seconds) / rows)) for s in train]
 
     def trial(values: Vector) -> Kernel:
         return _with(kernel, architecture, dict(zip(names, map(float, values), strict=True)))
@@ -167,8 +220,11 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
     found = fit(log_time, target, {n: getattr(start, n) for n in names}, bounds)
     fitted = _with(kernel, architecture, found)
     unseen = [s.half("unseen") for s in mine]
-    scores = {s.label: (_errors([u], kernel), _errors([u], fitted)) for s, u in zip(mine, unseen, strict=True)}
-    labels = ", ".join(dict.fromkeys(s.label for s in mine))
+    by_label: dict[str, list[Sample]] = {}
+    for half in unseen:
+        by_label.setdefault(half.label, []).append(half)
+    scores = {label: (_errors(parts, kernel), _errors(parts, fitted)) for label, parts in by_label.items()}
+    labels = ", ".join(by_label)
     return Calibration(
         kernel=kernel.name,
         architecture=architecture,
@@ -183,7 +239,7 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
 def _with(kernel: Kernel, architecture: str, values: Mapping[str, float]) -> Kernel:
     """A copy of a kernel with other numbers for one architecture."""
     start = kernel.on(architecture)
-    held = {f.name: Si(getattr(start, f.name)) for f in fields(start)}
+    held = {f.name: Si(value) for f in fields(start) if (value := getattr(start, f.name)) is not None}
     constants = type(start)(**held | {name: Si(value) for name, value in values.items()})
     known: dict[str, Any] = kernel.constants  # type: ignore[attr-defined]
     return replace(kernel, constants={**known, architecture: constants})  # type: ignore[call-arg]

@@ -182,12 +182,14 @@ def show(
     name: Annotated[str, Parameter(name="NAME", help="Catalogue name or file; a model also as a config.json.")],
     /,
     *,
+    topology: Annotated[str | None, Parameter(help="Write a system's links as a picture (SVG).")] = None,
+    accelerators: Annotated[int | None, Parameter(help="Accelerators in the picture; default: up to 64.")] = None,
     json: Json = False,
 ) -> int:
     """Show one entry of the catalogue with the source of every number."""
     from rapid_llm.cli.catalogue import show_entry
 
-    return show_entry(what, name, as_json=json)
+    return show_entry(what, name, as_json=json, topology=topology, accelerators=accelerators)
 
 
 @app.command
@@ -251,6 +253,38 @@ def network_collective(
         as_json=json,
         html=html,
         out=out,
+    )
+
+
+@network.command(name="links")
+def network_links(
+    source: Annotated[str, Parameter(name="FILE", help="Edge list or bandwidth matrix, or the name of a system.")],
+    op: Annotated[str, Parameter(name="OP", help="all_reduce, all_gather, reduce_scatter, all_to_all, ...")],
+    /,
+    *,
+    size: Annotated[str, Parameter(help="Message size as nccl-tests counts it, such as 256MiB.")],
+    accelerators: Annotated[int | None, Parameter(help="Ranks, on the first accelerators; default: all.")] = None,
+    algorithm: Annotated[str | None, Parameter(help="This one only.")] = None,
+    routing: Annotated[str, Parameter(help="How links are chosen, or a CSV of routes (from, to, via).")] = "auto",
+    traffic: Annotated[str | None, Parameter(help="CSV of other flows from the start (from, to, bytes).")] = None,
+    fault: Annotated[tuple[str, ...], Parameter(help="As of collective; repeatable.")] = (),
+    svg: Annotated[str | None, Parameter(help="Write a picture: links shaded by what they carry.")] = None,
+    json: Json = False,
+) -> int:
+    """One collective on links alone, without a library: your own interconnect, routes and background traffic."""
+    from rapid_llm.cli.interconnects import links
+
+    return links(
+        source,
+        op,
+        size=size,
+        accelerators=accelerators,
+        algorithm=algorithm,
+        routing=routing,
+        traffic=traffic,
+        faults=fault,
+        svg=svg,
+        as_json=json,
     )
 
 

@@ -28,9 +28,17 @@ def list_names(what: str, *, as_json: bool) -> int:
     return 0
 
 
-def show_entry(what: str, name: str, *, as_json: bool) -> int:
-    """Print one entry with the source of every number."""
+def show_entry(
+    what: str, name: str, *, as_json: bool, topology: str | None = None, accelerators: int | None = None
+) -> int:
+    """Print one entry with the source of every number; ``topology``: also a picture of a system's links, as SVG."""
     kind = _kind(what)
+    if topology is not None:
+        if kind != "system":
+            raise InputError(f"--topology draws the links of a system, not of a {kind}.", field="topology")
+        from rapid_llm.cli.interconnects import draw_system
+
+        draw_system(name, accelerators, topology)
     facts = _facts(kind, name)
     document, sources = _entry(kind, name)
     data = document.data

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, Token
+
+from rapid_llm.errors import InputError
 
 kernel = App(name="kernel", help="One kernel on one accelerator: time, tiles, traffic, bound.", help_format="plaintext")
 
+
+def whole(_: object, tokens: Sequence[Token]) -> int:
+    """A whole number; a fraction is not rounded in silence."""
+    text = tokens[0].value
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"{tokens[0].keyword} must be a whole number (got {text}).") from None
+
+
+Whole = Annotated[int, Parameter(converter=whole)]
 Json = Annotated[bool, Parameter(name="--json", negative=(), help="One JSON object.")]
 Chip = Annotated[str, Parameter(name="--accelerator", help="Catalogue name or file.")]
 Format = Annotated[str, Parameter(name="--dtype", help="Compute dtype: bf16, fp8, nvfp4, int8 ...")]
@@ -18,11 +32,11 @@ Implementation = Annotated[str | None, Parameter(name="--kernel", help="Implemen
 @kernel.command(name="gemm")
 def kernel_gemm(
     *,
-    m: int,
-    n: int,
-    k: int,
+    m: Whole,
+    n: Whole,
+    k: Whole,
     accelerator: Chip,
-    groups: int = 1,
+    groups: Whole = 1,
     dtype: Format = "bf16",
     runtime: Engine = "vllm",
     implementation: Implementation = None,
@@ -40,14 +54,14 @@ def kernel_gemm(
 @kernel.command(name="attention")
 def kernel_attention(
     *,
-    heads: int,
+    heads: Whole,
     accelerator: Chip,
-    batch: int = 1,
-    new: Annotated[int, Parameter(help="Query tokens of a sequence; 1 is decode.")] = 1,
-    past: Annotated[int, Parameter(help="Cached tokens of a sequence.")] = 0,
-    kv_heads: int | None = None,
-    head_dim: int = 128,
-    window: int = 0,
+    batch: Whole = 1,
+    new: Annotated[int, Parameter(converter=whole, help="Query tokens of a sequence; 1 is decode.")] = 1,
+    past: Annotated[int, Parameter(converter=whole, help="Cached tokens of a sequence.")] = 0,
+    kv_heads: Annotated[int | None, Parameter(converter=whole)] = None,
+    head_dim: Whole = 128,
+    window: Whole = 0,
     kv_bytes: float = 2.0,
     dtype: Format = "bf16",
     runtime: Engine = "vllm",
@@ -69,11 +83,11 @@ def kernel_attention(
 @kernel.command(name="moe")
 def kernel_moe(
     *,
-    tokens: int,
-    experts: int,
-    experts_per_token: int,
-    hidden: int,
-    inter: int,
+    tokens: Whole,
+    experts: Whole,
+    experts_per_token: Whole,
+    hidden: Whole,
+    inter: Whole,
     accelerator: Chip,
     dtype: Format = "bf16",
     runtime: Engine = "vllm",
@@ -81,13 +95,14 @@ def kernel_moe(
     json: Json = False,
 ) -> int:
     """Gated experts of one layer on one accelerator, tokens routed uniformly."""
-    from rapid_llm.cli.kernels import Asked, answer, sizes
+    from rapid_llm.cli.kernels import Asked, answer, hit, sizes
+    from rapid_llm.operators import most_loaded
 
     x, w = sizes(dtype)
-    hit = experts * (1.0 - (1.0 - experts_per_token / experts) ** tokens) if experts > 0 else 0.0
+    pairs, touched = tokens * experts_per_token, hit(tokens, experts, experts_per_token)
     columns = {
-        "rows": tokens * experts_per_token, "hit": hit, "tokens": tokens, "hidden": hidden, "inter": inter,
-        "matrices": 3, "x_bytes": x, "w_bytes": w,
+        "rows": pairs, "hit": touched, "largest": float(most_loaded(pairs, touched)), "pairs": pairs, "tokens": tokens,
+        "experts": experts, "hidden": hidden, "inter": inter, "matrices": 3, "x_bytes": x, "w_bytes": w,
     }  # fmt: skip
     asked = Asked(dtype=dtype, accelerator=accelerator, engine=runtime, kernel=implementation)
     return answer("moe", columns, asked, as_json=json)
@@ -96,12 +111,12 @@ def kernel_moe(
 @kernel.command(name="scan")
 def kernel_scan(
     *,
-    new: int,
-    heads: int,
+    new: Whole,
+    heads: Whole,
     accelerator: Chip,
-    batch: int = 1,
-    key_dim: int = 128,
-    value_dim: int = 128,
+    batch: Whole = 1,
+    key_dim: Whole = 128,
+    value_dim: Whole = 128,
     runtime: Engine = "vllm",
     implementation: Implementation = None,
     json: Json = False,

@@ -10,6 +10,7 @@ from typing import Any, Final
 from rapid_llm import hardware, operators, runtime
 from rapid_llm.cli.style import show
 from rapid_llm.dtypes import dtype as named
+from rapid_llm.errors import InputError
 from rapid_llm.execution.pricing import implementation
 from rapid_llm.hardware import Accelerator
 from rapid_llm.units import format_bytes, format_percent, format_seconds
@@ -68,15 +69,17 @@ def _found(family: str, columns: Mapping[str, float], kind: str, asked: Asked) -
         m, n, k, groups = (int(columns[key]) for key in ("m", "n", "k", "groups"))
         why = operators.explain_gemm(m, n, k, dtype=dtype, kernel=name, accelerator=device, groups=groups, **sides)
         found |= {key: why[key] for key in ("tile", "split", "tiles", "waves", "last_wave_occupancy", "l2_bytes")}
-    found["errors"] = _errors(family, columns, dtype, device)
+    found["errors"] = _errors(family, columns, dtype, device, asked.engine)
     return found
 
 
-def _errors(family: str, columns: Mapping[str, float], dtype: str, device: Accelerator) -> dict[str, Any] | None:
-    """Error quantiles of the suite: of this accelerator and dtype, else of its suite as a whole."""
+def _errors(
+    family: str, columns: Mapping[str, float], dtype: str, device: Accelerator, engine: str
+) -> dict[str, Any] | None:
+    """Error quantiles of the suite: of this accelerator, dtype and engine, else of its suite as a whole."""
     metric = {"attention": "generation" if columns.get("new") == 1.0 else "context"}.get(family, "latency")
     metric = "balanced" if family == "moe" else metric
-    return kernel_quantiles.nearest(SUITES.get(family, ""), metric, device.name, dtype)
+    return kernel_quantiles.nearest(SUITES.get(family, ""), metric, device.name, dtype, engine)
 
 
 def _lines(found: Mapping[str, Any]) -> list[str]:
@@ -113,6 +116,15 @@ def _trust(errors: Mapping[str, Any] | None) -> str:
         f"suite {errors['suite']} {errors['group']}: median error {format_percent(errors['median'])}, "
         f"90 % of {errors['rows']} rows within {format_percent(errors['p90'])}"
     )
+
+
+def hit(tokens: int, experts: int, per_token: int) -> float:
+    """Experts of a layer that get any token of those routed uniformly; InputError where a token has more than all."""
+    if per_token > experts:
+        raise InputError(
+            f"moe: experts-per-token {per_token} must be at most experts {experts}.", field="experts_per_token"
+        )
+    return experts * (1.0 - (1.0 - per_token / experts) ** tokens) if experts > 0 else 0.0
 
 
 def sizes(dtype: str) -> tuple[float, float]:

@@ -24,13 +24,14 @@ from rapid_llm.units import format_bandwidth, format_bytes, format_percent, form
 
 if TYPE_CHECKING:
     from rapid_llm.network.contention import Contended
+    from rapid_llm.network.flow_prices import Hurt
 
 _SIZES = [2**k for k in range(10, 35, 2)]
 """Message sizes of the page's curves, B."""
 _SHOWN = 12
 """Candidates that the terminal lists."""
-_LINKS, _BOXES = 5, 64
-"""Busiest links that are listed, and boxes that the heat map shows."""
+_LINKS, _BOXES, _DRAWN = 5, 64, 400
+"""Busiest links that are listed, boxes that the heat map shows, and nodes of a topology that is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def collective(
         op.replace("-", "_"),
         system,
         known.accelerators if accelerators is None else accelerators,
-        _size(size),
+        message_size(size),
         stride,
         library or library_for(known.groups[0].node.accelerator.vendor),
         small,
@@ -96,17 +97,18 @@ def collective(
     found = asked.candidates()
     if not found:
         raise InputError("one accelerator has nobody to talk to. Use --accelerators 2 or more.", field="accelerators")
-    flow = _flow(asked, found[0], network, faults)
-    answer = _answer(asked, found, flow)
+    hurt = _flow(asked, found[0], network, faults)
+    flow = hurt.best if hurt else None
+    answer = _answer(asked, found, hurt)
     _write(_page(asked, found, flow) if html or out else "", answer, html, out)
     if as_json:
         print(json.dumps(answer, indent=2))
     else:
-        show(_lines(asked, found, flow))
+        show(_lines(asked, found, hurt))
     return 0
 
 
-def _flow(asked: Question, best: Candidate, network: str, faults: Sequence[str]) -> Contended | None:
+def _flow(asked: Question, best: Candidate, network: str, faults: Sequence[str]) -> Hurt | None:
     """The fastest way on the explicit topology, with its faults; None for the closed form alone."""
     if network not in ("closed-form", "flow"):
         raise InputError(f"--network is closed-form or flow (got {network}).", field="network")
@@ -117,17 +119,18 @@ def _flow(asked: Question, best: Candidate, network: str, faults: Sequence[str])
     from rapid_llm.network.faults import read_faults
     from rapid_llm.network.flow_prices import Links, interconnect, under_faults
 
-    given = read_faults([_fault(text) for text in faults], prefix="--fault")
+    given = read_faults([fault(text) for text in faults], prefix="--fault")
     net = interconnect(hardware.system(asked.system), Links(asked.ranks * asked.stride, given))
     return under_faults(best, asked.size, net)
 
 
-def _fault(given: str) -> Mapping[str, Any]:
+def fault(given: str) -> Mapping[str, Any]:
     """A fault as a scenario writes it, such as {link: [node0.nic0, leaf0.0], bandwidth: 50 %}."""
     return parse_yaml(given if given.lstrip().startswith("{") else f"{{{given}}}", "--fault").data
 
 
-def _size(given: str) -> float:
+def message_size(given: str) -> float:
+    """Bytes of ``--size``; InputError where it is not above 0."""
     try:
         size = parse(given, "bytes")
     except ValueError as error:
@@ -137,9 +140,9 @@ def _size(given: str) -> float:
     return size
 
 
-def _answer(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> dict[str, Any]:
+def _answer(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> dict[str, Any]:
     """The JSON object, SI units."""
-    best = found[0]
+    best, flow = found[0], hurt.best if hurt else None
     seconds = best.seconds if flow is None else flow.seconds
     algorithm_bandwidth, bus = asked.bandwidths(seconds)
     links = [] if flow is None else flow.busiest(_LINKS)
@@ -163,11 +166,12 @@ def _answer(asked: Question, found: Sequence[Candidate], flow: Contended | None)
             for c in found
         ],
         "busiest_links": [{"link": name, "bytes": moved, "use": use} for name, moved, use in links],
+        "policies": {"detour": hurt.detour, "replan": hurt.replan, "plan": hurt.plan} if hurt and hurt.plan else None,
     }
 
 
-def _lines(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> list[str]:
-    best = found[0]
+def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> list[str]:
+    best, flow = found[0], hurt.best if hurt else None
     seconds = best.seconds if flow is None else flow.seconds
     algorithm_bandwidth, bus = asked.bandwidths(seconds)
     apart = f", {asked.stride} apart" if asked.stride > 1 else ""
@@ -179,6 +183,9 @@ def _lines(asked: Question, found: Sequence[Candidate], flow: Contended | None) 
         f"{'busbw':<13}{format_bandwidth(bus)}",
         f"{'algorithm':<13}{best.algorithm}, protocol {best.protocol} of {asked.library}",
     ]
+    if hurt and hurt.plan:
+        again = f"{hurt.plan} {format_seconds(hurt.replan)}" if hurt.replan < hurt.detour else "no plan that is faster"
+        lines.append(f"{'faults':<13}detour {format_seconds(hurt.detour)}; re-plan: {again}")
     for index, tier in enumerate(best.traffic):
         label = "each rank" if index == 0 else ""
         lines.append(f"{label:<13}sends {format_bytes(tier.bytes)} over {tier.tier} ({tier.link})")
@@ -217,6 +224,8 @@ def _write(drawn: str, answer: dict[str, Any], html: str | None, out: str | None
 
 def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> str:
     """Candidates as bars, bus bandwidth over size, and which algorithm costs what at which size."""
+    from rapid_llm.network.picture import topology_svg
+
     title = f"{asked.op} on {asked.ranks} x {asked.system}"
     bars = [Part(f"{c.algorithm} {c.protocol}", c.seconds) for c in found]
     curve = {size: asked.candidates(size) for size in _SIZES}
@@ -230,9 +239,11 @@ def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -
     tiers = [[t.tier, t.link, format_bytes(t.bytes)] for t in found[0].traffic]
     used = []
     if flow is not None:
+        if flow.topology.nodes <= _DRAWN:
+            used.append(("Bytes of links", topology_svg(flow.topology, flow.link_bytes)))
         boxes, kinds, values = flow.by_box()
         drawing = heat_map(boxes[:_BOXES], kinds, values[:_BOXES], form=format_percent, cell=(130, 24))
-        used = [("Use of the busiest link of each kind", drawing)]
+        used.append(("Use of the busiest link of each kind", drawing))
     return page(
         title,
         [

@@ -8,6 +8,7 @@ from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator
 from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.model.architecture import MLP, MoE
+from rapid_llm.operators.work import most_loaded
 
 FP32_BYTES = 4.0
 
@@ -84,7 +85,8 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
         out.append(Collective("dispatch", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
     if cut.any():
         out.append(Collective("expert gather", "all_gather", "reduce_scatter", "etp", landed, again=True, when=cut))
-    out.extend(_experts(ffn, width, (rows, hit), s.experts, fused=fused))
+    pairs = np.where(travels, rows, np.maximum(rows, t * ffn.num_experts_per_tok))
+    out.extend(_experts(ffn, width, (rows, hit, pairs, local), s.experts, fused=fused))
     if cut.any():
         out.append(Collective("expert scatter", "reduce_scatter", "all_gather", "etp", landed, when=cut))
     if travels.any():
@@ -100,9 +102,10 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     return out
 
 
-def _experts(ffn: MoE, hidden: int, load: tuple[Column, Column], s: Shapes, *, fused: bool) -> list[Canonical]:
-    """The routed experts of one rank; ``load``: token-expert pairs that land on it, and experts that get any."""
-    rows, hit = load
+def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fused: bool) -> list[Canonical]:
+    """The routed experts of one rank; ``load``: token-expert pairs that land on it, experts that get any, pairs that
+    it sees, experts that it holds."""
+    rows, hit, pairs, local = load
     inter = ffn.moe_intermediate_size / s.plans.etp
     act = s.act
     matrices = 3.0 if ffn.gated else 2.0
@@ -114,7 +117,10 @@ def _experts(ffn: MoE, hidden: int, load: tuple[Column, Column], s: Shapes, *, f
         columns: dict[str, Column | float] = {
             "rows": rows,
             "hit": hit,
+            "largest": most_loaded(rows, hit),
+            "pairs": pairs,
             "tokens": s.tokens,
+            "experts": local,
             "hidden": hidden,
             "inter": inter,
             "matrices": matrices,

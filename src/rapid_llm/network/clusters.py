@@ -6,11 +6,12 @@ switch, ``upper`` what a path over the spines adds. A spine stands for a plane o
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 
 from rapid_llm.errors import InputError
-from rapid_llm.network.topology import LINK_KINDS, NODE_KINDS, NONE, Builder, Ints, Topology
+from rapid_llm.network.topology import NODE_KINDS, NONE, Builder, Ints, Topology
 
 
 def switch(count: int, bandwidth: float, latency: float = 0.0, *, kind: str = "nvswitch", name: str = "") -> Topology:
@@ -139,20 +140,21 @@ def nested(
         )
     per_box = cards // len(boxes)
     build = Builder(name or f"{len(boxes)} x {boxes[0].name} in {outer.name}")
-    accelerators = []
-    for index, box in enumerate(boxes):
-        count = len(box.accelerators)
+    accelerators: list[Ints] = []
+    for _, same in groupby(boxes, key=id):
+        alike = list(same)
+        count = len(alike[0].accelerators)
         if count % per_box:
             raise InputError(
-                f"{box.name} has {count} accelerators, which do not divide among {per_box} network cards.",
+                f"{alike[0].name} has {count} accelerators, which do not divide among {per_box} network cards.",
                 field="topology",
             )
-        placed = _place(build, box, f"node{index}.", index, np.arange(count))
-        accelerators.append(placed[box.accelerators])
+        placed = _place(build, alike[0], len(accelerators), len(alike))
+        accelerators.extend(placed[:, alike[0].accelerators])
     renamed = _as_cards(outer, per_box)
-    placed = _place(build, renamed, "", None, renamed.rail)
+    (cards_at,) = _place(build, renamed, None, 1)
     served = [np.repeat(np.arange(per_box), len(a) // per_box) + i * per_box for i, a in enumerate(accelerators)]
-    card = placed[outer.accelerators][np.concatenate(served)]
+    card = cards_at[outer.accelerators][np.concatenate(served)]
     rate = bandwidth or float(outer.bandwidth.max(initial=1.0)) * max(len(a) for a in accelerators)
     ends = np.concatenate(accelerators)
     if len(ends) > cards:  # a card that several share is no switch between them
@@ -175,22 +177,28 @@ def _as_cards(outer: Topology, per_box: int) -> Topology:
     return replace(outer, node_kind=kind, box=box, rail=rail, names=tuple(names))
 
 
-def _place(build: Builder, part: Topology, prefix: str, box: int | None, rail: Ints) -> Ints:
-    """Add a topology's nodes and links to another; where each of its nodes now is."""
+def _place(build: Builder, part: Topology, box: int | None, copies: int) -> Ints:
+    """Add copies of a topology to another, as boxes from ``box`` on; where the nodes of each now are [copies, nodes].
+
+    Without ``box`` nodes keep their names, boxes and rails.
+    """
     first = len(build.names)
-    build.names.extend(prefix + name for name in part.names)
-    build.kinds.extend(part.node_kind.tolist())
-    build.boxes.extend(part.box.tolist() if box is None else [box] * part.nodes)
+    prefixes = [""] if box is None else [f"node{box + copy}." for copy in range(copies)]
+    build.names.extend([prefix + name for prefix in prefixes for name in part.names])
+    build.kinds.extend(part.node_kind.tolist() * copies)
     rails = part.rail.copy()
-    if box is not None:
-        rails[part.accelerators] = rail
-    build.rails.extend(rails.tolist())
-    for code, kind in enumerate(LINK_KINDS):
-        mine = part.kind == code
-        ends = part.source[mine] + first, part.target[mine] + first
-        if mine.any():
-            build.join(*ends, part.bandwidth[mine], part.latency[mine], kind, both=False)
-    return np.arange(first, first + part.nodes)
+    if box is None:
+        build.boxes.extend(part.box.tolist())
+    else:
+        build.boxes.extend(np.repeat(np.arange(box, box + copies), part.nodes).tolist())
+        rails[part.accelerators] = np.arange(len(part.accelerators))
+    build.rails.extend(rails.tolist() * copies)
+    places = first + np.arange(copies * part.nodes).reshape(copies, part.nodes)
+    order = np.argsort(part.kind, kind="stable")
+    again = np.tile(order, copies)
+    source, target = places[:, part.source[order]].ravel(), places[:, part.target[order]].ravel()
+    build.join(source, target, part.bandwidth[again], part.latency[again], part.kind[again], both=False)
+    return places
 
 
 def _at_least_one(what: str, value: int) -> None:

@@ -1,17 +1,18 @@
 """One collective on the explicit topology: what shared and broken links do to the time of its closed form."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
 from rapid_llm.network.candidates import Candidate
+from rapid_llm.network.groups import Group
 from rapid_llm.network.lines import Line, Way, ways
 from rapid_llm.network.tasks import Result, Tasks
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
-from rapid_llm.network.templates import BUILDERS, Template
+from rapid_llm.network.templates import BUILDERS, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
 
 Vector = NDArray[np.float64]
@@ -79,6 +80,11 @@ def contend(
     if members is None:
         members = np.arange(group.stride)[:, None] + group.stride * np.arange(group.bounds[-1])
     result = on_links(way, size_bytes, topology, members, policy=policy, seed=seed, routed=routed)
+    return contended(way, size_bytes, topology, result)
+
+
+def contended(way: Way, size_bytes: float, topology: Topology, result: Result) -> Contended:
+    """What a run of a collective on the links of a topology says, with what its library adds."""
     bare = bare_line(way)
     seconds = with_library(way, size_bytes, bare, result.seconds - bare.seconds(size_bytes))
     moved = np.asarray(result.link_bytes, dtype=np.float64)
@@ -95,15 +101,27 @@ def on_links(
     policy: str = "auto",
     seed: int = 0,
     routed: Topology | None = None,
+    lanes: tuple[int, ...] | None = None,
 ) -> Result:
-    """The bytes of all groups of a collective on the links alone; arguments as of ``contend``."""
+    """The bytes of all groups of a collective on the links alone; arguments as of ``contend`` and ``program``."""
     from rapid_llm.network.engine import simulate
+    from rapid_llm.network.programs import run_in_slices
 
-    return simulate(_laid_out(way, size, routed or topology, members, policy, seed), topology)
+    def run(slices: int) -> Result:
+        return simulate(_laid_out(way, size, routed or topology, members, policy, seed, lanes, slices), topology)
+
+    return run_in_slices(way.template, run)
 
 
 def _laid_out(  # noqa: PLR0917
-    way: Way, size: float, topology: Topology, members: NDArray[np.int64], policy: str, seed: int
+    way: Way,
+    size: float,
+    topology: Topology,
+    members: NDArray[np.int64],
+    policy: str,
+    seed: int,
+    lanes: tuple[int, ...] | None,
+    slices: int,
 ) -> Tasks:
     """The tasks of all groups [groups, ranks]: routed together, so that they spread over the links, or one by one."""
     from rapid_llm.network.programs import program
@@ -117,6 +135,7 @@ def _laid_out(  # noqa: PLR0917
         program(
             template, bounds if alone else (*bounds, members.size), size, topology,
             placement=places[row], policy=policy, seed=seed, channels=channels, most_rounds=ROUNDS,
+            lanes=lanes, slices=slices,
         )
         for row in (members if alone else [members.ravel()])
     ]  # fmt: skip
@@ -124,18 +143,20 @@ def _laid_out(  # noqa: PLR0917
 
 
 def _meshed(way: Way) -> Template:
-    """Rings as they run over direct links: both ways round a ring of links, and over all links of a full mesh at once,
-    where a rank sends a share to every other in every round.
+    """Rings and chains as they run over direct links: both ways round a ring of links, and over all links of a full
+    mesh at once, where a rank sends a share to every other in every round.
     """
-    tiers = way.group.tiers
-    changes: dict[str, dict[str, Any]] = {"full": {"pattern": "direct"}, "ring": {"both": True}}
-    phases = tuple(
-        replace(phase, **changes.get(tiers[phase.levels[0]].kind, {}))
-        if phase.pattern == "ring" and phase.levels[1] - phase.levels[0] == 1
-        else phase
-        for phase in way.template.phases
-    )
-    return replace(way.template, phases=phases)
+    return replace(way.template, phases=tuple(_over_links(phase, way.group) for phase in way.template.phases))
+
+
+def _over_links(phase: Phase, group: Group) -> Phase:
+    low, high = phase.levels
+    kind = group.tiers[low].kind
+    if phase.pattern == "chain" and kind == "full":
+        return replace(phase, pattern="direct", steps=1)
+    if phase.pattern == "ring" and high - low == 1 and kind in ("full", "ring"):
+        return replace(phase, pattern="direct") if kind == "full" else replace(phase, both=True)
+    return phase
 
 
 def with_library(way: Way, size: float, bare: Line, excess: float) -> float:

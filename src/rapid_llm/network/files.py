@@ -1,9 +1,10 @@
-"""A user's own interconnect: an edge list as YAML or CSV, or a measured bandwidth matrix."""
+"""A user's own interconnect: an edge list as YAML or CSV, or a measured bandwidth matrix; routes and other traffic."""
 
 import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,11 +13,14 @@ from numpy.typing import ArrayLike
 
 from rapid_llm.documents import parse_yaml
 from rapid_llm.errors import InputError
-from rapid_llm.network.topology import Builder, Topology
+from rapid_llm.network.routing import Table
+from rapid_llm.network.topology import Builder, Floats, Ints, Topology
 from rapid_llm.units import parse
 
 COLUMNS: Final = ("from", "to", "bandwidth")
 """Columns of an edge list; ``latency``, ``reverse`` (bandwidth of the way back; 0 for none) and ``kind`` may follow."""
+GIGA: Final = 1e9
+"""Bandwidths are decimal (B/s per GB/s)."""
 GUESSES: Final = {
     "nvswitch": "nvswitch",
     "nvs": "nvswitch",
@@ -34,22 +38,103 @@ GUESSES: Final = {
 
 def read_topology(path: Path | str) -> Topology:
     """Read an edge list: CSV with the columns of COLUMNS, or YAML with a list ``links`` of such mappings and, where
-    names do not say it, ``nodes: {NAME: KIND}``. InputError with file and line otherwise.
+    names do not say it, ``nodes: {NAME: KIND}``; or a matrix of bandwidths (GB/s), a line a row, with commas or blanks
+    between. InputError with file and line otherwise.
     """
     file = Path(path)
-    try:
-        text = file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read as an edge list: {error}.", field="topology") from error
-    if file.suffix.lower() == ".csv":
-        reader = csv.DictReader(io.StringIO(text))
-        rows: list[Mapping[str, Any]] = [{(k or "").strip(): v for k, v in row.items()} for row in reader]
-        return topology_of_edges(rows, name=file.stem, file=str(file), first_line=2)
+    text = _text(file)
+    if file.suffix.lower() in (".csv", ".txt"):
+        if _is_matrix(text):
+            return topology_of_matrix(_matrix(text, str(file)), name=file.stem)
+        return topology_of_edges(_rows(text), name=file.stem, file=str(file), first_line=2)
     data = parse_yaml(text, str(file)).data
     if not isinstance(data, dict) or not isinstance(data.get("links"), list):
         raise InputError(f"{file} must hold a list 'links' of {{from, to, bandwidth}}.", field="links", file=str(file))
     kinds = data.get("nodes") or {}
     return topology_of_edges(data["links"], name=str(data.get("name", file.stem)), kinds=kinds, file=str(file))
+
+
+def read_routes(path: Path | str, topology: Topology) -> Table:
+    """A CSV of routes: ``from``, ``to``, and ``via``, the nodes between them in order, with blanks between.
+
+    InputError for a node or a link that the topology has not.
+    """
+    table: dict[tuple[int, int], tuple[int, ...]] = {}
+    for index, row in enumerate(_listed(path, ("from", "to", "via"))):
+        way = [topology.node(name) for name in (row["from"], *str(row["via"] or "").split(), row["to"])]
+        links = [topology.links_between(a, b)[:1].tolist() for a, b in pairwise(way)]
+        if not all(links):
+            a, b = next(pair for pair, link in zip(pairwise(way), links, strict=True) if not link)
+            raise InputError(
+                f"a route goes from {topology.names[a]} to {topology.names[b]}, which {topology.name} does not join.",
+                field="via", file=str(path), line=index + 2,
+            )  # fmt: skip
+        table[way[0], way[-1]] = tuple(link[0] for link in links)
+    return table
+
+
+def read_traffic(path: Path | str, topology: Topology) -> tuple[Ints, Ints, Floats]:
+    """A CSV of flows beside a collective: ``from``, ``to``, ``bytes``; their nodes, and bytes (``2 GiB``)."""
+    rows = _listed(path, ("from", "to", "bytes"))
+    ends = [np.array([topology.node(row[end]) for row in rows], np.int64) for end in ("from", "to")]
+    amount = [_quantity(row["bytes"], "bytes", "bytes", str(path), i + 2) for i, row in enumerate(rows)]
+    return ends[0], ends[1], np.array(amount, np.float64)
+
+
+def _listed(path: Path | str, columns: tuple[str, ...]) -> list[Mapping[str, Any]]:
+    """The rows of a CSV with these columns."""
+    rows = _rows(_text(Path(path)))
+    missing = [column for column in columns if not rows or column not in rows[0]]
+    if missing:
+        raise InputError(f"{path} needs the columns {', '.join(columns)}.", field=missing[0], file=str(path), line=1)
+    return [{key: (value or "").strip() for key, value in row.items()} for row in rows]
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text in UTF-8"
+        raise InputError(f"{file} cannot be read: {why}.", field="topology", file=str(file)) from error
+
+
+def _rows(text: str) -> list[Mapping[str, Any]]:
+    return [
+        {(key or "").strip(): value for key, value in row.items() if not isinstance(value, list)}
+        for row in csv.DictReader(io.StringIO(text))
+    ]
+
+
+def _is_matrix(text: str) -> bool:
+    """Whether the last line holds numbers only, after a label perhaps."""
+    cells = re.split(r"[,\s]+", text.strip().rpartition("\n")[2].strip().strip(","))
+    return len(cells) > 0 and all(_number(cell) for cell in cells[1:] or cells)
+
+
+def _matrix(text: str, file: str) -> list[list[float]]:
+    """B/s from a table of GB/s; a first line and column of labels are dropped."""
+    rows = [re.split(r"[,\s]+", line.strip().strip(",")) for line in text.splitlines() if line.strip()]
+    if rows and not _number(rows[0][0]):  # labels, as tools print them
+        rows = [row[1:] for row in rows[1:]]
+    width = len(rows[0]) if rows else 0
+    for line, row in enumerate(rows):
+        bad = next((cell for cell in row if not _number(cell)), None)
+        if bad is not None:
+            raise InputError(f"'{bad}' is not a bandwidth in GB/s.", field="topology.matrix", file=file, line=line + 1)
+        if len(row) != width or len(rows) != width:
+            raise InputError(
+                f"a bandwidth matrix is square, one row and column an accelerator (got {len(rows)} rows and "
+                f"{len(row)} columns).", field="topology.matrix", file=file, line=line + 1,
+            )  # fmt: skip
+    return [[float(cell) * GIGA for cell in row] for row in rows]
+
+
+def _number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def topology_of_edges(

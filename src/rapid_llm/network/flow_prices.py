@@ -2,7 +2,6 @@
 included. The library's launch, steps and protocol are those of the closed form, so both agree where nothing contends.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import floor, log
@@ -16,10 +15,12 @@ from rapid_llm.hardware import System
 from rapid_llm.hardware.health import Fault
 from rapid_llm.network.candidates import Candidate, candidates
 from rapid_llm.network.collectives import CollectivePrices
-from rapid_llm.network.contention import RUNS, Contended, bare_line, contend, on_links, with_library
+from rapid_llm.network.contention import RUNS, Contended, bare_line, contend, contended, on_links, with_library
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.faults import apply
 from rapid_llm.network.lines import Way
+from rapid_llm.network.replan import Plan, Recovery, recover
+from rapid_llm.network.tasks import Result
 from rapid_llm.network.technologies import Library
 from rapid_llm.network.topology import Topology
 
@@ -197,35 +198,59 @@ def _between(way: Way, size: float, net: Interconnect, op: str) -> float:
 
 @lru_cache(maxsize=4096)
 def _excess(way: Way, size: float, net: Interconnect, op: str) -> float:
-    """What links take beyond the closed form for one size (s), under the policies of ``under_faults``."""
+    """What links take beyond the closed form for one size (s), under the faster policy of ``under_faults``."""
     members = groups(op, len(net.part), way.group.bounds[-1], way.group.stride)
-    kept = on_links(way, size, net.topology, members)
-    best = kept.seconds
-    if net.topology is not net.healthy:
-        if net.avoiding is not None and kept.link_bytes[net.topology.health < 1].any():
-            with suppress(InfeasibleError):  # there may be no way round
-                best = min(best, on_links(way, size, net.topology, members, routed=net.avoiding).seconds)
-        best = max(best, on_links(way, size, net.healthy, members).seconds)
-    return best - bare_line(way).seconds(size)
+    if net.topology is net.healthy:
+        seconds = on_links(way, size, net.topology, members).seconds
+    else:
+        found = _recovered(way, size, net, members)
+        whole = on_links(way, size, net.healthy, members).seconds
+        seconds = max(whole, min(found.detour.seconds, found.replan.seconds))
+    return seconds - bare_line(way).seconds(size)
 
 
-def under_faults(way: Candidate, size: float, net: Interconnect, members: Members | None = None) -> Contended:
+def _recovered(way: Way, size: float, net: Interconnect, members: Members) -> Recovery:
+    """Both policies for one way of a collective."""
+    group, phases = way.group, way.template.phases
+    nodes = group.inside == 1 and len(group.bounds) > 1
+    wide = any(p.pattern in ("tree", "chain") or (p.pattern == "ring" and np.diff(p.levels) > 1) for p in phases)
+
+    def run(plan: Plan) -> Result:
+        return on_links(way, size, net.topology, plan.members, lanes=plan.lanes, routed=plan.routed)
+
+    return recover(
+        run, net.topology, net.healthy, members, group.bounds[0] if nodes else 1,
+        avoiding=net.avoiding, rails=nodes and wide, order=phases[0].pattern in ("ring", "relay"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hurt:
+    """A collective under faults: on the links under the faster policy; seconds of each, and what re-planning does."""
+
+    best: Contended
+    detour: float
+    replan: float
+    plan: str
+
+
+def under_faults(way: Candidate, size: float, net: Interconnect, members: Members | None = None) -> Hurt:
     """One way of a collective on the links of a job, its groups (``members``, as of ``contend``) at once.
 
-    Routes are those of the healthy network, detoured where links are down; or, where that is faster, detoured round
-    degraded links too. Never faster than without faults. InfeasibleError where no live path joins two ranks.
+    Detour: the routes of the healthy network, others where links are down. Re-plan: round degraded links, without the
+    rails that are hurt, or in another order, whichever is fastest. Never faster than without faults. InfeasibleError
+    where no live path joins two ranks.
     """
     group = way.way.group
     if members is None:
         members = np.arange(group.stride)[:, None] + group.stride * np.arange(group.bounds[-1])
     _whole(net, members, "")
-    kept = contend(way, size, net.topology, members=members)
+    whole = contend(way, size, net.healthy, members=members)
     if net.topology is net.healthy:
-        return kept
-    best = kept
-    if net.avoiding is not None and kept.link_bytes[net.topology.health < 1].any():
-        with suppress(InfeasibleError):  # there may be no way round
-            around = contend(way, size, net.topology, members=members, routed=net.avoiding)
-            best = min(kept, around, key=lambda one: one.seconds)
-    whole = contend(way, size, net.healthy, members=members).seconds
-    return best if best.seconds >= whole else replace(best, seconds=whole)
+        return Hurt(whole, whole.seconds, whole.seconds, "")
+    found = _recovered(way.way, size, net, members)
+    one, other = (
+        replace(hurt, seconds=max(hurt.seconds, whole.seconds))
+        for hurt in (contended(way.way, size, net.topology, run) for run in (found.detour, found.replan))
+    )
+    return Hurt(other if other.seconds < one.seconds else one, one.seconds, other.seconds, found.plan.words)

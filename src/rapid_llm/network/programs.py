@@ -4,7 +4,7 @@ A task is one rank's send to one peer in all rounds of a phase: rounds of a ring
 pipelined tree rounds of its edges, so a program has as many tasks as distinct sends, not as messages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -12,13 +12,13 @@ import numpy as np
 
 from rapid_llm.errors import InputError
 from rapid_llm.network.flows import SWITCH, double_tree
-from rapid_llm.network.routing import Routes, route
-from rapid_llm.network.tasks import ALL, Floats, Ints, Tasks, tasks
+from rapid_llm.network.routing import Routes, Table, route
+from rapid_llm.network.tasks import ALL, Floats, Ints, Result, Tasks, tasks
 from rapid_llm.network.templates import Bounds, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, Topology
 
-SLICES: Final = 256
-"""Slices of a pipelined phase: their ramp is below 1 % of the time at up to 1,024 ranks."""
+SLICES: Final = 128
+"""Slices of a pipelined phase."""
 FEMTO: Final = 15
 """Decimals of a latency in seconds."""
 
@@ -47,17 +47,19 @@ def program(
     topology: Topology,
     *,
     placement: Sequence[int] | Ints | None = None,
-    policy: str = "auto",
+    policy: str | Table = "auto",
     seed: int = 0,
     slices: int = SLICES,
     channels: int | None = None,
     most_rounds: int | None = None,
+    lanes: tuple[int, ...] | None = None,
 ) -> Tasks:
     """The tasks of one collective of ``size_bytes`` (S of the template) among ``bounds[-1]`` ranks.
 
     ``placement[r]`` is the node of rank r (default: the accelerators in order). Rings use ``channels`` orders: inside
     a unit each starts one rank further on, so that all ports carry one; every other one runs backwards on a grid that
-    closes. A ring of more than ``most_rounds`` rounds runs that many, each longer. InputError for a rank that is
+    closes. A ring of more than ``most_rounds`` rounds runs that many, each longer. ``lanes``: places in a unit at which
+    rings and trees leave it (default: all of them); the others' share goes over these. InputError for a rank that is
     placed twice or not on an accelerator.
     """
     nodes = placed(topology, bounds[-1], placement)
@@ -65,10 +67,23 @@ def program(
     parts: list[Sends] = []
     for phase in template.phases:
         count = slices if template.pipelined else 1
-        parts.append(_phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds))
+        parts.append(
+            _phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds, lanes=lanes)
+        )
     sends = _joined(parts, 0 if template.pipelined else ALL, template.lanes)
     target = np.where(sends.target == SWITCH, SWITCH, nodes[sends.target])
     return _tasks(topology, sends, nodes[sends.source], target, policy=policy, seed=seed)
+
+
+def run_in_slices(template: Template, run: Callable[[int], Result], slices: int = SLICES) -> Result:
+    """A program run by ``run``, which is told how many slices; of a pipelined template without the ramp of the slices:
+    it falls as their number grows, so that half as many show what it is (Richardson's extrapolation).
+    """
+    fine = run(slices)
+    if not template.pipelined:
+        return fine
+    coarse = run(slices // 2)
+    return replace(fine, finish=2 * fine.finish - coarse.finish)
 
 
 def placed(topology: Topology, ranks: int, placement: Sequence[int] | Ints | None = None) -> Ints:
@@ -102,6 +117,7 @@ def _phase(
     channels: int | None,
     both: bool,
     most: int | None,
+    lanes: tuple[int, ...] | None,
 ) -> Sends:
     low, high = phase.levels
     inner, outer, n = bounds[low - 1] if low else 1, bounds[high - 1], bounds[-1]
@@ -113,11 +129,10 @@ def _phase(
     none = np.zeros((0, 3), np.int64)
     load = phase.load * size
     if phase.pattern == "ring":
-        sends = _rings(phase, bounds, load, channels, both)
+        sends = _rings(phase, bounds, load, channels, both, lanes)
         return sends if most is None or phase.steps <= most else _longer(sends, phase.steps, most)
     if phase.pattern == "relay":
-        edges = np.stack([rank[1:-1], rank[:-2], np.zeros(n - 2, np.int64)], 1) if n > 2 else none
-        return Sends(rank[:-1], rank[1:], np.full(n - 1, load / slices), np.full(n - 1, slices), edges)
+        return _relay(bounds, load, slices, lanes)
     if phase.pattern == "direct":
         members = outer // inner
         a, other = np.divmod(np.arange(n * (members - 1)), members - 1)
@@ -134,26 +149,29 @@ def _phase(
         inside = rank[rank % outer != outer - 1]
         return Sends(inside, inside + 1, np.full(len(inside), load), np.ones(len(inside), np.int64), none)
     if phase.pattern == "chain":
-        return _chains(outer, n, load, slices, phase.spread)
+        return _chains(outer, n, load, slices, phase.spread, lanes)
     if phase.pattern == "tree":
-        return _trees(inner, outer // inner, load, slices, phase.spread)
+        return _trees(inner, outer // inner, load, slices, phase.spread, lanes)
     return _switched(n, load, slices)
 
 
-def _rings(phase: Phase, bounds: Bounds, load: float, channels: int | None, both: bool) -> Sends:
-    """Rings through units: channel c of a ring over several levels is turned by one inside its innermost unit."""
+def _rings(  # noqa: PLR0917
+    phase: Phase, bounds: Bounds, load: float, channels: int | None, both: bool, lanes: tuple[int, ...] | None
+) -> Sends:
+    """Rings through units: every channel of a ring over several levels leaves a unit at another place."""
     low, high = phase.levels
     inner, outer, n = bounds[low - 1] if low else 1, bounds[high - 1], bounds[-1]
     span = bounds[low] // inner if high - low > 1 else 1
     two_ways = phase.both or (both and outer == n)
-    count = channels or (span if span > 1 else 2 if two_ways and outer // inner > 2 else 1)
+    spots = np.array(lanes or range(span)) if span > 1 else np.zeros(1, np.int64)
+    count = channels or (len(spots) if span > 1 else 2 if two_ways and outer // inner > 2 else 1)
     members = outer // inner
     place = np.arange(members)
     found: list[tuple[Ints, Ints, Ints]] = []
     for channel in range(count):
         if span > 1:  # rail-aligned: a unit is left at the place where the next is entered
             unit, spot = np.divmod(place, span)
-            order = unit * span + (spot + channel - unit) % span
+            order = unit * span + _through(spots, channel, unit, spot, span)
         else:
             order = place if channel % 2 == 0 else place[::-1]
         start = np.arange(0, n, outer)[:, None, None] + np.arange(inner)[None, :, None]
@@ -168,16 +186,56 @@ def _rings(phase: Phase, bounds: Bounds, load: float, channels: int | None, both
     return Sends(source, target, np.full(len(source), share), np.full(len(source), phase.steps), edges)
 
 
+def _relay(bounds: Bounds, load: float, slices: int, lanes: tuple[int, ...] | None) -> Sends:
+    """From rank 0 along the order of every ring to all others; channels over several levels as of ``_rings``."""
+    n, span = bounds[-1], bounds[0] if len(bounds) > 1 else 1
+    spots = np.array(lanes or range(span)) if span > 1 else np.zeros(1, np.int64)
+    unit, spot = np.divmod(np.arange(n), span)
+    orders = []
+    for channel in range(len(spots)):
+        order = unit * span + _through(spots, channel, unit, spot, span) if span > 1 else np.arange(n)
+        orders.append(np.roll(order, -int(np.flatnonzero(order == 0)[0])))
+    ranks = np.stack(orders)
+    index = np.arange(ranks[:, 1:].size).reshape(len(spots), n - 1)
+    task, before = index[:, 1:].ravel(), index[:, :-1].ravel()
+    amount = np.full(index.size, load / slices / len(spots))
+    edges = np.stack([task, before, np.zeros_like(task)], 1)
+    return Sends(ranks[:, :-1].ravel(), ranks[:, 1:].ravel(), amount, np.full(index.size, slices), edges)
+
+
+def _through(spots: Ints, channel: int, unit: Ints, step: Ints, span: int) -> Ints:
+    """The place of a step through a unit of a channel's ring, entered at one of ``spots`` and left at one.
+
+    Where all places are spots, to and fro from the entry to the place opposite: no two channels take one link of a full
+    mesh (the Hamiltonian paths of Walecki; Alspach 2008).
+    """
+    if len(spots) == span:
+        across = span // 2 if span % 2 == 0 else -(span // 2)
+        swing = (step + 1) // 2 * np.where(step % 2 == 1, 1, -1)
+        return (channel + unit * across + swing) % span
+    turn = channel - unit
+    first, last = spots[turn % len(spots)], spots[(turn - 1) % len(spots)]
+    if len(spots) == 1:
+        last = (first - 1) % span
+    ahead = (last - first) % span
+    # the places after the entry in order, but the exit at the end
+    inside = first + step + (step >= ahead)
+    return np.where(step == span - 1, last, np.where(step == 0, first, inside)) % span
+
+
 def _longer(sends: Sends, steps: int, rounds: int) -> Sends:
     """Fewer rounds, each of which stands for several."""
     stands = np.full(len(sends), steps / rounds)
     return replace(sends, amount=sends.amount * stands, rounds=np.full(len(sends), rounds), stands=stands)
 
 
-def _chains(unit: int, n: int, load: float, slices: int, spread: bool) -> Sends:
-    """One chain a rank of every unit, towards it or from it; 1/unit of the message each."""
+def _chains(  # noqa: PLR0917
+    unit: int, n: int, load: float, slices: int, spread: bool, lanes: tuple[int, ...] | None
+) -> Sends:
+    """One chain a lane of every unit, towards its rank or from it, on an equal share of the message."""
+    ends = np.array(lanes or range(unit))
     base, channel, step = (
-        a.ravel() for a in np.meshgrid(np.arange(0, n, unit), np.arange(unit), np.arange(unit - 1), indexing="ij")
+        a.ravel() for a in np.meshgrid(np.arange(0, n, unit), ends, np.arange(unit - 1), indexing="ij")
     )
     near, far = base + (channel - step) % unit, base + (channel - step - 1) % unit
     source, target = (near, far) if spread else (far, near)
@@ -186,13 +244,16 @@ def _chains(unit: int, n: int, load: float, slices: int, spread: bool) -> Sends:
     waits = step > 0 if spread else step < unit - 2
     other = index + (-1 if spread else 1)
     edges = np.stack([index[waits], other[waits], np.zeros(waits.sum(), np.int64)], 1)
-    share = load / (unit - 1) / slices
+    share = load / (unit - 1) / slices * unit / len(ends)
     return Sends(source, target, np.full(len(source), share), np.full(len(source), slices), edges)
 
 
-def _trees(inner: int, units: int, load: float, slices: int, spread: bool) -> Sends:
-    """Two mirrored binary trees over units for every place in a unit; an edge waits for those below (above) it."""
-    rows = list(double_tree(inner, units, spread=spread))
+def _trees(  # noqa: PLR0917
+    inner: int, units: int, load: float, slices: int, spread: bool, lanes: tuple[int, ...] | None
+) -> Sends:
+    """Two mirrored binary trees over units for every lane of a unit; an edge waits for those below (above) it."""
+    used = lanes or tuple(range(inner))
+    rows = [row for row in double_tree(inner, units, spread=spread) if row[1] % inner in used]
     into: dict[tuple[int, int], list[int]] = {}
     for index, (_, channel, _, target, _) in enumerate(rows):
         into.setdefault((channel, target), []).append(index)
@@ -202,7 +263,7 @@ def _trees(inner: int, units: int, load: float, slices: int, spread: bool) -> Se
     total = sum(share for *_, share in rows)
     scale = load / min(1.0, units / 4)  # the load of a phase is that of its busiest rank
     ends = np.array([row[2:4] for row in rows], np.int64).reshape(-1, 2)
-    share = np.array([row[4] for row in rows]) * scale * inner if total else np.zeros(0)
+    share = np.array([row[4] for row in rows]) * scale * inner * inner / len(used) if total else np.zeros(0)
     return Sends(
         ends[:, 0], ends[:, 1], share / slices, np.full(len(rows), slices), np.array(edges, np.int64).reshape(-1, 3)
     )
@@ -221,12 +282,20 @@ def _switched(n: int, load: float, slices: int) -> Sends:
 
 def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
     """Phases as one program: a rank's first send of a phase waits for all that it received in the one before (lag ALL),
-    or slice by slice (lag 0). With ``lanes`` phases a stage, the one before is that of the same lane.
+    or slice by slice (lag 0); where it received nothing, as the root of a tree, in the last in which it did. With
+    ``lanes`` phases a stage, the one before is that of the same lane.
     """
     offsets = np.cumsum([0, *(len(p) for p in parts)])
     edges = [part.edges + np.array([offset, offset, 0]) for part, offset in zip(parts, offsets, strict=False)]
     for k in range(lanes, len(parts)):
-        edges.append(_handover(parts[k - lanes], parts[k], int(offsets[k - lanes]), int(offsets[k]), lag))
+        waiting = np.ones(len(parts[k]), np.bool_)
+        for before in range(k - lanes, -1, -lanes):
+            found = _handover(parts[before], parts[k], int(offsets[before]), int(offsets[k]), lag)
+            found = found[waiting[found[:, 0] - offsets[k]]]
+            edges.append(found)
+            waiting[found[:, 0] - offsets[k]] = False
+            if not waiting.any():
+                break
     return Sends(
         np.concatenate([p.source for p in parts]),
         np.concatenate([p.target for p in parts]),
@@ -248,7 +317,7 @@ def _handover(before: Sends, after: Sends, first: int, second: int, lag: int) ->
     return np.stack([task + second, order[place] + first, np.full(len(task), lag)], 1)
 
 
-def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, policy: str, seed: int) -> Tasks:
+def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, policy: str | Table, seed: int) -> Tasks:
     """Route the sends and set their latency; dependencies as CSR."""
     over = target == SWITCH
     routes = route(
@@ -261,6 +330,8 @@ def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, poli
     )
     if over.any():
         routes = _with_switch(topology, routes, source, over)
+    latency = latencies(topology, routes) * (1.0 if sends.stands is None else sends.stands)
+    latency[over] *= 2  # a switch reads what it reduces (request and data) and confirms what it multicasts
     edges = sends.edges[np.argsort(sends.edges[:, 0], kind="stable")]
     start = np.zeros(len(sends) + 1, np.int64)
     np.cumsum(np.bincount(edges[:, 0], minlength=len(sends)), out=start[1:])
@@ -272,7 +343,7 @@ def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, poli
         dependencies=(start, edges[:, 1]),
         lag=edges[:, 2],
         rounds=sends.rounds,
-        latency=latencies(topology, routes) * (1.0 if sends.stands is None else sends.stands),
+        latency=latency,
     )
 
 

@@ -163,11 +163,14 @@ class Builder:
         b: Ints,
         bandwidth: Floats | float,
         latency: Floats | float,
-        kind: str = "fabric",
+        kind: str | NDArray[np.int8] = "fabric",
         *,
         both: bool = True,
     ) -> None:
-        """Links from each ``a`` to its ``b`` of ``bandwidth`` B/s per direction, and back unless ``both`` is false."""
+        """Links from each ``a`` to its ``b`` of ``bandwidth`` B/s per direction, and back unless ``both`` is false.
+
+        ``kind`` is one of LINK_KINDS, or the index of one for each link.
+        """
         a, b = np.broadcast_arrays(np.asarray(a, np.int64), np.asarray(b, np.int64))
         bandwidth = np.broadcast_to(np.asarray(bandwidth, np.float64), a.shape)
         latency = np.broadcast_to(np.asarray(latency, np.float64), a.shape)
@@ -181,7 +184,7 @@ class Builder:
             )
         if not (np.isfinite(latency).all() and (latency >= 0).all()):
             raise InputError(f"{self.name}: latency must be 0 s or more.", field="topology.latency")
-        code = np.full(a.shape, LINK_KINDS.index(kind), np.int8)
+        code = np.broadcast_to(np.asarray(LINK_KINDS.index(kind) if isinstance(kind, str) else kind, np.int8), a.shape)
         self._links.append((a.ravel(), b.ravel(), bandwidth.ravel(), latency.ravel(), code.ravel()))
         if both:
             self._links.append((b.ravel(), a.ravel(), bandwidth.ravel(), latency.ravel(), code.ravel()))

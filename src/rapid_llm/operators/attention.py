@@ -1,5 +1,6 @@
 """Attention: query tiles against KV tiles for many queries, split-KV work items for one query per sequence."""
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -11,77 +12,150 @@ from rapid_llm.operators.rates import Rates
 from rapid_llm.operators.summary import join, summarise
 from rapid_llm.operators.work import attention_work
 
+Whole = NDArray[np.int64] | int
+
 _SPLIT_KEYS: Final = 512.0  # keys of the shortest part, where a kernel splits them over idle units
+_BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
 
 
-def _visited(tiles: Column, step: Column, columns: tuple[Column, ...]) -> Column:
-    """KV tokens that the query tiles of one sequence visit in total: tile j ends at past + j step, windows cap it."""
+def _tiles(kernel: AttentionKernel, dim: Column) -> tuple[Whole, Whole]:
+    """Query rows and KV columns of the tile that each head size takes."""
+    if len(kernel.tiles) == 1:
+        return kernel.tiles[0][1:]
+    heads, rows, keys = _table(kernel.tiles)
+    index = heads[:-1].searchsorted(dim)
+    return rows[index], keys[index]
+
+
+@lru_cache(maxsize=64)
+def _table(tiles: tuple[tuple[int, int, int], ...]) -> NDArray[np.int64]:
+    return np.array(tiles).T
+
+
+def _visited(tiles: Column, step: Column, kv_tile: Whole, columns: tuple[Column, ...]) -> tuple[Column, Column]:
+    """KV columns that a query tile visits in whole KV tiles: the mean over the tiles of a sequence, and the longest.
+
+    Tile j ends at key past + j step. Rounding up costs (kv - g)/2 columns on average, g = gcd(step, kv) being the grid
+    on which tiles end; a window has two ends and pays twice that.
+    """
     _, new, past, *_, window, causal = columns[:9]
-    end = np.minimum(step, new)
-    cap = np.where(window > 0, np.minimum(window + end, past + new), past + new)
-    ramp = np.clip(np.floor((cap - past) / step), 0.0, tiles)
-    seen = ramp * past + step * ramp * (ramp + 1.0) / 2.0 + (tiles - ramp) * cap
-    return np.where(causal > 0, np.minimum(seen, tiles * cap), tiles * cap)
+    grid = np.gcd(np.rint(np.maximum(step, 1.0)).astype(np.int64), kv_tile)
+    total, reach = past + new, window + np.minimum(step, new)
+    sliding = (window > 0) & (reach < total)
+    whole = np.ceil(total / kv_tile) * kv_tile
+    longest = np.where(sliding, np.minimum(reach + kv_tile - grid, whole), whole)
+    ramp = np.minimum(np.maximum(np.floor((np.where(sliding, reach, total) - past) / step), 0.0), tiles - 1.0)
+    rising = ramp * (past + step * (ramp + 1.0) / 2.0 + (kv_tile - grid) / 2.0)
+    mean = (np.minimum(rising, ramp * longest) + (tiles - ramp) * longest) / tiles
+    return np.where(causal > 0, mean, longest), longest
+
+
+def _append(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> float | Column:
+    """Seconds of the pass that writes the K and V of new tokens into the cache, 16 bits in and the cache's out.
+
+    TensorRT-LLM's rotates as it goes, and so reads and writes Q too. Of latent attention it rotates the d - dv columns
+    of Q in place and spreads those of K over the heads; 8-bit products need Q, K and V quantised in a further pass.
+    """
+    if kernel.append == "none":
+        return 0.0
+    batch, new, _, heads, kv_heads, dim, v_dim, *_, kv_bytes, _ = columns
+    tokens = batch * new
+    moved = tokens * kv_heads * (dim + v_dim) * (2.0 + kv_bytes)
+    if kernel.append == "qkv":
+        moved = moved + tokens * heads * dim * 4.0
+    if kernel.append == "latent":
+        moved = tokens * heads * (dim - v_dim) * 6.0
+        if kernel.product_bits == 8:
+            moved = moved + tokens * heads * (2.0 * dim + v_dim) * 3.0
+    return r.stream(moved, c.bandwidth) + c.token * tokens * (kv_heads if kernel.append == "head" else 1.0)
+
+
+def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> Column:
+    """What one score costs, in columns of head width at the matrix rate: both products and the exponential beside them.
+
+    They neither follow each other nor hide wholly behind each other: the norm with p = 2 of d + dv and of ``softmax``
+    FLOPs at the vector rate, of which a column has two at the matrix rate.
+    """
+    dim, v_dim = columns[5:7]
+    if kernel.padded_head:
+        dim, v_dim = 2.0 ** np.ceil(np.log2(dim)), 2.0 ** np.ceil(np.log2(v_dim))
+    softmax = c.softmax / 2.0 * (r.peak * 16.0 / kernel.product_bits) / r.vector
+    width: Column = np.hypot(dim + v_dim, softmax)
+    return width / np.where(np.isin(columns[5], kernel.spilling), c.spill, 1.0) if kernel.spilling else width
 
 
 def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> Prices:
     """Time of the tiled kernel (FlashAttention), columns as ``COLUMNS['attention']``.
 
     With tiles of Tq queries, CTA = b H ceil(new/Tq) (or per KV head with its group packed), l the mean KV length of a
-    tile: one = 2 Tq (d + dv + softmax) l S / (rate P) + item; Tc = max(one CTA/S + longest/2, longest),
-    all units busy and then on average half a tile of tail. A kernel that splits the keys gives idle units a part each.
-    The backward pass has 2.5 times the FLOPs at ``backward_rate``.
+    tile: one = 2 Tq width l S / (rate P) + item; Tc = max(one CTA/S + longest/2, longest), all units busy and then on
+    average half a tile of tail, or the longest alone where every unit has at most one. A kernel that splits the keys
+    gives idle units a part each. The backward pass has 2.5 times the FLOPs at ``backward_rate``. What writes the cache
+    runs before (``append``).
     """
-    batch, new, past, heads, kv_heads, dim, v_dim, window, _, backward = columns[:10]
+    if not kernel.windowed:
+        columns = (*columns[:7], np.zeros_like(columns[7]), *columns[8:])
+    if kernel.fresh:
+        columns = (*columns[:10], np.full_like(columns[10], 2.0), columns[11])
+    batch, new, _, heads, kv_heads, dim, *_, backward = columns[:10]
     group = heads / kv_heads if kernel.packed else np.ones_like(heads)
-    tile = np.minimum(kernel.query_tile, np.ceil(new * group / kernel.query_pad) * kernel.query_pad)
+    rows, kv_tile = _tiles(kernel, dim)
+    tile = np.minimum(rows, np.ceil(new * group / kernel.query_pad) * kernel.query_pad)
     per_head = np.ceil(new * group / tile)
     ctas = batch * heads / group * per_head
-    mean = _visited(per_head, tile / group, columns) / per_head
-    longest = np.where(window > 0, np.minimum(past + new, window + tile / group), past + new)
-    is_backward = backward > 0
-    rate = np.where(is_backward, c.backward_rate / 2.5, c.rate)
-    column_time = 2.0 * tile * (dim + v_dim + c.softmax) * r.units / (rate * r.peak)  # of one KV position of one tile
-    kv_tile = float(kernel.kv_tile)
+    mean, longest = _visited(per_head, tile / group, kv_tile, columns)
+    rate = np.where(backward > 0, (c.backward_rate or _BACKWARD * c.rate) / 2.5, c.rate)
+    peak = r.peak * 16.0 / kernel.product_bits
+    column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / (rate * peak)  # of one KV position of one tile
     parts = np.clip(np.floor(r.units / ctas), 1.0, np.ceil(mean / _SPLIT_KEYS)) if kernel.split_kv else 1.0
-    one = column_time * np.ceil(mean / parts / kv_tile) * kv_tile + c.item
-    last = column_time * np.ceil(longest / parts / kv_tile) * kv_tile + c.item
-    compute = np.maximum(one * ctas * parts / r.units + 0.5 * last, last)
+    one = column_time * mean / parts + c.item
+    last = column_time * longest / parts + c.item
+    waves = ctas * parts / r.units
+    compute = np.where(waves > 1.0, np.maximum(one * waves + 0.5 * last, last), last)
     flops, moved = attention_work(columns)
     memory = r.stream(moved, c.bandwidth)
-    return summarise(r.launch + c.setup, join(compute, memory, c.overlap), work=(flops, moved), sides=(compute, memory))
+    variable = join(compute, memory, c.overlap) + _append(columns, kernel, c, r)
+    return summarise(r.launch + c.setup, variable, work=(flops, moved), sides=(compute, memory))
 
 
 def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeConstants, r: Rates) -> Prices:
     """Time of split-KV attention with one query per sequence (FlashDecoding), columns as ``COLUMNS['attention']``.
 
     Lengths are rounded up to the KV tile, the query heads of a KV head up to the rows of a matrix instruction. A work
-    item is (sequence, KV head, at most ``query_tile`` query heads); with s splits u = min(1, items s / S) of the
-    units run: t = launch + setup + ||B/(bandwidth HBM u^occupancy), F/(rate P u)||_p + item items/S + [s > 1] combine.
-    Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, and every
-    head after the first of a KV head finds the cache in L2.
+    item is (sequence, KV head, at most ``query_tile`` query heads); s splits of it make w = items s / S waves:
+    t = launch + setup + ||B/(bandwidth HBM min(1, w)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
+    s > 1 + combine.
+    Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, as dot products
+    on vector units; the further heads of a KV head find its cache in L2.
     """
     batch, _, past, heads, kv_heads, dim, v_dim, window, _, _, kv_bytes, shared = columns
-    length = np.where(window > 0, np.minimum(past + 1.0, window), past + 1.0)
-    length = np.ceil(length / kernel.kv_tile) * kernel.kv_tile
     group = heads / kv_heads
     least, most = kernel.groups
     together = (group >= least) & (group <= most)
     inside = np.where(together, group, 1.0)
+    step = np.where(together, float(kernel.kv_tile), float(kernel.lone_tile))
+    whole = np.ceil((past + 1.0) / step) * step
+    length = np.where(window > 0, np.minimum(np.ceil(window / step) * step + step, whole), whole)
     sharers = heads / inside
-    padded = np.where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
     items = batch * sharers * np.ceil(inside / kernel.query_tile)
     splits = np.clip(np.floor(r.units / items), 1.0, np.ceil(length / kernel.split_tokens))
-    used = np.minimum(items * splits / r.units, 1.0)
+    if not kernel.splits_alone:
+        splits = np.where(group > 1.0, splits, 1.0)
+    waves = items * splits / r.units
+    used = np.minimum(waves, 1.0)
     flops = attention_work(columns)[0]
     cache = batch * length * kv_heads * (dim + np.where(shared > 0, 0.0, v_dim)) * kv_bytes
-    partial = np.where(splits > 1.0, 8.0 * splits * batch * heads * v_dim, 0.0)
-    moved = cache + 2.0 * batch * heads * (dim + v_dim) + partial
-    again = cache * (sharers / kv_heads - 1.0) / r.l2 if (~together).any() else 0.0
-    memory = r.stream(moved, c.bandwidth) * used**-c.occupancy + again
-    compute = 2.0 * batch * sharers * padded * (dim + v_dim) * length / (c.rate * r.peak * used)
+    ends = 2.0 * batch * heads * (dim + v_dim)
+    moved = cache + ends + np.where(splits > 1.0, 8.0 * splits * batch * heads * v_dim, 0.0)
+    memory = r.stream(moved, c.bandwidth) * used**-c.occupancy
+    rows = np.where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
+    rate = np.where(together, c.rate * r.peak * 16.0 / kernel.product_bits, c.lone_rate * r.vector)
+    compute = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate * np.ceil(waves) / waves
     item = np.where(together, c.item, c.lone_item or c.item)
     extra = item * items / r.units + np.where(splits > 1.0, c.combine, 0.0)
+    if kernel.regroups:  # with one sequence or one KV head the order is already right
+        copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
+        extra = extra + np.where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
     return summarise(
         r.launch + c.setup, join(compute, memory, c.overlap) + extra, work=(flops, moved), sides=(compute, memory)
     )

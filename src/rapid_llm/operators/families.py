@@ -22,9 +22,12 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         "batch", "new", "past", "heads", "kv_heads", "head_dim", "v_head_dim", "window", "causal", "backward",
         "kv_bytes", "shared_kv",
     ),
-    # Fused expert MLP: `rows` token-expert pairs on this rank, `hit` local experts that get any token, `tokens` tokens
-    # scanned, `hidden`, `inter` this rank's expert width, `matrices` 3 gated or 2, bytes per element.
-    "moe": ("rows", "hit", "tokens", "hidden", "inter", "matrices", "x_bytes", "w_bytes"),
+    # Fused expert MLP: `rows` token-expert pairs of this rank's experts, `hit` of them that get any, `largest` rows of
+    # the most loaded one; `pairs` that the kernel scans, those of other ranks' experts too, and their `tokens`;
+    # `experts` on this rank, `hidden`, `inter` this rank's expert width, `matrices` 3 gated or 2, bytes per element.
+    "moe": (
+        "rows", "hit", "largest", "pairs", "tokens", "experts", "hidden", "inter", "matrices", "x_bytes", "w_bytes",
+    ),
     # Recurrent mixers: state key_dim x value_dim per value head; `new` == 1 is the decode update.
     "scan": ("batch", "new", "heads", "key_dim", "value_dim", "state_bytes", "backward"),
     # Memory-bound kernels: bytes read and written, and `flops` of vector work. The row's kind names the access pattern.

@@ -4,13 +4,16 @@ For each candidate tile (bm, bn) and split s, with S compute units and steps of 
 
     step  = ((2 bm bn kb S / (P rate))^3 + step^3)^(1/3)      a k-step computes, or waits for its loads
     CTA   = groups ceil(m/bm) ceil(n/bn),  waves = ceil(CTA s / S)
-    Tc    = waves (ceil(k / (s kb)) step + epilogue min(CTA, S) bm bn y / (bandwidth HBM))
+    Tc    = waves ceil(k / (s kb)) step + epilogue CTA bm bn y / (bandwidth HBM)
     T     = (Tc^p + Tm^p)^(1/p) + [s > 1] (split + 4 s m n / (bandwidth HBM)),   Tm = B / (bandwidth HBM)
 
 with B the compulsory bytes. t = launch + setup + min T over the candidates; every term grows with m, n and k, and so
 does t (tile quantisation: NVIDIA, "Matrix multiplication background user's guide"; split-K and the exposed epilogue:
 CUTLASS, "Efficient GEMM in CUDA"). Tm is common to the candidates, so that the best tile of each split is the one of
-least Tc.
+least Tc. Libraries with a matrix-vector kernel (``vector``) have one more candidate for a single row: 128 threads walk
+along a few columns of W, nothing overlaps, T = Tm + ceil(n / (4 S)) ceil(k x / 2048) step.
+
+Columns are arrays (rows,), or numbers (0 dimensions) for one row: the same code prices both.
 """
 
 from functools import lru_cache
@@ -20,120 +23,169 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.operators.families import Column, Prices
-from rapid_llm.operators.kernels import GemmConstants, GemmKernel, Tiles
+from rapid_llm.operators.kernels import GemmConstants, GemmKernel
 from rapid_llm.operators.rates import Rates
+from rapid_llm.operators.reuse import Reuse
 from rapid_llm.operators.summary import join, summarise
 from rapid_llm.operators.work import gemm_work
+
+Array = NDArray[np.float64]
 
 _LEAST_SPLIT_K: Final = 128.0  # a split keeps at least this much of k, or it is all prologue
 _PARTIAL_BYTES: Final = 4.0  # partial sums are fp32
 _UNQUANTISED_BYTES: Final = 2.0  # activations before a kernel's own quantise pass are 16 bit
 _PIPELINE_NORM: Final = 3.0  # how sharply a k-step turns from waiting to computing
-_REPLAYED_WEIGHTS: Final = 5.0  # weights that benchmarks rotate, beside one X and one Y (aiconfigurator)
-_L2_SHARE: Final = 0.4  # of L2 bandwidth that tiles stream at, where a replay finds its operands there
+_VECTOR_COLUMNS: Final = 4  # a unit of the matrix-vector kernel has these columns of W in flight
+_VECTOR_BYTES: Final = 2048.0  # 128 threads load 16 bytes of each at a time
+_VECTOR: Final = -1  # stands for that kernel among the splits
 _ROWS_AT_ONCE: Final = 1024  # keeps the candidates of one block of rows in cache
 
 
 class _Table(NamedTuple):
-    """What depends on kernel and accelerator alone; arrays (tile, split)."""
+    """What depends on kernel and accelerator alone; arrays (tile, 1), (split,) and (tile, split)."""
 
-    rows: NDArray[np.float64]
-    cols: NDArray[np.float64]
-    splits: NDArray[np.float64]
-    step: NDArray[np.float64]
-    bandwidth: float
+    constants: GemmConstants
+    rows: Array
+    cols: Array
+    out: Array
+    step: Array
+    per_split: Array
+    share: Array
+    fixed: Array
+    partial: Array
+    least: Array
+    served: tuple[Array, Array] | None
 
 
 class _Best(NamedTuple):
-    """The winning candidate of each row: seconds without the fixed cost, both sides, and its index (tile, split)."""
+    """The winning candidate of each row: seconds without the fixed cost, both sides (s), bytes moved, index of its
+    split or ``_VECTOR``."""
 
     seconds: Column
     compute: Column
     memory: Column
-    candidate: NDArray[np.intp]
+    moved: Column
+    split: NDArray[np.intp]
 
 
 @lru_cache(maxsize=256)
-def _table(tiles: Tiles, splits: tuple[int, ...], k_step: int, c: GemmConstants, r: Rates) -> _Table:
-    bm, bn = (np.array(side, dtype=float)[:, None] for side in zip(*tiles, strict=True))
-    busy = 2.0 * bm * bn * k_step * r.units / (r.peak * c.rate)
-    step = (busy**_PIPELINE_NORM + c.step**_PIPELINE_NORM) ** (1.0 / _PIPELINE_NORM)
-    return _Table(bm, bn, np.array(splits, dtype=float)[None, :], step, r.hbm * c.bandwidth)
+def _table(kernel: GemmKernel, architecture: str, r: Rates) -> _Table:
+    c = kernel.on(architecture)
+    bm, bn = (np.array(side, dtype=float)[:, None] for side in zip(*kernel.tiles_on(architecture), strict=True))
+    busy = 2.0 * bm * bn * kernel.k_step * r.units / (r.peak * c.rate)
+    served = kernel.rows_on(architecture)
+    bandwidth, split = r.hbm * c.bandwidth, np.array(kernel.splits, dtype=float)
+    more = split > 1.0
+    return _Table(
+        constants=c,
+        rows=bm,
+        cols=bn,
+        out=bm * bn * (c.epilogue / bandwidth),
+        step=(busy**_PIPELINE_NORM + c.step**_PIPELINE_NORM) ** (1.0 / _PIPELINE_NORM),
+        per_split=split * kernel.k_step,
+        share=split / r.units,
+        fixed=np.where(more, c.split, 0.0),
+        partial=np.where(more, split * (_PARTIAL_BYTES / bandwidth), 0.0),
+        least=np.where(more, _LEAST_SPLIT_K * split, 0.0),
+        served=(np.array(served)[:, :1], np.array(served)[:, 1:]) if served else None,
+    )
 
 
-def _memory(columns: tuple[Column, ...], c: GemmConstants, r: Rates) -> Column:
-    """Seconds to move X, W and Y once; a replayed benchmark finds them in L2 where X, Y and its weights fit."""
-    m, n, k, groups, x_bytes, w_bytes, y_bytes = columns
-    held = groups * (m * k * x_bytes + m * n * y_bytes + _REPLAYED_WEIGHTS * k * n * w_bytes)
-    return r.stream(gemm_work(columns)[1], c.bandwidth, held, _L2_SHARE)
-
-
-def _ctas(columns: tuple[Column, ...], table: _Table) -> NDArray[np.float64]:
-    """Output tiles of each row, array (row, tile, 1)."""
-    m, n, groups = (columns[i][:, None, None] for i in (0, 1, 3))
-    return np.asarray(np.ceil(m / table.rows) * np.ceil(n / table.cols) * groups)
-
-
-def _best(columns: tuple[Column, ...], kernel: GemmKernel, tiles: Tiles, c: GemmConstants, r: Rates) -> _Best:
+def _tiled(columns: tuple[Column, ...], table: _Table, r: Rates) -> tuple[Array, Array]:
+    """Output tiles of each row and the time Tc of each candidate, arrays (..., tile, 1) and (..., tile, split)."""
     m, n, k, groups, *_, y_bytes = columns
-    table = _table(tiles, kernel.splits, kernel.k_step, c, r)
-    ctas = _ctas(columns, table)
-    steps = np.ceil(k[:, None, None] / (table.splits * kernel.k_step))
-    wave = np.minimum(ctas, r.units) * (table.rows * table.cols)
-    out = wave * (y_bytes * (c.epilogue / table.bandwidth))[:, None, None]
-    waves = np.ceil(ctas * (table.splits / r.units))
-    compute = waves * (steps * table.step + out)
-    tile = compute.argmin(axis=1)
-    fastest = np.take_along_axis(compute, tile[:, None, :], axis=1)[:, 0, :]
-    memory = _memory(columns, c, r)
-    seconds = join(fastest, memory[:, None], c.overlap)
-    split = np.asarray(kernel.splits, dtype=float)
-    extra = c.split + split * (groups * m * n * (_PARTIAL_BYTES / table.bandwidth))[:, None]
-    seconds += np.where(split > 1.0, np.where(k[:, None] >= _LEAST_SPLIT_K * split, extra, np.inf), 0.0)
-    chosen = seconds.argmin(axis=1)
-    row = np.arange(len(m))
-    candidate = tile[row, chosen] * len(split) + chosen
-    return _Best(seconds[row, chosen], fastest[row, chosen], memory, candidate)
+    ctas = np.ceil(m[..., None, None] / table.rows) * np.ceil(n[..., None, None] / table.cols)
+    ctas *= groups[..., None, None]
+    time = np.ceil(k[..., None, None] / table.per_split) * table.step
+    time *= np.ceil(ctas * table.share)
+    time += ctas * (table.out * y_bytes[..., None, None])
+    if table.served:
+        above, most = table.served
+        time = np.where((m[..., None, None] > above) & (m[..., None, None] <= most), time, np.inf)
+    return ctas, time
 
 
-def _cast(columns: tuple[Column, ...], kernel: GemmKernel) -> Column:
-    """Bytes of the kernel's own quantise pass over its activations."""
-    m, _, k, groups, x_bytes, *_ = columns
-    return np.asarray(groups * m * k * (kernel.quantise * _UNQUANTISED_BYTES + x_bytes))
+def _best(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r: Rates) -> _Best:
+    """The fastest candidate of each row."""
+    m, n, k, groups, x_bytes = columns[:5]
+    table = _table(kernel, architecture, r)
+    fastest = _tiled(columns, table, r)[1].min(axis=-2)
+    moved = gemm_work(columns)[1]
+    c = table.constants
+    if r.resident:
+        reuse = Reuse(columns, kernel.quantise, r, architecture)
+        memory = reuse.seconds(reuse.product(), c.bandwidth, r)
+    else:
+        memory = r.stream(moved, c.bandwidth)
+    seconds = join(fastest, memory[..., None], c.overlap)
+    seconds += table.fixed + (groups * m * n)[..., None] * table.partial
+    seconds += np.where(k[..., None] < table.least, np.inf, 0.0)
+    split = seconds.argmin(axis=-1)
+    seconds, compute = _at(seconds, split), _at(fastest, split)
+    if kernel.vector and (one := m * groups == 1.0).any():
+        passes = np.ceil(n / (_VECTOR_COLUMNS * r.units)) * np.ceil(k * x_bytes / _VECTOR_BYTES)
+        walk = np.where(one, passes * c.step, np.inf)
+        split, compute = np.where(walk + memory < seconds, _VECTOR, split), np.where(one, walk, compute)
+        seconds = np.minimum(walk + memory, seconds)
+    return _Best(seconds, compute, memory, moved, split)
+
+
+def _at(values: Array, index: NDArray[np.intp]) -> Array:
+    """One entry of the last axis for each row."""
+    return np.asarray(values[index] if values.ndim == 1 else values[np.arange(len(values)), index])
 
 
 def price_gemm(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r: Rates) -> Prices:
-    """Time of the fastest tile and split for each row; columns as ``COLUMNS['gemm']``, each (rows,)."""
-    c, tiles = kernel.on(architecture), kernel.tiles_on(architecture)
-    parts = [
-        _best(tuple(column[start : start + _ROWS_AT_ONCE] for column in columns), kernel, tiles, c, r)
-        for start in range(0, len(columns[0]), _ROWS_AT_ONCE)
-    ]
-    seconds, compute, memory, _ = map(np.concatenate, zip(*parts, strict=True)) if parts else (np.empty(0),) * 4
-    flops, moved = gemm_work(columns)
+    """Time of the fastest candidate for each row; columns as ``COLUMNS['gemm']``, each (rows,) or one number."""
+    c, rows = kernel.on(architecture), columns[0].size
+    if columns[0].ndim == 0 or 0 < rows <= _ROWS_AT_ONCE:
+        best = _best(columns, kernel, architecture, r)
+    else:
+        parts = [
+            _best(tuple(column[start : start + _ROWS_AT_ONCE] for column in columns), kernel, architecture, r)
+            for start in range(0, max(rows, 1), _ROWS_AT_ONCE)
+        ]
+        best = _Best(*map(np.concatenate, zip(*parts, strict=True)))
+    seconds, moved = best.seconds, best.moved
     if kernel.quantise:
-        rows, cast = columns[0] * columns[3], _cast(columns, kernel)
-        moved, seconds = moved + cast, seconds + r.stream(cast, c.bandwidth) + c.row * rows
-    return summarise(r.launch + c.setup, seconds, work=(flops, moved), sides=(compute, memory))
+        cast, time = _cast(columns, kernel, architecture, r)
+        moved, seconds = moved + cast, seconds + time
+    work = (gemm_work(columns)[0], moved)
+    return summarise(r.launch + c.setup, seconds, work=work, sides=(best.compute, best.memory))
+
+
+def _cast(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r: Rates) -> tuple[Column, Column]:
+    """Bytes and seconds of the kernel's own quantise pass: it reads 16 bit, once or twice, and writes X."""
+    m, _, k, groups, x_bytes, *_ = columns
+    c = kernel.on(architecture)
+    moved = groups * m * k * (kernel.quantise * _UNQUANTISED_BYTES + x_bytes)
+    if r.resident:
+        reuse = Reuse(columns, kernel.quantise, r, architecture)
+        return moved, reuse.seconds(reuse.cast(), c.bandwidth, r) + c.row * m * groups
+    return moved, r.stream(moved, c.bandwidth) + c.row * m * groups
 
 
 def explain(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r: Rates) -> dict[str, Any]:
-    """The winning candidate of one row (each column of length 1): tile, split, tiles in flight, waves, last wave."""
-    c, tiles = kernel.on(architecture), kernel.tiles_on(architecture)
-    best = _best(columns, kernel, tiles, c, r)
-    tile, split = divmod(int(best.candidate[0]), len(kernel.splits))
-    table = _table(tiles, kernel.splits, kernel.k_step, c, r)
-    ctas = float(_ctas(columns, table)[0, tile, 0]) * kernel.splits[split]
+    """The winning candidate of one row (columns are numbers): tile, split, tiles in flight, waves, last wave."""
+    table, best = _table(kernel, architecture, r), _best(columns, kernel, architecture, r)
+    if best.split == _VECTOR:
+        tile, split = (1, _VECTOR_COLUMNS), 1
+        ctas = float(np.ceil(columns[1] / _VECTOR_COLUMNS))
+    else:
+        blocks, time = _tiled(columns, table, r)
+        index = int(time[:, best.split].argmin())
+        tile, split = kernel.tiles_on(architecture)[index], kernel.splits[int(best.split)]
+        ctas = float(blocks[index, 0]) * split
     waves = np.ceil(ctas / r.units)
-    (rows, cols), k, x_bytes, w_bytes = tiles[tile], columns[2][0], columns[4][0], columns[5][0]
+    (rows, cols), k, x_bytes, w_bytes = tile, columns[2], columns[4], columns[5]
     return {
-        "tile": tiles[tile],
-        "split": kernel.splits[split],
+        "tile": tile,
+        "split": split,
         "tiles": int(ctas),
         "waves": int(waves),
         "last_wave_occupancy": (ctas - (waves - 1.0) * r.units) / r.units,
-        "l2_bytes": float(ctas * (rows * x_bytes + cols * w_bytes) * k / kernel.splits[split]),
-        "compute_s": float(best.compute[0]),
-        "memory_s": float(best.memory[0]),
-        "launch_s": r.launch + c.setup,
+        "l2_bytes": float(ctas * (rows * x_bytes + cols * w_bytes) * k / split),
+        "compute_s": float(best.compute),
+        "memory_s": float(best.memory),
+        "launch_s": r.launch + table.constants.setup,
     }

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.documents import build
-from rapid_llm.nouns import STRICT, FrozenDict, Map
+from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
 from rapid_llm.provenance import Catalogue, Sources
 from rapid_llm.units import Count, Fraction, NonNegative, Positive, Seconds
 
@@ -27,6 +27,7 @@ NEAREST: Final[dict[str, str]] = {
 FALLBACK: Final = "hopper"
 
 Tiles = tuple[tuple[int, int], ...]
+ContextTiles = tuple[tuple[Count, Count, Count], ...]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -51,23 +52,29 @@ class GemmConstants:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ContextConstants:
-    """``softmax``: the exponential of one score, in columns of head width at the matrix rate (FlashAttention-3, 3.1);
-    ``item``: prologue and epilogue of one query tile (s); ``backward_rate``: share of peak of the backward pass.
+    """``softmax``: what the exponential of one score takes, in FLOPs at the vector rate (FlashAttention-3, 3.1: a unit
+    has 16 exponentials a clock, a sixteenth of the vector FLOPs of Hopper); ``item``: prologue and epilogue of one
+    query tile (s); ``token``: block of the pass that writes one token into the cache (s); ``spill``: share of ``rate``
+    that head sizes in ``spilling`` reach; ``backward_rate``: share of peak of the backward pass, None for a kernel that
+    no training runs.
     """
 
     setup: Seconds
     rate: Fraction
     bandwidth: Fraction
-    softmax: NonNegative
     item: Seconds
     overlap: Positive
-    backward_rate: Fraction
+    softmax: NonNegative = 0.0
+    token: Seconds = 0.0
+    spill: Fraction = 1.0
+    backward_rate: Fraction | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class DecodeConstants:
     """``item``: fixed cost of one work item, a KV head of a sequence (s), ``lone_item`` of one whose query heads run
-    alone; ``combine``: pass that joins splits (s); ``occupancy``: exponent of the share of units in use.
+    alone, at ``lone_rate`` of the vector rate; ``combine``: pass that joins splits (s); ``occupancy``: exponent of the
+    share of units in use.
     """
 
     setup: Seconds
@@ -76,6 +83,7 @@ class DecodeConstants:
     item: Seconds
     combine: Seconds
     lone_item: Seconds = 0.0
+    lone_rate: Fraction = 1.0
     occupancy: NonNegative = 0.0
     overlap: Positive = 4.0
 
@@ -83,22 +91,39 @@ class DecodeConstants:
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MoeConstants:
     """``expert``: cost of each expert that has tokens (s); ``row_passes``, ``token_passes``: hidden-size passes to
-    permute and to combine, per token-expert pair and per scanned token.
+    permute and to combine, per token-expert pair and per scanned token; ``pair``: to sort one pair by expert (s).
     """
 
     setup: Seconds
     rate: Fraction
     bandwidth: Fraction
     expert: Seconds
-    overlap: Positive
     row_passes: NonNegative
     token_passes: NonNegative
+    pair: Seconds
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TiledMoeConstants:
+    """``fill``: time in which one compute unit gets 1 KiB of its tiles' operands (s); ``step``: least time of a k-step,
+    the latency of its loads; ``tile``: prologue and epilogue of one tile (s); ``passes``: share of sustained HBM of the
+    activations between the GEMMs.
+    """
+
+    setup: Seconds
+    rate: Fraction
+    bandwidth: Fraction
+    fill: Seconds
+    step: Seconds
+    tile: Seconds
+    passes: Fraction
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ScanConstants:
-    """``chunk``: serial time of one 64-token chunk (s); ``bandwidth`` of the chunked scan, ``decode_bandwidth`` of the
-    state update, shares of sustained HBM.
+    """``chunk``: serial time of one chunk (s); ``ramp``: what a first chunk takes beyond its first token (s);
+    ``turn``: time of a unit for a chunk of one item, or of a fused kernel between two items (s); ``bandwidth`` of the
+    tokens, ``decode_bandwidth`` of states, shares of sustained HBM.
     """
 
     setup: Seconds
@@ -106,6 +131,8 @@ class ScanConstants:
     chunk: Seconds
     decode_setup: Seconds
     decode_bandwidth: Fraction
+    ramp: Seconds = 0.0
+    turn: Seconds = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -125,12 +152,15 @@ class Kernel:
 
     name: str
     family: str
-    variants: Map[Map[bool | int]] = FrozenDict()
+    variants: Map[Map[bool | int | str | ContextTiles | tuple[Count, ...]]] = FrozenDict()
 
     def shaped(self, architecture: str) -> "Kernel":
-        """The kernel as it is built for an architecture: its structure with what ``variants`` says differs there."""
-        differing = self.variants.get(architecture)
-        return _variant(self, architecture) if differing else self
+        """The kernel as it is built for an architecture: its structure with what ``variants`` says differs there.
+
+        An architecture that has neither numbers nor a variant of its own takes both from the one that stands in.
+        """
+        likely = architecture if architecture in self.variants else self.stands_in(architecture)
+        return _variant(self, likely) if likely in self.variants else self
 
     def on(self, architecture: str) -> Any:
         """The numbers for an architecture: its own, or those of the nearest one that has any (see ``stands_in``)."""
@@ -146,12 +176,14 @@ class Kernel:
         return architecture if architecture in known else next(iter(known))
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class GemmKernel(Kernel):
     """Tiles (bm, bn) by architecture (``default`` for the others), split-K counts and the step in which k is padded.
 
     ``quantise``: how often the kernel's own quantise pass reads the 16-bit activations: 1, 2 where it looks for their
-    largest value first, 0 without such a pass.
+    largest value first, 0 without such a pass. ``vector``: a single row goes to a matrix-vector kernel where that is
+    faster. ``edges``: where a library takes its tile by rows alone, the most rows of each tile but the last.
     """
 
     family: Literal["gemm"]
@@ -160,10 +192,17 @@ class GemmKernel(Kernel):
     splits: tuple[Count, ...] = (1,)
     k_step: Count = 64
     quantise: int = 0
+    vector: bool = False
+    edges: Map[tuple[Count, ...]] = FrozenDict()
 
     def tiles_on(self, architecture: str) -> Tiles:
         """The tiles that the kernel has on an architecture."""
         return self.tiles.get(architecture) or self.tiles["default"]
+
+    def rows_on(self, architecture: str) -> tuple[tuple[float, float], ...] | None:
+        """Rows that each tile serves on an architecture, above the first up to the second number; None: any."""
+        edges = self.edges.get(architecture)
+        return tuple(zip((0.0, *edges), (*edges, float("inf")), strict=True)) if edges else None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -172,18 +211,29 @@ class AttentionKernel(Kernel):
     sequence, ``decode_8bit`` the one of a cache in 8 bits (default: the same); ``cached_8bit``
     the kernel for many queries over such a cache (default: this one).
 
-    A short sequence takes a smaller tile, down to ``query_pad`` rows. ``packed``: query heads that share a KV head
-    fill one tile together; ``split_kv``: units left idle take a part of the keys of a tile. ``latent`` names the kernel
-    for rows whose K and V differ in width (latent attention).
+    ``tiles``: (head size, query rows, KV columns), the first whose head size suffices or else the last; a short
+    sequence takes fewer rows, down to ``query_pad``. ``packed``: query heads that share a KV head share a tile;
+    ``split_kv``: units left idle take a part of the keys of a tile; ``windowed``: tiles outside a window are skipped,
+    not only masked; ``padded_head``: head sizes are padded to a power of two; ``spilling``: head sizes whose
+    accumulators exceed the registers; ``product_bits`` of both products, where they differ from the compute dtype's 16.
+    ``append`` is the pass before it that writes new K and V into the cache: a block a ``token``, a block a token and
+    KV ``head`` (cache ordered by heads), one over Q, K and V with rotary (``qkv``), or one over a ``latent`` and the
+    rotary parts of Q and K. ``fresh``: K and V are 16-bit activations, whatever the cache holds. ``latent`` names the
+    kernel for rows whose K and V differ in width (latent attention).
     """
 
     family: Literal["attention"]
     constants: Map[ContextConstants]
-    query_tile: Count
+    tiles: ContextTiles
     query_pad: Count = 16
-    kv_tile: Count
     packed: bool = False
     split_kv: bool = False
+    windowed: bool = True
+    padded_head: bool = False
+    spilling: tuple[Count, ...] = ()
+    product_bits: Literal[8, 16] = 16
+    append: Literal["none", "token", "head", "qkv", "latent"] = "none"
+    fresh: bool = False
     decode: str
     decode_8bit: str | None = None
     cached_8bit: str | None = None
@@ -196,7 +246,9 @@ class DecodeKernel(Kernel):
 
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
     one work item takes; ``split_tokens`` is the least length of a split; ``groups``: least and most query heads of a KV
-    head that share a work item.
+    head that share a work item, the others run alone on vector units, in steps of ``lone_tile``. ``splits_alone``: rows
+    with one query head a KV head are split too; ``regroups``: copies of Q and O bring the heads of a group together;
+    ``product_bits`` as in prefill.
     """
 
     family: Literal["decode"]
@@ -206,15 +258,34 @@ class DecodeKernel(Kernel):
     query_tile: Count = 64
     split_tokens: Count = 256
     groups: tuple[Count, Count] = (1, 1 << 20)
+    lone_tile: Count = 16
+    splits_alone: bool = True
+    regroups: bool = False
+    product_bits: Literal[8, 16] = 16
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MoeKernel(Kernel):
-    """Grouped GEMMs over experts with rows padded to ``row_tile`` per expert."""
+    """Grouped GEMMs over experts by a library that picks the fastest of its tiles, of at most ``row_tile`` rows."""
 
     family: Literal["moe"]
     constants: Map[MoeConstants]
     row_tile: Count
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class TiledMoeKernel(Kernel):
+    """Grouped GEMMs over experts whose tile (rows, columns, k-step) the engine picks: the first whose ``until`` is not
+    below ``chosen_by``, else the last. ``weight_bytes``: of the weights as the kernel reads them, where the engine
+    expands them once at load.
+    """
+
+    family: Literal["moe"]
+    constants: Map[TiledMoeConstants]
+    tiles: tuple[tuple[Count, Count, Count], ...]
+    chosen_by: Literal["tokens", "tokens_per_expert", "pairs_per_expert", "rows_per_expert"] = "tokens"
+    until: tuple[Positive, ...] = ()
+    weight_bytes: Positive | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -254,7 +325,8 @@ def kernel(name: str) -> Kernel:
     family = document.data.get("family")
     if family not in _NOUNS:
         raise document.error(f"family must be one of {', '.join(_NOUNS)} (got {family!r}).", "family")
-    return build(_NOUNS[family], {"name": name, **document.data}, document)
+    noun = TiledMoeKernel if family == "moe" and "tiles" in document.data else _NOUNS[family]
+    return build(noun, {"name": name, **document.data}, document)
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""Grouped expert GEMMs, recurrent scans and memory-bound kernels."""
+"""Recurrent scans and memory-bound kernels."""
 
 from typing import Final
 
@@ -6,67 +6,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.operators.families import POINTWISE_KINDS, Column, Prices
-from rapid_llm.operators.kernels import (
-    MoeConstants,
-    MoeKernel,
-    PointwiseConstants,
-    ScanConstants,
-    ScanKernel,
-)
+from rapid_llm.operators.kernels import PointwiseConstants, ScanConstants, ScanKernel
 from rapid_llm.operators.rates import Rates
-from rapid_llm.operators.summary import join, summarise
-from rapid_llm.operators.work import moe_work, pointwise_work, scan_work
+from rapid_llm.operators.summary import summarise
+from rapid_llm.operators.work import pointwise_work, scan_work
 
-_LEAST_TILE: Final = 16.0  # rows of the smallest matrix instruction
-_ROW_BYTES: Final = 2.0  # rows are permuted and combined in 16 bit
+_BETWEEN_BYTES: Final = 2.0  # states between chunks are 16 bit
+_LIVE: Final = 0.7  # of what a chain of kernels moves is alive at a time (L40S tables: where time leaves L2)
 
 
 def _shares(c: PointwiseConstants) -> Column:
     return np.array([getattr(c, kind) for kind in POINTWISE_KINDS])
 
 
-def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r: Rates) -> Prices:
-    """Time of the fused expert MLP, columns as ``COLUMNS['moe']``.
-
-    The tile bm is the power of two above the mean load, up to ``row_tile``. Rows are padded to it: R' = hit bm below
-    one tile an expert, else R + hit bm/2 (loads end anywhere in their last tile);
-    t = launch + setup + ||2 M R' h I/(rate P), hit M h I w/(bandwidth HBM) + expert hit||_p
-    + (row_passes R + token_passes T) 2 h / HBM.
-    """
-    rows, hit, tokens, hidden, inter, matrices, _, w_bytes = columns
-    load = rows / np.maximum(hit, 1.0)
-    tile = np.clip(2.0 ** np.ceil(np.log2(np.maximum(load, 1.0))), _LEAST_TILE, kernel.row_tile)
-    padded = np.where(load < tile, hit * tile, rows + hit * tile / 2.0)
-    weights = matrices * hidden * inter
-    compute = 2.0 * padded * weights / (c.rate * r.peak)
-    memory = r.stream(hit * weights * w_bytes, c.bandwidth) + hit * c.expert
-    passes = (c.row_passes * rows + c.token_passes * tokens) * _ROW_BYTES * hidden
-    flops, moved = moe_work(columns)
-    variable = join(compute, memory, c.overlap) + passes / r.hbm
-    return summarise(r.launch + c.setup, variable, work=(flops, moved + passes), sides=(compute, memory))
-
-
 def price_scan(columns: tuple[Column, ...], kernel: ScanKernel, c: ScanConstants, r: Rates) -> Prices:
-    """Time of a recurrent mixer, columns as ``COLUMNS['scan']``.
+    """Time of a recurrent mixer, columns as ``COLUMNS['scan']``; an item is a head of a sequence.
 
-    One token: the state is read and written once. Many: the tokens' bytes at the scan's bandwidth besides, and the
-    chunks of a head one after another, ``chunk`` seconds each. One fused kernel takes the longer of both; a chain of
-    kernels (one walks the states, heads over all units, the others stream) takes their sum.
+    One token: the state is read and written once. Many: the chunks of an item follow one another. One fused kernel
+    gives each unit an item at a time, and takes the longer of that and of its traffic. A chain of kernels takes the sum
+    of four: its first chunk grows with the tokens in it; one kernel walks the states; the others run all chunks of all
+    items, and stream tokens and the 16-bit states between chunks, which stay in L2 where they fit.
     """
     batch, new, heads, key_dim, value_dim, state_bytes, backward = columns
     flops, moved = scan_work(columns)
     decode = (new == 1.0) & (backward == 0.0)
     passes = np.where(backward > 0, 2.5, 1.0)
-    waves = 1.0 if kernel.fused else np.maximum(batch * heads / r.units, 1.0)
-    serial = np.where(decode, 0.0, passes * c.chunk * np.ceil(new / kernel.chunk_tokens) * waves)
-    compute = np.maximum(flops / r.peak, serial)
-    state = np.where(backward > 0, 2.0, 1.0) * 2.0 * batch * heads * key_dim * value_dim * state_bytes
+    chunks, items = np.ceil(new / kernel.chunk_tokens), batch * heads
+    held = batch * heads * key_dim * value_dim
+    state = np.where(backward > 0, 2.0, 1.0) * 2.0 * held * state_bytes
     tokens = moved - state
     share = np.where(decode, c.decode_bandwidth, c.bandwidth)
-    memory = r.stream(state, c.decode_bandwidth, moved) + r.stream(tokens, share, moved, share)
+    if kernel.fused:
+        waves, between = np.ceil(items / r.units), 0.0 * held
+        serial = waves * c.chunk * chunks + (waves - 1.0) * c.turn
+        resident = tokens + state / 2.0
+    else:
+        between = np.where(decode, 0.0, passes * 2.0 * held * chunks * _BETWEEN_BYTES)
+        serial = c.chunk * (chunks - 1.0) * np.maximum(items / r.units, 1.0) + c.turn * items * chunks / r.units
+        serial = serial + c.ramp * np.minimum(new / kernel.chunk_tokens, 1.0)
+        resident = np.where(decode, tokens, _LIVE * (tokens + between / 2.0)) + state / 2.0
+    compute = np.maximum(flops / r.peak, np.where(decode, 0.0, passes * serial))
+    memory = r.stream(state + between, c.decode_bandwidth, resident) + r.stream(tokens, share, resident, share)
     fixed = r.launch + np.where(decode, c.decode_setup, c.setup)
     variable = np.maximum(compute, memory) if kernel.fused else compute + memory
-    return summarise(fixed, variable, work=(flops, moved), sides=(compute, memory))
+    return summarise(fixed, variable, work=(flops, moved + between), sides=(compute, memory))
 
 
 def price_pointwise(

@@ -1,8 +1,10 @@
 """From columns to seconds: the one function that the rooms above call."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,10 +13,20 @@ from rapid_llm.errors import InputError
 from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.operators import gemm
 from rapid_llm.operators.attention import is_decode, price_context, price_decode
+from rapid_llm.operators.experts import price_moe, price_tiled_moe
 from rapid_llm.operators.families import COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, Column, Prices
-from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel, GemmKernel, Kernel, MoeKernel, ScanKernel, kernel
-from rapid_llm.operators.others import price_moe, price_pointwise, price_scan
-from rapid_llm.operators.rates import Rates, rates
+from rapid_llm.operators.kernels import (
+    AttentionKernel,
+    DecodeKernel,
+    GemmKernel,
+    Kernel,
+    MoeKernel,
+    ScanKernel,
+    TiledMoeKernel,
+    kernel,
+)
+from rapid_llm.operators.others import price_pointwise, price_scan
+from rapid_llm.operators.rates import Rates, Replay, rates
 from rapid_llm.operators.summary import summarise
 from rapid_llm.operators.work import WORK
 
@@ -27,11 +39,24 @@ def check_shape(family: str, columns: Mapping[str, ArrayLike]) -> None:
             raise InputError(f"{family}: {name} must be positive (got {least:g}).", field=name)
         if least < 0:
             raise InputError(f"{family}: {name} must not be negative (got {least:g}).", field=name)
+    if family == "attention" and np.any(np.mod(columns["heads"], columns["kv_heads"])):
+        raise InputError(
+            f"attention: heads must be a multiple of kv_heads (got {columns['heads']!r} and {columns['kv_heads']!r}).",
+            field="kv_heads",
+        )
 
 
-def _ordered(family: str, columns: Mapping[str, ArrayLike]) -> tuple[Column, ...]:
-    """The columns of a family in the order of ``COLUMNS``, float64 and of one length."""
-    arrays = [np.asarray(columns[name], dtype=np.float64) for name in COLUMNS[family]]
+_NUMBERS: Final = frozenset((int, float, np.float64))
+_VALUES: Final = {family: itemgetter(*names) for family, names in COLUMNS.items()}
+"""Family to the function that takes its columns out of a mapping, in the order of ``COLUMNS``."""
+_Kind = str | NDArray[np.int64]
+_Asked = tuple[_Kind, str, str | Kernel, Accelerator, float, bool | Replay]
+"""How rows are priced: kind, dtype, kernel, accelerator, clock, replayed."""
+
+
+def _columns(values: Sequence[ArrayLike]) -> tuple[Column, ...]:
+    """Columns as float64 arrays of one length."""
+    arrays = [np.asarray(value, dtype=np.float64) for value in values]
     if len({a.shape for a in arrays}) > 1 or arrays[0].ndim != 1:
         arrays = list(np.broadcast_arrays(*(np.atleast_1d(a) for a in arrays)))
     return tuple(arrays)
@@ -41,12 +66,12 @@ def price(
     family: str,
     columns: Mapping[str, ArrayLike],
     *,
-    kind: str | NDArray[np.int64] = "stream",
+    kind: _Kind = "stream",
     dtype: str,
     kernel: str | Kernel,
     accelerator: Accelerator,
     clock: float = 1.0,
-    replayed: bool = False,
+    replayed: bool | Replay = False,
 ) -> Prices:
     """Seconds of each row on one accelerator.
 
@@ -59,24 +84,41 @@ def price(
 
     InputError where the accelerator has no rate for the dtype, or the kernel serves another family.
     """
+    values = _VALUES[family](columns)
+    asked = (kind, dtype, kernel, accelerator, clock, replayed)
+    try:
+        return _one(family, values, asked)
+    except TypeError:  # arrays have no hash
+        return _priced(family, _columns(values), asked)
+
+
+@lru_cache(maxsize=4096)
+def _one(family: str, values: tuple[float, ...], asked: _Asked) -> Prices:
+    """The price of a row that is given in numbers; whoever asks again gets the same, which nobody may change."""
+    alone = _NUMBERS.issuperset(map(type, values))
+    prices = _priced(family, tuple(map(np.float64, values)) if alone else _columns(values), asked)  # type: ignore[arg-type]
+    fields = [np.array(getattr(prices, name), ndmin=1) for name in Prices.__slots__]
+    for column in fields:
+        column.setflags(write=False)
+    return Prices(*fields)
+
+
+def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
+    kind, dtype, kernel, accelerator, clock, replayed = asked
     chosen = _kernel(kernel) if isinstance(kernel, str) else kernel
     if chosen.family != family and not (family == "attention" and chosen.family == "decode"):
         raise InputError(
             f"kernel {chosen.name} serves {chosen.family}, not {family}. Try a kernel of the family {family}.",
             field=f"kernels.{family}",
         )
-    ordered = _ordered(family, columns)
-    return _price(
-        chosen, ordered, kind, rates(accelerator, dtype, clock=clock, replayed=replayed), accelerator.architecture
-    )
+    known = rates(accelerator, dtype, clock=clock, replayed=replayed)
+    return _price(chosen, columns, kind, known, accelerator.architecture)
 
 
 _kernel = kernel
 
 
-def _price(
-    chosen: Kernel, columns: tuple[Column, ...], kind: str | NDArray[np.int64], r: Rates, architecture: str
-) -> Prices:
+def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, architecture: str) -> Prices:
     chosen, constants = chosen.shaped(architecture), chosen.on(architecture)
     match chosen:
         case GemmKernel():
@@ -87,6 +129,8 @@ def _price(
             return price_decode(columns, chosen, constants, r)
         case MoeKernel():
             return price_moe(columns, chosen, constants, r)
+        case TiledMoeKernel():
+            return price_tiled_moe(columns, chosen, constants, r)
         case ScanKernel():
             return price_scan(columns, chosen, constants, r)
         case _:
@@ -140,7 +184,7 @@ def roofline(family: str, columns: Mapping[str, ArrayLike], *, dtype: str, accel
     Pointwise rows count vector FLOPs against the vector rate (Williams, Waterman, Patterson 2009).
     """
     r = rates(accelerator, dtype)
-    flops, moved = WORK[family](_ordered(family, columns))
+    flops, moved = WORK[family](_columns(_VALUES[family](columns)))
     compute = flops / (r.vector if family == "pointwise" else r.peak / accelerator.sustained.matrix)
     memory = moved / r.datasheet
     return summarise(0.0, np.maximum(compute, memory), work=(flops, moved), sides=(compute, memory))
@@ -170,8 +214,8 @@ def explain_gemm(
     floor = roofline("gemm", columns, dtype=dtype, accelerator=accelerator)
     seconds, flops = float(prices.seconds[0]), float(prices.flops[0])
     found = gemm.explain(
-        _ordered("gemm", columns),
-        cast(GemmKernel, chosen),
+        tuple(map(np.float64, values)),  # type: ignore[arg-type]
+        cast(GemmKernel, chosen.shaped(accelerator.architecture)),
         accelerator.architecture,
         rates(accelerator, dtype),
     )

@@ -15,13 +15,28 @@ from rapid_llm.operators.families import Column
 _RESIDENT_STEEPNESS: Final = 8.0
 
 
+class Replay(NamedTuple):
+    """How a benchmark repeats a matrix multiplication: ``copies`` of its weights in turn, where ``to_l2`` only as many
+    as exceed L2 together; ``inputs``: each copy has an input of its own."""
+
+    copies: int = 5
+    to_l2: bool = False
+    inputs: bool = False
+
+    def rotated(self, weights: Column, l2: float) -> Column:
+        """Copies in use, of ``weights`` bytes each."""
+        if not self.to_l2:
+            return np.full_like(weights, float(self.copies))
+        return np.clip(np.ceil(l2 / weights), 1.0, float(self.copies))
+
+
 class Rates(NamedTuple):
     """SI rates of one accelerator for one compute dtype.
 
     ``peak`` and ``vector`` in FLOP/s at the given clock share, ``peak`` as far as power allows; ``hbm`` the reachable
     bandwidth and ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the
-    bandwidth of buffers that stay in L2 between calls, ``resident`` how many bytes do: 0 in a model, which cycles
-    through more than fits.
+    reachable bandwidth of buffers that stay in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident``
+    how many bytes stay: 0 in a model, which cycles through more than fits; ``replay`` how a benchmark comes back.
     """
 
     units: int
@@ -31,7 +46,9 @@ class Rates(NamedTuple):
     datasheet: float
     launch: float
     l2: float
+    l2_datasheet: float
     resident: float
+    replay: Replay = Replay()
 
     def stream(
         self, moved: Column, share: float | Column, held: Column | None = None, l2_share: float | Column = 1.0
@@ -49,7 +66,7 @@ class Rates(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed: bool = False) -> Rates:
+def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed: bool | Replay = False) -> Rates:
     """Rates of an accelerator for a compute dtype; ``clock`` scales the compute side only.
 
     InputError where the accelerator has no matrix rate for the dtype.
@@ -70,5 +87,7 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         datasheet=hbm.bandwidth,
         launch=sustained.launch,
         l2=l2.bandwidth * sustained.l2 if l2 else 0.0,
+        l2_datasheet=l2.bandwidth if l2 else 0.0,
         resident=float(l2.capacity) if l2 and replayed else 0.0,
+        replay=replayed if isinstance(replayed, Replay) else Replay(),
     )

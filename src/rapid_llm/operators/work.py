@@ -1,6 +1,7 @@
 """Arithmetic and compulsory traffic of each family: what the shape needs, whatever kernel runs it."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from rapid_llm.operators.families import Column
 
@@ -12,10 +13,10 @@ def query_key_pairs(new: Column, past: Column, window: Column, causal: Column) -
     unlimited.
     """
     span = np.where(window > 0, window, np.inf)
-    ramp = np.clip(span - past, 0.0, new)  # queries that still see everything before them
-    beyond = np.where(new > ramp, (new - ramp) * np.minimum(span, past + new), 0.0)
-    seen = ramp * past + ramp * (ramp + 1.0) / 2.0 + beyond
-    return np.where(causal > 0, seen, new * np.minimum(past + new, span))
+    most = np.minimum(past + new, span)
+    ramp = np.minimum(np.maximum(span - past, 0.0), new)  # queries that still see everything before them
+    seen = ramp * past + ramp * (ramp + 1.0) / 2.0 + (new - ramp) * most
+    return np.where(causal > 0, seen, new * most)
 
 
 def gemm_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
@@ -33,16 +34,24 @@ def attention_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
     widths = head_dim + v_head_dim
     flops = 2.0 * batch * heads * widths * query_key_pairs(new, past, window, causal)
     span = np.where(window > 0, np.minimum(past + new, window + new - 1.0), past + new)
-    cache = batch * span * kv_heads * (head_dim + np.where(shared_kv > 0, 0.0, v_head_dim)) * kv_bytes
+    cache = batch * span * kv_heads * (head_dim + v_head_dim * (shared_kv <= 0)) * kv_bytes
     moved = 2.0 * batch * new * heads * widths + cache
-    return np.where(backward > 0, 2.5, 1.0) * flops, np.where(backward > 0, 2.0, 1.0) * moved
+    return (1.0 + 1.5 * (backward > 0)) * flops, (1.0 + (backward > 0)) * moved
 
 
 def moe_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
     """FLOPs of the expert matrices over ``rows``, bytes of the weights of hit experts and of rows in and out."""
-    rows, hit, _, hidden, inter, matrices, x_bytes, w_bytes = columns
+    rows, hit, _, _, _, _, hidden, inter, matrices, x_bytes, w_bytes = columns
     flops = 2.0 * rows * matrices * hidden * inter
     return flops, hit * matrices * hidden * inter * w_bytes + rows * hidden * (x_bytes + 2.0)
+
+
+def most_loaded(rows: ArrayLike, hit: ArrayLike) -> Column:
+    """Rows of the most loaded of ``hit`` experts that share ``rows`` by chance: the largest of as many Poisson loads,
+    m + sqrt(2 m ln hit)."""
+    experts = np.maximum(np.asarray(hit, dtype=np.float64), 1.0)
+    mean = np.asarray(rows, dtype=np.float64) / experts
+    return np.asarray(np.minimum(rows, mean + np.sqrt(2.0 * mean * np.log(experts))))
 
 
 def scan_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
@@ -51,7 +60,7 @@ def scan_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
     size = batch * heads * key_dim * value_dim
     flops = 4.0 * size * new
     moved = 2.0 * batch * new * heads * 2.0 * (key_dim + value_dim) + 2.0 * size * state_bytes
-    return np.where(backward > 0, 2.5, 1.0) * flops, np.where(backward > 0, 2.0, 1.0) * moved
+    return (1.0 + 1.5 * (backward > 0)) * flops, (1.0 + (backward > 0)) * moved
 
 
 def pointwise_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:

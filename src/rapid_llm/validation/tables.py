@@ -37,6 +37,7 @@ SCHEMAS: Mapping[str, frozenset[str]] = {
         "mlp_down_proj_ms"
     ),
     "profile_dense": _columns("hardware model tp layer tokens time_us"),
+    "profile_experts": _columns("hardware model tp tokens activated_experts time_us"),
     "profile_attention": _columns("hardware model tp prefill_chunk kv_prefill n_decode kv_decode time_us"),
     "kernel_gemm": _columns("m n k dtype latency_us"),
     "kernel_context": _columns("batch isl prefix heads kv_heads head_dim window attn_dtype kv_dtype latency_us"),

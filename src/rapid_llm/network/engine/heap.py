@@ -76,7 +76,7 @@ def take(s: State) -> int:
 
 
 @compiled
-def release(s: State, number: int) -> None:
+def give_back(s: State, number: int) -> None:
     """Give an event's record back."""
     event = s.events[number]
     event.following, event.last = s.tally[FREE], -1

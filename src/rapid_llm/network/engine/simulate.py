@@ -7,6 +7,10 @@ from rapid_llm.network.tasks import Floats, Ints, Result, Tasks, Transport
 from rapid_llm.network.topology import Topology
 
 FLUID = Transport()
+ATTEMPTS = 4
+"""Runs in which some tasks are free; after those all share."""
+MOSTLY = 0.5
+"""Share of the tasks on tight resources from which on all run by events."""
 
 
 def simulate(tasks: Tasks, topology: Topology, *, fold: bool = True, transport: Transport = FLUID) -> Result:
@@ -74,19 +78,33 @@ def _folded(tasks: Tasks, capacity: Floats) -> Result | None:
 
 
 def _run(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport) -> Result:
+    """Tasks by events where resources may bind and by their dependencies alone elsewhere, until both agree."""
+    from rapid_llm.network.engine.crowding import crowded, foresee, prepare
     from rapid_llm.network.engine.loop import run as loop
-    from rapid_llm.network.engine.state import EVENTS, grown, state_of
+    from rapid_llm.network.engine.state import EVENTS, grown, state_of, with_events
 
     state = state_of(tasks, capacity, reverse, transport)
-    while loop(state):
-        state = grown(state)
+    fluid = transport == FLUID and len(tasks) > 0
+    if fluid:
+        foresee(state)
+    events = noted = 0
+    for attempt in range(ATTEMPTS + 1):
+        sharing, noted = prepare(state, not fluid or attempt == ATTEMPTS, noted)
+        if fluid and MOSTLY * len(tasks) < sharing < len(tasks):
+            sharing, noted = prepare(state, True, noted)
+        state = with_events(state, sharing, noted)
+        while loop(state):
+            state = grown(state)
+        events += int(state.tally[EVENTS])
+        if sharing == len(tasks) or np.isnan(state.tasks.finish).any() or not crowded(state):
+            break
     return Result(
         start=np.array(state.tasks.start),
         finish=np.array(state.tasks.finish),
         moved=_moved(tasks, len(capacity)),
         busy=np.array(state.links.busy),
         peak=np.array(state.links.peak),
-        events=int(state.tally[EVENTS]),
+        events=events,
         classes=len(tasks),
     )
 

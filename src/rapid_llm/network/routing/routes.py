@@ -1,5 +1,6 @@
 """Which links the traffic of a pair takes, for many pairs at once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,8 @@ POLICIES: Final = (
 ``shortest``: the first by id. ``ecmp``: by seeded hash. ``spray``: all shortest paths alike. ``balanced``: shortest,
 least loaded as pairs are placed; ``adaptive``: placed again until loads settle. ``rail``: over the accelerator of the
 own box that is on the rail of the target. ``minimal``, ``ugal``: dragonfly groups."""
+Table = Mapping[tuple[int, int], tuple[int, ...]]
+"""A user's own routes: links from one node to another; all other pairs are routed ``auto``."""
 Indices = NDArray[np.int64] | NDArray[np.int32]
 PASSES: Final = 4
 """Rounds of adaptive routing: loads settle within 2 to 4."""
@@ -58,7 +61,7 @@ def route(
     source: Ints,
     target: Ints,
     *,
-    policy: str = "auto",
+    policy: str | Table = "auto",
     amount: Floats | float = 1.0,
     seed: int = 0,
     queue_pairs: int = 1,
@@ -71,6 +74,8 @@ def route(
     paths of ``ugal``. InputError for an unknown policy or one that the topology cannot follow; InfeasibleError naming
     the accelerators that nothing reaches.
     """
+    if not isinstance(policy, str):
+        return _from_table(topology, source, target, policy, amount)
     if policy not in POLICIES:
         raise InputError(unknown_name("routing", policy, POLICIES), field="network.routing")
     source, target = np.asarray(source, np.int64), np.asarray(target, np.int64)
@@ -83,6 +88,20 @@ def route(
     else:
         routes = _searched(topology, source, target, amounts, chosen, seed, threshold)
     return repaired(topology, routes, source, target, amounts)
+
+
+def _from_table(topology: Topology, source: Ints, target: Ints, table: Table, amount: Floats | float) -> Routes:
+    """Routes of a table, and those of ``auto`` where it has none; rows that meet a dead link detour all the same."""
+    amounts = np.ascontiguousarray(np.broadcast_to(np.asarray(amount, np.float64), np.shape(source)))
+    rest = route(topology, source, target, amount=amounts)
+    pairs = zip(np.asarray(source).tolist(), np.asarray(target).tolist(), strict=True)
+    rows = [table.get(pair) for pair in pairs]
+    links = [rest.row(i).astype(np.int64) if row is None else np.array(row, np.int64) for i, row in enumerate(rows)]
+    shares = rest.share if len(rest.share) else np.ones(len(rest.link))
+    share = [shares[rest.start[i] : rest.start[i + 1]] if r is None else np.ones(len(r)) for i, r in enumerate(rows)]
+    start = _starts(np.array([len(one) for one in links], np.int64))
+    own = Routes(start, np.concatenate(links), np.concatenate(share) if len(rest.share) else np.zeros(0))
+    return repaired(topology, own, np.asarray(source, np.int64), np.asarray(target, np.int64), amounts)
 
 
 def _dimension_order(topology: Topology, source: Ints, target: Ints, policy: str) -> Routes:
@@ -206,7 +225,7 @@ def graph_of(
     topology: Topology, capacity: Floats, *, load: Floats | None = None, transit: bool | None = None
 ) -> "Graph":
     """The columns that searches read. Accelerators forward traffic where nothing else does, or with ``transit``."""
-    from rapid_llm.network.routing.search import Graph
+    from rapid_llm.network.routing.search import VERSION, Graph
 
     out_start, out_link = topology.outgoing
     in_start, in_link = topology.incoming
@@ -214,7 +233,7 @@ def graph_of(
     forwards = np.ones(topology.nodes, np.bool_) if direct else topology.node_kind != 0
     return Graph(
         out_start, out_link, in_start, in_link, topology.source, topology.target, capacity, forwards, topology.box,
-        np.zeros(topology.links) if load is None else load,
+        np.zeros(topology.links) if load is None else load, np.zeros(0, VERSION),
     )  # fmt: skip
 
 

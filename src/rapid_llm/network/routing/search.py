@@ -4,24 +4,29 @@ A graph is handed over as ``Graph``; a search writes its links into ``found`` an
 """
 
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from rapid_llm.network.engine.compiled import compiled
+from rapid_llm.network.engine.compiled import checksum, compiled
 from rapid_llm.network.tasks import Floats, Ints
 
+VERSION: Final = np.dtype([(f"source_{checksum(__package__, ('drive', 'search')):08x}", np.bool_)])
 FIRST = 0
 HASHED = 1
 LOADED = 2
+ENCLOSED = 32
+"""Nodes that may lead to one that is cut off, such as those of its box."""
 FEW = 4
 """Links of a node up to which paths of two hops are looked up instead of searched."""
 
 
 class Graph(NamedTuple):
-    """CSR out and in, ends and capacity of links, whether a node forwards traffic, its zone (group), loads so far."""
+    """CSR out and in, ends and capacity of links, whether a node forwards traffic, its zone (group), loads so far;
+    ``version`` is empty, its type names the sources (see ``compiled.checksum``).
+    """
 
     out_start: Ints
     out_link: Ints
@@ -33,6 +38,7 @@ class Graph(NamedTuple):
     forwards: NDArray[np.bool_]
     zone: Ints
     load: Floats
+    version: NDArray[np.void]
 
 
 class Search(NamedTuple):
@@ -112,7 +118,7 @@ def _grow(
     return end
 
 
-@njit(cache=True)
+@compiled
 def meet(
     g: Graph, w: Search, run: int, a: int, b: int, mode: int, amount: float, key: int, zones: tuple[int, int]
 ) -> tuple[int, int, int]:
@@ -120,27 +126,31 @@ def meet(
 
     Returns (best meeting node or -1, first and last place of its level in ``order[0]``).
     """
-    first, last = np.zeros(2, np.int64), np.ones(2, np.int64)
     for side in range(2):
         node = a if side == 0 else b
         w.stamp[side, node], w.depth[side, node], w.cost[side, node], w.ways[side, node] = run, 0, 0.0, 1.0
         w.order[side, 0], w.way[side, node] = node, -1
+    near_first, near_last, far_first, far_last = 0, 1, 0, 1
     while True:
-        side = 0 if last[0] - first[0] <= last[1] - first[1] else 1
-        end = _grow(g, w, side, first[side], last[side], run, mode, amount, key, zones)
-        if end == last[side]:
+        side = 0 if near_last - near_first <= far_last - far_first else 1
+        first, last = (near_first, near_last) if side == 0 else (far_first, far_last)
+        end = _grow(g, w, side, first, last, run, mode, amount, key, zones)
+        if end == last:
             return -1, 0, 0
-        first[side], last[side] = last[side], end
+        if side == 0:
+            near_first, near_last = last, end
+        else:
+            far_first, far_last = last, end
         best, least = -1, np.inf
-        goal = w.depth[1, w.order[1, last[1] - 1]]
-        for k in range(first[0], last[0]):
+        goal = w.depth[1, w.order[1, far_last - 1]]
+        for k in range(near_first, near_last):
             node = w.order[0, k]
             if w.stamp[1, node] == run and w.depth[1, node] == goal and (g.forwards[node] or node in (a, b)):
                 cost = w.cost[0, node] + w.cost[1, node]
                 if cost < least:
                     best, least = node, cost
         if best >= 0:
-            return best, first[0], last[0]
+            return best, near_first, near_last
 
 
 @compiled
@@ -170,7 +180,7 @@ def near(g: Graph, a: int, b: int, mode: int, amount: float, key: int, found: In
     return hops if hops < 3 else 0
 
 
-@njit(cache=True)
+@compiled
 def shortest(
     g: Graph,
     w: Search,
@@ -202,9 +212,36 @@ def shortest(
     return count
 
 
+@compiled
+def _enclosed(g: Graph, a: int, b: int, seen: Ints) -> bool:
+    """Whether only a few nodes, and not ``a``, lead to ``b``: then there is no need to search from ``a``."""
+    seen[0], count, at = b, 1, 0
+    while at < count:
+        here = seen[at]
+        at += 1
+        if here == a:
+            return False
+        if here != b and not g.forwards[here]:
+            continue
+        for i in range(g.in_start[here], g.in_start[here + 1]):
+            there = g.source[g.in_link[i]]
+            known = g.capacity[g.in_link[i]] <= 0.0
+            for k in range(count):
+                known = known or seen[k] == there
+            if known:
+                continue
+            if count == len(seen):
+                return False
+            seen[count] = there
+            count += 1
+    return True
+
+
 @njit(cache=True)
 def detour(g: Graph, a: int, b: int, amount: float, found: Ints) -> int:
     """The live path of least summed squared load (Dijkstra), so that a busy short way loses to an idle longer one."""
+    if _enclosed(g, a, b, np.empty(ENCLOSED, np.int64)):
+        return -1
     nodes = len(g.forwards)
     cost = np.full(nodes, np.inf)
     way = np.full(nodes, -1, np.int64)

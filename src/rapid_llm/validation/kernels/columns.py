@@ -4,11 +4,12 @@ Cells are text arrays by column name; every function takes them and answers floa
 """
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rapid_llm.validation.kernels.loads import loads_of
 
 Cells = Mapping[str, NDArray[np.str_]]
 Columns = dict[str, NDArray[np.float64]]
@@ -19,7 +20,9 @@ BYTES: Final[Mapping[str, float]] = {
 }  # fmt: skip
 """Bytes per weight with its scales; also the dtypes that tables name."""
 _SIXTEEN_BIT_ACTIVATIONS: Final = ("bf16", "int8_wo", "int4_wo", "w4a16_mxfp4")
-_DRAWS: Final = 8  # of a power law: the load of the hottest rank is their mean
+_UNGATED: Final = ("2688,1856,128", "4096,2688,512", "1024,2688,512", "8192,5120,512", "2048,5120,512")
+"""Hidden size, width and experts of layers with squared ReLU and no gate (config.json of Nemotron-H and Nemotron 3)."""
+_GATES_THROUGHOUT: Final = ("0.5.10", "0.14.0")  # of SGLang, of vLLM
 _HEAD_OF_LATENT: Final = (192.0, 128.0, 576.0, 512.0)  # q and v un-absorbed, q and v absorbed (DeepSeek)
 
 
@@ -80,19 +83,21 @@ def mla(cells: Cells) -> Columns:
 
 def moe(cells: Cells) -> Columns:
     """Fused experts: rank 0 of the expert group holds the most loaded experts."""
-    names = ("tokens", "topk", "experts", "ep")
-    whole = [numbers(cells, name).astype(int) for name in names]
-    loads = [hot_rank(*map(int, row), str(dist)) for *row, dist in zip(*whole, cells["dist"], strict=True)]
-    rows, hit = np.array(loads, dtype=float).reshape(-1, 2).T
     x = np.where(
         np.isin(cells["dtype"], _SIXTEEN_BIT_ACTIVATIONS), 2.0, np.where(cells["dtype"] == "nvfp4", 0.5625, 1.0)
     )
     return {
-        "rows": rows, "hit": hit, "tokens": numbers(cells, "tokens"), "hidden": numbers(cells, "hidden"),
-        "inter": numbers(cells, "inter") / numbers(cells, "tp"),
-        "matrices": np.where(np.char.find(cells["source"], "nongated") >= 0, 2.0, 3.0), "x_bytes": x,
-        "w_bytes": mapped(cells, "dtype", BYTES),
+        **loads_of(cells), "hidden": numbers(cells, "hidden"), "inter": numbers(cells, "inter") / numbers(cells, "tp"),
+        "matrices": _matrices(cells), "x_bytes": x, "w_bytes": mapped(cells, "dtype", BYTES),
     }  # fmt: skip
+
+
+def _matrices(cells: Cells) -> NDArray[np.float64]:
+    """3, or 2 where kernel or layer is one without gate; older tables were run with gates throughout."""
+    layer = np.array([",".join(row) for row in zip(*(cells[n] for n in ("hidden", "inter", "experts")), strict=True)])
+    always = np.isin(cells["version"], _GATES_THROUGHOUT)
+    plain = np.isin(layer, _UNGATED) & ~always & (cells["framework"] != "trtllm")
+    return np.where(plain | (np.char.find(cells["source"], "nongated") >= 0), 2.0, 3.0)
 
 
 def scan(cells: Cells) -> Columns:
@@ -109,41 +114,6 @@ def scan(cells: Cells) -> Columns:
 def _blank(cells: Cells, name: str) -> NDArray[np.float64]:
     """A column as numbers, nan where it is blank."""
     return np.where(cells[name] == "", "nan", cells[name]).astype(np.float64)
-
-
-@lru_cache(maxsize=8192)
-def hot_rank(tokens: int, topk: int, experts: int, ep: int, dist: str) -> tuple[float, float]:
-    """Token-expert pairs, and experts with any token, of the most loaded expert rank.
-
-    ``dist``: ``bal`` deals tokens round-robin; ``pl<exponent>`` draws the experts' loads from a truncated power law
-    (support 1 to 0.8 tokens), of which the mean over a few draws is taken.
-    """
-    local = max(experts // ep, 1)
-    if dist == "bal":
-        stride = -(-experts // topk)
-        first = np.arange(tokens) if tokens >= stride else np.arange(tokens) * stride // tokens
-        dealt = (first[:, None] + np.arange(topk) * stride) % experts
-        load = np.bincount(dealt.ravel(), minlength=experts)[:local]
-        return float(load.sum()), float((load > 0).sum())
-    rng, exponent = np.random.default_rng(0), float(dist.removeprefix("pl"))
-    found = [_drawn(tokens, topk, experts, exponent=exponent, rng=rng, local=local) for _ in range(_DRAWS)]
-    rows, hit = np.mean(found, axis=0)
-    return float(rows), float(hit)
-
-
-def _drawn(
-    tokens: int, topk: int, experts: int, *, exponent: float, rng: np.random.Generator, local: int
-) -> tuple[float, float]:
-    """Pairs and hit experts of the hottest rank in one draw of loads, by the inverse of the distribution."""
-    power, high = 1.0 - exponent, max(0.8 * tokens, 1.0)
-    draw = ((high**power - 1.0) * rng.random(experts) + 1.0) ** (1.0 / power)
-    load = np.sort(np.minimum(np.round(draw / draw.sum() * tokens * topk), tokens))[::-1]
-    missing = int(tokens * topk - load.sum())
-    if missing > 0:  # what rounding lost goes to the most loaded experts, one each
-        load = load + np.bincount(np.arange(missing) % experts, minlength=experts)
-    groups = rng.permutation(load)[: experts // local * local].reshape(-1, local)
-    hot = groups[groups.sum(axis=1).argmax()]
-    return float(hot.sum()), float((hot > 0).sum())
 
 
 READERS: Final[Mapping[str, Callable[[Cells], Columns]]] = {

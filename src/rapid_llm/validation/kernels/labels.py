@@ -34,7 +34,8 @@ def metrics_of(schema: str, cells: Cells) -> NDArray[np.str_]:
         case "kernel_generation":
             return np.full(count, "generation")
         case "kernel_moe":
-            return np.where(cells["dist"] == "bal", "balanced", "power_law")
+            even = np.char.startswith(cells["dist"], "even")
+            return np.where(even, "even", np.where(cells["dist"] == "bal", "balanced", "power_law"))
         case "kernel_mla":
             module = np.char.startswith(cells["op"], "module")
             kernel = np.where(np.char.find(cells["op"], "generation") >= 0, "generation", "context")

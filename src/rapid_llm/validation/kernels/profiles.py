@@ -19,6 +19,8 @@ _MODELS: Final[Mapping[str, tuple[int, int, int, int]]] = {
     "Qwen/Qwen3-30B-A3B-Instruct-2507": (2048, 32, 4, 768),
 }
 """Hidden size, query and KV heads and MLP width of profiled models (their config.json); heads are 128 wide."""
+_EXPERTS: Final[Mapping[str, tuple[int, int]]] = {"Qwen/Qwen3-30B-A3B-Instruct-2507": (128, 8)}
+"""Experts, and experts of a token, of profiled mixtures."""
 _DEVICES: Final = {"a100": "a100-sxm", "h100": "h100-sxm", "RTX4090": "rtx-4090", "RTXPRO6000": "rtx-pro-6000"}
 _BF16: Final = {"dtype": "bf16", "attn_dtype": "bf16", "kv_dtype": "bf16", "window": "0", "head_dim": str(_HEAD)}
 
@@ -94,6 +96,18 @@ def _attention(row: Row) -> Iterator[Read]:
         yield "kernel_generation", {"batch": str(batch), "kv_len": str(length), **shape, **common}
 
 
+def _experts(row: Row) -> Iterator[Read]:
+    """LLMServingSim: the experts of a layer, its tokens dealt evenly to so many of them."""
+    hidden, _, _, inter = _MODELS[row["model"]]
+    experts, topk = _EXPERTS[row["model"]]
+    time = number(row, "time_us")
+    if time:
+        shape = {"hidden": hidden, "inter": inter, "experts": experts, "topk": topk, "ep": 1}
+        common = _common(row["hardware"], "llmservingsim", "vllm_triton_experts", time)
+        dealt = {"tokens": row["tokens"], "tp": row["tp"], "dist": f"even{row['activated_experts']}"}
+        yield "kernel_moe", {**{name: str(size) for name, size in shape.items()}, **dealt, **common}
+
+
 READERS: Final[Mapping[str, Callable[[Row], Iterator[Read]]]] = {
-    "profile_vidur": _vidur, "profile_dense": _dense, "profile_attention": _attention,
+    "profile_vidur": _vidur, "profile_dense": _dense, "profile_attention": _attention, "profile_experts": _experts,
 }  # fmt: skip

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from rapid_llm import hardware, operators
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator
+from rapid_llm.operators import Replay
 from rapid_llm.validation.cases import split_of
+from rapid_llm.validation.kernels.benches import bench_of
 from rapid_llm.validation.kernels.columns import READERS, Cells, Columns
 from rapid_llm.validation.kernels.slices import FAMILIES, KEYS, KernelSlice
 from rapid_llm.validation.tables import Table, text_of
@@ -22,8 +24,16 @@ CODES: Final = "kernels.csv.gz"
 """The file beside a table that spells out its kernel codes."""
 FASTEST: Final = 0.95
 """A row faster than this share of the datasheet roofline cannot be what its shape says (unless L2 holds it)."""
+SIZES: Final[Mapping[str, tuple[str, ...]]] = {
+    "kernel_gemm": ("m", "n", "k"),
+    "kernel_context": ("batch", "isl", "heads", "kv_heads", "head_dim"),
+    "kernel_generation": ("batch", "kv_len", "heads", "kv_heads", "head_dim"),
+    "kernel_moe": ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep"),
+}
+"""Schema to the columns that must be positive numbers."""
 MOST_UNSOUND: Final = 0.1
 """A set with more such rows than this is mislabelled as a whole."""
+_IN_A_MODEL: Final = ("llmservingsim",)  # profiles taken inside a running model, whose other layers use L2 in between
 _PREFIXES: Final = ("gemm_mfine_", "gemm_", "attn_context_", "attn_generation_", "moe_", "mla_", "ssm_")
 
 
@@ -78,10 +88,19 @@ class Sample:
         self, kernel: str | operators.Kernel | None = None, device: Accelerator | None = None
     ) -> NDArray[np.float64]:
         """Predicted seconds of each row, replayed as the benchmark did, by this kernel and device or others."""
-        return operators.price(
-            self.family, self.columns, dtype=self.dtype, kernel=kernel or self.kernel,
-            accelerator=device or hardware.accelerator(self.accelerator), replayed=True,
-        ).seconds  # fmt: skip
+        known = device or hardware.accelerator(self.accelerator)
+        chosen = kernel or self.kernel
+
+        def price(clock: float, replay: bool | Replay) -> NDArray[np.float64]:
+            return operators.price(
+                self.family, self.columns, dtype=self.dtype, kernel=chosen, accelerator=known, clock=clock,
+                replayed=replay,
+            ).seconds  # fmt: skip
+
+        if self.family != "gemm":
+            return price(1.0, self.framework not in _IN_A_MODEL)
+        bench = bench_of(self.framework, self.version, self.table_dtype)
+        return bench.seconds(price, self.columns, known)
 
     def roofline(self) -> operators.Prices:
         """The datasheet roofline of each row."""
@@ -115,7 +134,9 @@ def read_cells(table: Table) -> dict[str, NDArray[np.str_]]:
         cells.setdefault(name, np.full(count, default))
     cells["source"] = _spelled(cells["kernel"], table.path)
     cells["line"] = np.arange(2, count + 2).astype(str)
-    _check_times(cells, table.path)
+    if not count:
+        raise InputError(f"{table.path} holds no row.", field="table")
+    _check_numbers(cells, table.path, ("latency_us", *SIZES.get(table.schema, ())))
     return cells
 
 
@@ -123,7 +144,12 @@ def device_of(path: Path) -> Accelerator:
     """The accelerator that a file is named after: ``gemm_h100_sxm.csv.gz``."""
     name = path.name.split(".")[0]
     prefix = next((p for p in _PREFIXES if name.startswith(p)), "")
-    return hardware.accelerator(name.removeprefix(prefix).replace("_", "-"))
+    try:
+        return hardware.accelerator(name.removeprefix(prefix).replace("_", "-"))
+    except InputError as error:
+        raise InputError(
+            f"{path} must have a column gpu, or be named after an accelerator as gemm_h100_sxm.csv is.", field="table"
+        ) from error
 
 
 def _spelled(codes: NDArray[np.str_], path: Path) -> NDArray[np.str_]:
@@ -133,16 +159,30 @@ def _spelled(codes: NDArray[np.str_], path: Path) -> NDArray[np.str_]:
     return np.array([known.get(str(word), str(word)) for word in words] or [""])[inverse]
 
 
-def _check_times(cells: Mapping[str, NDArray[np.str_]], path: Path) -> None:
+def _check_numbers(cells: Cells, path: Path, positive: Sequence[str]) -> None:
+    """InputError with the line of the first cell that is no number, or not above zero where it must be."""
+    for name in positive:
+        unit = " microseconds as plain numbers" if name == "latency_us" else " a number"
+        try:
+            values = cells[name].astype(float)
+        except ValueError:
+            index = next(i for i, cell in enumerate(cells[name]) if not _is_number(str(cell)))
+            raise InputError(
+                f"{path}, line {cells['line'][index]}: {name} must be{unit} (got {str(cells[name][index])!r}).",
+                field=name,
+            ) from None
+        low = np.flatnonzero(~(values > 0))
+        if len(low):
+            line, value = cells["line"][low[0]], values[low[0]]
+            raise InputError(f"{path}, line {line}: {name} must be positive (got {value:g}).", field=name)
+
+
+def _is_number(text: str) -> bool:
     try:
-        times = cells["latency_us"].astype(float)
-    except ValueError as error:
-        raise InputError(
-            f"{path}: latency_us must be microseconds as plain numbers ({error}).", field="latency_us"
-        ) from error
-    if len(times) and not times.min() > 0:
-        line = cells["line"][int(np.argmin(times))]
-        raise InputError(f"{path}, line {line}: latency_us must be positive (got {times.min():g}).", field="latency_us")
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def sample(part: KernelSlice, cells: Cells, table_dtype: str) -> Sample:

@@ -84,12 +84,13 @@ def _decode(kernel: str, kv: str, *rules: Rule) -> KernelSlice:
     return KernelSlice(kernel, "kernel_generation", "bf16", tuple({"kv_dtype": kv, **rule} for rule in rules))
 
 
-def _moe(kernel: str, compute: str, /, **rule: str) -> KernelSlice:
-    return KernelSlice(kernel, "kernel_moe", compute, (rule,))
+def _moe(kernel: str, compute: str, /, *, tiled: bool = False, **rule: str) -> KernelSlice:
+    return KernelSlice(kernel, "kernel_moe", compute, (rule,), _TILED if tiled else None)
 
 
-def _mla(kernel: str, op: str) -> KernelSlice:
-    return KernelSlice(kernel, "kernel_mla", "bf16", ({"op": op, "mla_dtype": "bf16", "framework": "trtllm"},))
+def _mla(kernel: str, op: str, cache: str = ".*") -> KernelSlice:
+    rule = {"op": op, "mla_dtype": "bf16", "kv_dtype": cache, "framework": "trtllm"}
+    return KernelSlice(kernel, "kernel_mla", "bf16", (rule,))
 
 
 def _scan(kernel: str, priors: Mapping[str, float] | None = None, /, **rule: str) -> KernelSlice:
@@ -101,11 +102,13 @@ def _scan(kernel: str, priors: Mapping[str, float] | None = None, /, **rule: str
 _FA2 = "vllm_flash_attn|vllm_flash_attn_fa2|torch_sdpa"
 _NEWER_FA2 = "vllm_flash_attn_fa2"
 _FLASHINFER = "flashinfer|flash_attention"
-_EIGHT_BIT = "fa3|vllm_flash_attn.*|flashinfer|vllm_flashinfer_fi.*"
+_EIGHT_BIT = "fa3|vllm_flash_attn.*|vllm_flashinfer_fi.*"
 _GENERATED = "trtllm_mha|vllm_flashinfer_trtllmdecode"
+_ON_B200 = f"{_GENERATED}|flashinfer"
 _TRITON_SCANS = "fused_recurrent.*|chunk_gated_delta_rule|.*triton.*"
 _FLASHINFER_SCANS = ".*flashinfer.*|.*packed_decode.*"
-_CHUNKED = {"setup": 2e-5, "bandwidth": 0.15}  # several launches, and intermediate states a chunk
+_TILED = {"setup": 2e-5, "rate": 0.6, "step": 3e-7}  # several launches, tiles of generated code
+_CHUNKED = {"setup": 2e-5, "bandwidth": 0.2}  # several launches, and intermediate states a chunk
 
 SLICES: Final[tuple[KernelSlice, ...]] = (
     _gemm("cublas", "bf16", dtype="bf16"),
@@ -120,41 +123,52 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _gemm("marlin-int4-wo", "int4_wo", dtype="int4_wo"),
     _gemm("int8-wo", "int8_wo", dtype="int8_wo"),
     _gemm("int8-smoothquant", "int8", dtype="sq"),
-    _context("fa2", "bf16", {"source": _FA2}),
+    _context("vllm-fa2", "bf16", {"source": _FA2}),
     _context("flashinfer", "bf16", {"source": _FLASHINFER, "framework": "sglang"}),
-    _context("fa3", "bf16", {"source": "fa3"}),
+    _context("sglang-fa3", "bf16", {"source": "fa3"}),
     _context("vllm-fa3", "bf16", {"source": "vllm_flash_attn_fa3"}),
     _context("trtllm-gen", "bf16", {"source": "vllm_flashinfer_trtllmprefill"}),
     _cached("trtllm-fmha-kv8", "torch_flow"),
     _cached("vllm-fa3-kv8", "vllm_flash_attn_fa3"),
     _cached("trtllm-gen-kv8", "vllm_flashinfer_trtllmprefill"),
-    _cached("flashinfer-kv8", "flashinfer|vllm_flashinfer_fiprefill"),
+    _cached("flashinfer-kv8", "flashinfer"),
+    _cached("vllm-flashinfer-kv8", "vllm_flashinfer_fiprefill"),
     _context("fa3-fp8", "fp8", {"source": "fa3"}),
     _context("trtllm-fmha", "bf16", {"source": "torch_flow"}),
     _context("trtllm-fmha-fp8", "fp8", {"source": "torch_flow"}),
     _decode("flash-decode", "bf16", {"source": "fa3|vllm_flash_attn"}, {"source": _NEWER_FA2, "window": "0"}),
     _decode("flashinfer-decode", "bf16", {"source": _FLASHINFER, "gpu": "!b200-sxm"}),
     _decode("flash-decode-fp8", "fp8", {"source": _EIGHT_BIT, "gpu": "!b200-sxm"}),
+    _decode("flashinfer-decode-fp8", "fp8", {"source": "flashinfer", "gpu": "!b200-sxm"}),
     _decode("vllm-fa3-decode", "bf16", {"source": "vllm_flash_attn_fa3"}),
-    _decode("trtllm-gen-decode", "bf16", {"source": f"{_GENERATED}|flashinfer", "gpu": "b200-sxm"}),
+    _decode("trtllm-gen-decode", "bf16", {"source": _ON_B200, "gpu": "b200-sxm", "framework": "vllm"}),
+    _decode("sglang-gen-decode", "bf16", {"source": _ON_B200, "gpu": "b200-sxm", "framework": "sglang"}),
     _decode("trtllm-gen-decode-fp8", "fp8", {"source": _GENERATED, "framework": "vllm"}),
     _decode("sglang-gen-decode-fp8", "fp8", {"source": _GENERATED, "framework": "sglang"}),
     _decode("trtllm-decode", "bf16", {"framework": "trtllm"}),
     _decode("trtllm-decode-fp8", "fp8", {"framework": "trtllm"}),
-    _mla("mla", "context"),
-    _mla("mla-decode", "generation"),
+    _mla("mla", "context", "bf16"),
+    _mla("mla-kv8", "context", "fp8"),
+    _mla("mla-decode", "generation", "bf16"),
+    _mla("mla-decode-kv8", "generation", "fp8"),
     _moe("cutlass-moe", "bf16", dtype="bf16", framework="trtllm"),
     _moe("cutlass-moe-fp8", "fp8", dtype="fp8", framework="trtllm"),
     _moe("deepgemm-moe", "fp8_block", dtype="fp8_block", framework="trtllm"),
     _moe("cutlass-moe-nvfp4", "nvfp4", dtype="nvfp4", source=".*cutlass.*"),
-    _moe("triton-moe", "bf16", dtype="bf16", source=".*triton.*|vllm_fused_moe"),
-    _moe("triton-moe-fp8", "fp8", dtype="fp8|fp8_block", source=".*triton.*", framework="!trtllm"),
-    _moe("marlin-moe", "int4_wo", dtype="int4_wo", source=".*marlin.*"),
-    _moe("mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="!.*marlin.*", framework="sglang"),
+    _moe("triton-moe", "bf16", tiled=True, dtype="bf16", source=".*fused_moe_triton|vllm_fused_moe"),
+    _moe("vllm-triton-moe", "bf16", tiled=True, dtype="bf16", source="vllm_.*triton.*", gpu="!b200-sxm"),
+    _moe("triton-moe-fp8", "fp8", tiled=True, dtype="fp8", source=".*triton.*", framework="vllm"),
+    _moe("triton-moe-fp8-block", "fp8_block", tiled=True, dtype="fp8_block", source=".*fused_moe_triton"),
+    _moe("vllm-triton-moe-fp8-block", "fp8_block", tiled=True, dtype="fp8_block", source="vllm_.*triton_.*"),
+    _moe("marlin-moe", "int4_wo", tiled=True, dtype="int4_wo", source=".*marlin.*"),
+    _moe("triton-moe-dequantised", "mxfp4_wo", tiled=True, dtype="w4a16_mxfp4", source="sglang_fused_moe_triton.*"),
+    _moe("mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="sglang_flashinfer.*"),
     _moe("vllm-mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="!.*marlin.*", framework="vllm"),
     _moe("flashinfer-moe-mxfp4", "mxfp8", dtype="w4a8_mxfp4_mxfp8", source="!moe_torch_flow"),
     _moe("flashinfer-moe", "bf16", dtype="bf16", source=".*trtllm_moe.*|.*trtllmbf16.*"),
-    _moe("flashinfer-moe-fp8-block", "fp8_block", dtype="fp8_block", source=".*trtllm_moe.*|.*trtllmfp8.*"),
+    _moe(
+        "flashinfer-moe-fp8-block", "fp8_block", tiled=True, dtype="fp8_block", source=".*trtllm_moe.*|.*trtllmfp8.*"
+    ),
     _moe("flashinfer-moe-fp8", "fp8", dtype="fp8", source=".*trtllm_moe.*|.*trtllmfp8.*"),
     _moe("flashinfer-moe-nvfp4", "nvfp4", dtype="nvfp4", source=".*trtllm_moe.*|.*trtllmnvfp4.*"),
     _scan("flashinfer-gdn", framework="vllm", gpu="!l40s", kernel_source=_FLASHINFER_SCANS),
@@ -184,7 +198,10 @@ def chosen(part: KernelSlice, framework: str, table_dtype: str, architecture: st
     kernel = operators.kernel(name)
     if part.schema == "kernel_mla":
         kernel = operators.kernel(cast(AttentionKernel, kernel).latent or name)
-        return cast(AttentionKernel, kernel).decode if part.kernel.endswith("decode") else kernel.name
+        if "decode" in part.kernel:
+            attention = cast(AttentionKernel, kernel)
+            return attention.decode_8bit if table_dtype.endswith("kv8") else attention.decode
+        name = kernel.name
     if part.schema == "kernel_generation":
         attention = cast(AttentionKernel, kernel)
         small = table_dtype.endswith("kv8") or table_dtype == "fp8"

@@ -23,7 +23,7 @@ SCHEMAS = {
     "gemm": ("kernel_gemm", "profile_vidur", "profile_dense"),
     "attention": ("kernel_context", "kernel_generation", "profile_attention"),
     "mla": ("kernel_mla",),
-    "moe": ("kernel_moe",),
+    "moe": ("kernel_moe", "profile_experts"),
     "ssm": ("kernel_ssm",),
 }
 """Suite to the schemas of its tables."""

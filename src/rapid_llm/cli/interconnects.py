@@ -1,0 +1,143 @@
+"""``network links``: a collective on links alone, those of a system or of a user's own; and pictures of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rapid_llm import hardware
+from rapid_llm.cli import text
+from rapid_llm.cli.networking import fault, message_size
+from rapid_llm.cli.style import show
+from rapid_llm.errors import InputError
+from rapid_llm.network import bus_bandwidth
+from rapid_llm.provenance import is_path
+from rapid_llm.units import format_bandwidth, format_bytes, format_percent, format_seconds
+
+if TYPE_CHECKING:
+    from rapid_llm.network.own import Background, Run
+    from rapid_llm.network.topology import Topology
+
+_LINKS = 5
+"""Busiest links that are listed."""
+_PICTURED = 64
+"""Accelerators of a system that a picture shows unless asked for more."""
+
+
+def draw_system(name: str, accelerators: int | None, file: str) -> None:
+    """Write the interconnect of a system, or of its first accelerators, as SVG."""
+    from rapid_llm.network.picture import topology_svg
+    from rapid_llm.network.topology import Topology
+
+    system = hardware.system(name)
+    count = min(system.accelerators, _PICTURED) if accelerators is None else accelerators
+    Path(file).write_text(topology_svg(Topology.of(system, count)), "utf-8")
+
+
+def links(
+    source: str,
+    op: str,
+    *,
+    size: str,
+    accelerators: int | None,
+    algorithm: str | None,
+    routing: str,
+    traffic: str | None,
+    faults: Sequence[str],
+    svg: str | None,
+    as_json: bool,
+) -> int:
+    """Run a collective on links alone by every algorithm that they carry, and print it."""
+    from rapid_llm.network.faults import apply, read_faults
+    from rapid_llm.network.files import read_routes
+    from rapid_llm.network.own import runs, without_faults
+    from rapid_llm.network.picture import topology_svg
+
+    healthy = _topology(source, accelerators)
+    hurt = apply(healthy, read_faults([fault(one) for one in faults], prefix="--fault")) if faults else healthy
+    asked: dict[str, Any] = {
+        "ranks": accelerators,
+        "algorithm": algorithm,
+        "policy": read_routes(routing, healthy) if _is_file(routing) else routing,
+        "background": None if traffic is None else _background(traffic, healthy),
+    }
+    op, amount = op.replace("-", "_"), message_size(size)
+    found = runs(op, amount, hurt, **asked)
+    if faults:
+        whole = {one.algorithm: one for one in runs(op, amount, healthy, **asked)}
+        found = tuple(sorted((without_faults(f, whole[f.algorithm]) for f in found), key=lambda one: one.seconds))
+    if svg is not None:
+        Path(svg).write_text(topology_svg(hurt, found[0].result.moved), "utf-8")
+    ranks = len(healthy.accelerators) if accelerators is None else accelerators
+    if as_json:
+        print(json.dumps(_answer(op, amount, ranks, hurt, found), indent=2))
+    else:
+        show(_lines(op, amount, ranks, hurt, found))
+    return 0
+
+
+def _topology(source: str, accelerators: int | None) -> Topology:
+    from rapid_llm.network.files import read_topology
+    from rapid_llm.network.topology import Topology
+
+    if not _is_file(source):
+        return Topology.of(hardware.system(source), accelerators)
+    found = read_topology(source)
+    if not len(found.accelerators):
+        raise InputError(f"{source} has no accelerators: every name ends like that of a switch or card.", field="links")
+    return found
+
+
+def _is_file(given: str) -> bool:
+    return is_path(given) or Path(given).suffix.lower() in (".csv", ".txt")
+
+
+def _background(file: str, topology: Topology) -> Background:
+    from rapid_llm.network.files import read_traffic
+    from rapid_llm.network.own import Background
+
+    source, target, amount = read_traffic(file, topology)
+    return Background(source=source, target=target, amount=amount)
+
+
+def _busiest(topology: Topology, run: Run) -> list[tuple[str, float, float]]:
+    use = run.use(topology)
+    order = np.argsort(-use, kind="stable")[:_LINKS]
+    return [(topology.link_name(int(k)), float(run.result.moved[k]), float(use[k])) for k in order]
+
+
+def _answer(op: str, size: float, ranks: int, topology: Topology, found: Sequence[Run]) -> dict[str, Any]:
+    """The JSON object, SI units."""
+    best = found[0]
+    return {
+        "op": op,
+        "topology": topology.name,
+        "accelerators": ranks,
+        "size_bytes": size,
+        "seconds": best.seconds,
+        "algbw_bytes_per_s": size / best.seconds,
+        "busbw_bytes_per_s": bus_bandwidth(op, size, ranks, best.seconds).item(),
+        "algorithm": best.algorithm,
+        "candidates": [{"algorithm": one.algorithm, "seconds": one.seconds} for one in found],
+        "busiest_links": [{"link": n, "bytes": moved, "use": use} for n, moved, use in _busiest(topology, best)],
+    }
+
+
+def _lines(op: str, size: float, ranks: int, topology: Topology, found: Sequence[Run]) -> list[str]:
+    best = found[0]
+    lines = [
+        f"{op:<13}{format_bytes(size)} on {ranks} accelerators of {topology.name}, links alone",
+        f"{'time':<13}{format_seconds(best.seconds)}",
+        f"{'algbw':<13}{format_bandwidth(size / best.seconds)}",
+        f"{'busbw':<13}{format_bandwidth(bus_bandwidth(op, size, ranks, best.seconds).item())}",
+        f"{'algorithm':<13}{best.algorithm}",
+    ]
+    for index, (name, moved, use) in enumerate(_busiest(topology, best)):
+        label = "busiest link" if index == 0 else ""
+        lines.append(f"{label:<13}{name}: {format_bytes(moved)}, {format_percent(use)} of what it can move meanwhile")
+    rows = [[one.algorithm, format_seconds(one.seconds), f"{one.seconds / best.seconds:.2f}"] for one in found]
+    return [*lines, "", *text.columns(rows, ("candidate", "time", "x best"), right=(1, 2))]

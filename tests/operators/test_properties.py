@@ -1,0 +1,136 @@
+"""What holds for any kernel on any accelerator: better hardware is never slower, no price beats physics."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rapid_llm import hardware, operators
+from rapid_llm.nouns import FrozenDict, replaced
+
+ROWS = 64
+DEVICES = [
+    "a100-sxm", "h100-sxm", "h200-sxm", "b200-sxm", "l40s", "a40", "rtx-4090", "rtx-pro-6000", "v100-sxm", "mi300x",
+    "gaudi3", "tpu-v5p",
+]  # fmt: skip
+GEMMS = [name for name in operators.kernel_names() if operators.kernel(name).family == "gemm"]
+OTHERS = [name for name in operators.kernel_names() if operators.kernel(name).family in ("moe", "scan", "pointwise")]
+SEEDS = st.integers(0, 2**31)
+
+
+def spread(rng, low, high):
+    return np.floor(np.exp(rng.uniform(np.log(low), np.log(high), ROWS)))
+
+
+def shapes(family, seed):
+    rng = np.random.default_rng(seed)
+    one = np.ones(ROWS)
+    match family:
+        case "gemm":
+            sides = {name: spread(rng, 16, 30000) for name in "nk"}
+            width = {"x_bytes": 2 * one, "w_bytes": 2 * one, "y_bytes": 2 * one}
+            return {"m": spread(rng, 1, 20000), "groups": rng.choice([1.0, 1.0, 8.0], ROWS), **sides, **width}
+        case "moe":
+            tokens = spread(rng, 1, 20000)
+            hit = np.minimum(rng.choice([1.0, 8.0, 64.0], ROWS), 2 * tokens)
+            size = {"hidden": spread(rng, 512, 8000), "inter": spread(rng, 256, 20000), "matrices": 3 * one}
+            load = {"rows": 2 * tokens, "hit": hit, "largest": operators.most_loaded(2 * tokens, hit), "tokens": tokens}
+            held = {"pairs": 2 * tokens, "experts": 64 * one, "x_bytes": 2 * one, "w_bytes": 2 * one}
+            return {**load, **held, **size}
+        case "scan":
+            new = np.where(rng.random(ROWS) < 0.5, 1.0, spread(rng, 2, 8000))
+            head = {"key_dim": 128 * one, "value_dim": 128 * one, "state_bytes": 4 * one, "backward": 0 * one}
+            return {"batch": spread(rng, 1, 128), "new": new, "heads": spread(rng, 1, 64), **head}
+        case _:
+            return {name: spread(rng, 10, 1e9) for name in ("read_bytes", "write_bytes", "flops")}
+
+
+def price(kernel, columns, device):
+    chosen = operators.kernel(kernel)
+    dtype = "bf16" if "bf16" in device.peak else "fp16"
+    return operators.price(chosen.family, columns, dtype=dtype, kernel=chosen, accelerator=device), dtype
+
+
+def better(device, what):
+    """The accelerator with a quarter more of something, all else the same."""
+    if what == "bandwidth":
+        hbm = replaced(device.memory.hbm, bandwidth=1.25 * device.memory.hbm.bandwidth)
+        return replaced(device, memory=replaced(device.memory, hbm=hbm))
+    units = int(1.25 * device.compute_units) if what == "units" else device.compute_units
+    rate = units / device.compute_units if what == "units" else 1.25
+    peak = FrozenDict({name: rate * value for name, value in device.peak.items()})
+    return replaced(device, compute_units=units, peak=peak, vector=rate * device.vector)
+
+
+@given(
+    st.sampled_from(GEMMS + OTHERS), st.sampled_from(DEVICES), st.sampled_from(["bandwidth", "units", "clock"]), SEEDS
+)
+def test_better_hardware_is_never_slower(kernel, name, what, seed):
+    device, columns = hardware.accelerator(name), shapes(operators.kernel(kernel).family, seed)
+    before, after = price(kernel, columns, device)[0], price(kernel, columns, better(device, what))[0]
+    assert np.all(after.seconds <= before.seconds * (1 + 1e-9))
+
+
+@given(st.sampled_from(GEMMS + OTHERS), st.sampled_from(DEVICES), SEEDS)
+def test_no_price_beats_the_physical_bound(kernel, name, seed):
+    device, family = hardware.accelerator(name), operators.kernel(kernel).family
+    columns = shapes(family, seed)
+    priced, dtype = price(kernel, columns, device)
+    floor = operators.roofline(family, columns, dtype=dtype, accelerator=device)
+    assert np.all(np.isfinite(priced.seconds))
+    assert np.all(priced.seconds >= floor.seconds)
+
+
+@given(st.sampled_from(GEMMS), st.sampled_from(DEVICES), st.sampled_from(["m", "n", "k", "groups"]), SEEDS)
+def test_a_larger_product_is_never_faster_beyond_a_tile(kernel, name, side, seed):
+    device, columns = hardware.accelerator(name), shapes("gemm", seed)
+    before = price(kernel, columns, device)[0].seconds
+    after = price(kernel, columns | {side: 2.0 * columns[side]}, device)[0].seconds
+    assert np.all(after >= before * (1 - 1e-9))
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "b200-sxm", "l40s"])
+@given(seed=SEEDS)
+def test_half_the_width_is_never_slower_in_one_kernel(name, seed):
+    device, columns = hardware.accelerator(name), shapes("gemm", seed)
+    half = columns | {"x_bytes": np.ones(ROWS), "w_bytes": np.ones(ROWS)}
+    for kernel in ("cublas-fp8", "vllm-fp8"):
+        wide = operators.price("gemm", columns, dtype="bf16", kernel=kernel, accelerator=device)
+        narrow = operators.price("gemm", half, dtype="fp8", kernel=kernel, accelerator=device)
+        assert np.all(narrow.seconds <= wide.seconds * (1 + 1e-9))
+
+
+def test_a_row_of_numbers_is_the_row_of_a_table_and_is_remembered():
+    for family, kernel in (
+        ("gemm", "vllm-fp8"),
+        ("moe", "cutlass-moe"),
+        ("moe", "triton-moe"),
+        ("scan", "fla"),
+        ("pointwise", "fused-pointwise"),
+    ):
+        device, columns = hardware.accelerator("l40s"), shapes(family, 3)
+        table = price(kernel, columns, device)[0]
+        alone = [price(kernel, {k: float(v[i]) for k, v in columns.items()}, device)[0] for i in range(ROWS)]
+        assert np.array_equal(table.seconds, np.concatenate([row.seconds for row in alone]))
+        assert np.array_equal(table.bound, np.concatenate([row.bound for row in alone]))
+        again = price(kernel, {k: float(v[0]) for k, v in columns.items()}, device)[0]
+        assert again is alone[0]
+        with pytest.raises(ValueError, match="read-only"):
+            again.seconds[0] = 0.0
+
+
+def test_one_row_takes_the_matrix_vector_kernel_where_the_library_has_one():
+    a100, shape = hardware.accelerator("a100-sxm"), {"dtype": "bf16", "kernel": "cublas"}
+    assert operators.explain_gemm(1, 512, 1024, accelerator=a100, **shape)["tile"] == (1, 4)
+    assert operators.explain_gemm(2, 512, 1024, accelerator=a100, **shape)["tile"] != (1, 4)
+    h100 = hardware.accelerator("h100-sxm")
+    assert operators.explain_gemm(1, 512, 1024, accelerator=h100, **shape)["tile"] != (1, 4)
+
+
+def test_a_library_that_dispatches_by_rows_takes_those_tiles():
+    h100 = hardware.accelerator("h100-sxm")
+    tiles = [
+        operators.explain_gemm(m, 4096, 4096, dtype="fp8", kernel="vllm-fp8", accelerator=h100)["tile"]
+        for m in (1, 16, 17, 64, 65, 128, 129, 8192)
+    ]
+    assert tiles == [(16, 64)] * 2 + [(64, 64)] * 2 + [(64, 128)] * 2 + [(128, 128)] * 2
