@@ -106,16 +106,17 @@ def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
 
     The machine's is that of long products, at the limit of power. A kernel that keeps the matrix units less busy draws
     less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power buys
-    (activity of products / its own)^(1/3) of the clock, up to boost. Attention is busy for its rate times
-    w / (w + softmax), w the widths of both products of a position.
+    (activity of products / its own)^(1/3) of the clock, up to boost. Attention is busy for its rate, but for the
+    exponentials beside both products of a position (``operators.attention``).
     """
     if rows.family != "attention" or machine.clock >= 1.0:
         return machine.clock
-    architecture = machine.accelerator.architecture
-    product = implementation(machine.runtime, "gemm", rows.dtype, architecture)
-    own, reference = (operators.kernel(name).on(architecture) for name in (kernel, product))
+    chip = machine.accelerator
+    product = implementation(machine.runtime, "gemm", rows.dtype, chip.architecture)
+    own, reference = (operators.kernel(name).on(chip.architecture) for name in (kernel, product))
     width = 2.0 * float(rows.columns["head_dim"].max())
-    busy = own.rate * width / (width + own.softmax)
+    exponential = own.softmax / 2.0 * (chip.rate("bf16") or chip.vector) / chip.vector
+    busy = own.rate * width / float(np.hypot(width, exponential))
     return float(min(1.0, machine.clock * (reference.rate / busy) ** (1.0 / 3.0)))
 
 
