@@ -138,6 +138,12 @@ def test_link_by_link_with_a_fault(tmp_path):
     assert (code, err) == (2, "the closed form knows no single link: faults need --network flow.\n")
 
 
+def test_neighbours_over_nodes_link_by_link():
+    words = ("network", "collective", "send_recv", "--system", "dgx-h100", "--accelerators", "16", "--size", "64MiB")
+    closed, flow = (json.loads(rapid_llm(*words, "--json", *more).out) for more in ([], ["--network", "flow"]))
+    assert flow["seconds"] == pytest.approx(closed["seconds"], rel=0.01)
+
+
 EDGES = """from,to,bandwidth,latency
 gpu0,gpu1,50 GB/s,1 us
 gpu1,gpu2,50 GB/s,1 us

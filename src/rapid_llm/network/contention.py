@@ -152,6 +152,8 @@ def _meshed(way: Way) -> Template:
 def _over_links(phase: Phase, group: Group) -> Phase:
     low, high = phase.levels
     kind = group.tiers[low].kind
+    if phase.pattern == "neighbour":  # along a row of any length
+        return replace(phase, levels=(0, 1))
     if phase.pattern == "chain" and kind == "full":
         return replace(phase, pattern="direct", steps=1)
     if phase.pattern == "ring" and high - low == 1 and kind in ("full", "ring"):

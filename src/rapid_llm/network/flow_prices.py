@@ -203,14 +203,14 @@ def _excess(way: Way, size: float, net: Interconnect, op: str) -> float:
     if net.topology is net.healthy:
         seconds = on_links(way, size, net.topology, members).seconds
     else:
-        found = _recovered(way, size, net, members)
         whole = on_links(way, size, net.healthy, members).seconds
+        found = _recovered(way, size, net, members, whole)
         seconds = max(whole, min(found.detour.seconds, found.replan.seconds))
     return seconds - bare_line(way).seconds(size)
 
 
-def _recovered(way: Way, size: float, net: Interconnect, members: Members) -> Recovery:
-    """Both policies for one way of a collective."""
+def _recovered(way: Way, size: float, net: Interconnect, members: Members, whole: float) -> Recovery:
+    """Both policies for one way of a collective, which takes ``whole`` seconds on healthy links alone."""
     group, phases = way.group, way.template.phases
     nodes = group.inside == 1 and len(group.bounds) > 1
     wide = any(p.pattern in ("tree", "chain") or (p.pattern == "ring" and np.diff(p.levels) > 1) for p in phases)
@@ -221,6 +221,7 @@ def _recovered(way: Way, size: float, net: Interconnect, members: Members) -> Re
     return recover(
         run, net.topology, net.healthy, members, group.bounds[0] if nodes else 1,
         avoiding=net.avoiding, rails=nodes and wide, order=phases[0].pattern in ("ring", "relay"),
+        whole=whole,
     )  # fmt: skip
 
 
@@ -248,7 +249,7 @@ def under_faults(way: Candidate, size: float, net: Interconnect, members: Member
     whole = contend(way, size, net.healthy, members=members)
     if net.topology is net.healthy:
         return Hurt(whole, whole.seconds, whole.seconds, "")
-    found = _recovered(way.way, size, net, members)
+    found = _recovered(way.way, size, net, members, whole.flow)
     one, other = (
         replace(hurt, seconds=max(hurt.seconds, whole.seconds))
         for hurt in (contended(way.way, size, net.topology, run) for run in (found.detour, found.replan))

@@ -15,6 +15,8 @@ from rapid_llm.network.topology import Topology
 
 MOST_UNITS: Final = 128
 """Units that are put in a new order; larger rings keep theirs."""
+HARDLY: Final = 1.001
+"""A plan that takes so much of the time without faults is as good as any."""
 SHOWN: Final = 4
 """Rails that are named."""
 
@@ -57,11 +59,13 @@ def recover(
     avoiding: Topology | None = None,
     rails: bool = False,
     order: bool = False,
+    whole: float = 0.0,
 ) -> Recovery:
     """Both policies on a topology with its faults; ``run`` lays a plan out, ``unit`` ranks of a group are in a node.
 
     ``avoiding``: the links without the degraded ones, where there are some. The collective can do without some
-    ``rails``, or run in another ``order``. InfeasibleError naming the ranks that are cut off.
+    ``rails``, or run in another ``order``. Nothing is tried beside a plan that takes hardly more than ``whole``, the
+    seconds without faults. InfeasibleError naming the ranks that are cut off.
     """
     first = Plan(words="the same plan", members=members)
     detour = run(first)
@@ -74,6 +78,8 @@ def recover(
     if order:
         others += _in_order(topology, healthy, members, unit)
     for plan in others:
+        if best.seconds <= whole * HARDLY:
+            break
         try:
             result = run(plan)
         except InfeasibleError:  # there may be no way round
