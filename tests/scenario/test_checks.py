@@ -78,7 +78,18 @@ def read(*overrides, text=TRAINING, checked=True):
         ("pp=4 layers_per_stage=[9,9,9,6]",
          "parallelism.layers_per_stage must deal 32 layers to 4 stages (got 33 to 4). Try 8, 8, 8, 8."),
         ("pp=4 vpp=2 layers_per_stage=[8,8,8,8]",
-         "parallelism.layers_per_stage deals whole stages, and vpp 2 cuts them. Try vpp 1."),
+         "parallelism.layers_per_stage must deal 32 layers to 8 chunks (pp 4 x vpp 2) (got 32 to 4). "
+         "Try 4, 4, 4, 4, 4, 4, 4, 4."),
+        ("pp=2 runtime=fsdp", "parallelism.pp 2 is an axis that fsdp does not have. "
+         "Try pp 1, or runtime: megatron-core."),
+        ("zero_stage=2 runtime=nanotron", "parallelism.zero_stage 2 is more than nanotron shards. "
+         "Try zero_stage 1, or runtime: fsdp."),
+        ("tp=2 sp=false model=mixtral-8x7b",
+         "parallelism.sp must be true where tp 2 meets experts: megatron-core routes shards of the sequence. "
+         "Try sp true."),
+        ("pp=4 zero_stage=3 runtime=deepspeed",
+         "parallelism.zero_stage 3 does not go with pp 4 in deepspeed, which shards no more than stage 1 does beside a "
+         "pipeline. Try zero_stage 1, or pp 1."),
         ("documents=[9000]", "workload.documents holds 9000 tokens, more than sequence_length 8192. "
          "Try sequence_length 9000, or documents cut to it."),
         ("routing.hottest=1.5", "workload.routing needs a model with experts, and llama-3.1-8b has none. "

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm import operators
 from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator, Node, System
@@ -26,6 +27,10 @@ from rapid_llm.runtime import Runtime
 Matrix = NDArray[np.float64]
 SCALED_ELEMENT = 1.0 + 4.0 / 128.0
 """Bytes of an FP8 element of a token state, with its share of an FP32 scale for 128 of them (DeepEP)."""
+ON_CHIP_POWER = 0.5
+"""Of the dynamic power of a product, what attention draws per operation: scores stay in registers and shared memory,
+and about half of a product's power moves its operands there (step times of Llama 3 8B on B200, Megatron-Bridge, fit
+half: attention at 0.83 of the clock where products have 0.61)."""
 DEDUPLICATE_ABOVE = 256
 """Rows from which sorting out repeated shapes costs less than pricing them."""
 
@@ -100,6 +105,25 @@ def implementation(runtime: Runtime, family: str, dtype: str, architecture: str)
     )
 
 
+def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
+    """Share of the clock at which the kernels of a table run for hours.
+
+    The machine's is that of long products, at the limit of power. A kernel that keeps the matrix units less busy draws
+    less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power buys
+    (power of products / its own)^(1/3) of the clock, up to boost. Attention is busy for its rate, but for the
+    exponentials beside both products of a position (``operators.attention``).
+    """
+    if rows.family != "attention" or machine.clock >= 1.0:
+        return machine.clock
+    chip = machine.accelerator
+    product = implementation(machine.runtime, "gemm", rows.dtype, chip.architecture)
+    own, reference = (operators.kernel(name).on(chip.architecture) for name in (kernel, product))
+    width = 2.0 * float(rows.columns["head_dim"].max())
+    exponential = own.softmax / 2.0 * (chip.rate("bf16") or chip.vector) / chip.vector
+    busy = own.rate * width / float(np.hypot(width, exponential))
+    return float(min(1.0, machine.clock * (reference.rate / (ON_CHIP_POWER * busy)) ** (1.0 / 3.0)))
+
+
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     """Price one table of kernels on a machine."""
     dtype = _computed(rows, machine.accelerator)
@@ -118,7 +142,7 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
         dtype=dtype,
         kernel=name,
         accelerator=machine.accelerator,
-        clock=machine.clock,
+        clock=_clock(rows, name, machine),
     )
     place = np.arange(cells.shape[1]) if inverse is None else inverse
     back = place.reshape(shape)[:, runs]

@@ -37,7 +37,7 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | No
     qkv = {"qkv": t * (q + kv) * act}
     out: list[Canonical] = [
         *gather("attention", "n1", hidden, s),
-        matmul("qkv", s, n=q + kv, k=hidden, reads="n1", writes=qkv),
+        matmul("qkv", s, n=q + kv, k=hidden, reads="n1", writes=qkv, bias=mixer.qkv_bias),
     ]
     qk = {"qkv": t * (heads + (0 if mixer.kv_shared else kv_heads)) * d * act}
     if mixer.qk_norm != "none":
@@ -53,7 +53,7 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | No
     out.extend(_after_core(heads * dv, s))
     if mixer.output_gate:
         out.append(pointwise("gate", "stream", {**a, "gate": t * heads * d * act}, a, saves=("a",)))
-    out.append(matmul("out", s, n=hidden, k=heads * dv, reads="a", writes={"o": t * hidden * act}))
+    out.append(matmul("out", s, n=hidden, k=heads * dv, reads="a", writes={"o": t * hidden * act}, bias=mixer.o_bias))
     out.extend(reduce("attention", "o", hidden, s))
     return out
 
@@ -130,7 +130,7 @@ def _core(mixer: Attention, heads: tuple[Column, Column], qkv: Tensors, a: Tenso
             "head_dim": mixer.head_dim,
             "v_head_dim": mixer.v_head_dim or mixer.head_dim,
             "window": mixer.sliding_window or 0,
-            "causal": 1,
+            "causal": float(mixer.causal),
             "backward": 0,
             "kv_bytes": s.kv,
             "shared_kv": float(mixer.k_eq_v),

@@ -23,16 +23,16 @@ def mlp(ffn: MLP, hidden: int, s: Shapes, *, inter: Column | None = None, part: 
     out: list[Canonical] = [*gather(part, "n2", hidden, s)] if inter is None else []
     if ffn.gated:
         out += [
-            matmul("up", s, n=width * 2.0, k=hidden, reads="n2", writes={"g": p["p"], "u": p["p"]}),
+            matmul("up", s, n=width * 2.0, k=hidden, reads="n2", writes={"g": p["p"], "u": p["p"]}, bias=ffn.bias),
             pointwise("activation", "stream", {"g": p["p"]}, {"t": p["p"]}, saves=("g",)),
             pointwise("mul", "stream", {"u": p["p"], "t": p["p"]}, p, saves=("u", "t")),
         ]
     else:
         out += [
-            matmul("up", s, n=width, k=hidden, reads="n2", writes={"u": p["p"]}),
+            matmul("up", s, n=width, k=hidden, reads="n2", writes={"u": p["p"]}, bias=ffn.bias),
             pointwise("activation", "stream", {"u": p["p"]}, p, saves=("u",)),
         ]
-    out.append(matmul("down", s, n=hidden, k=width, reads="p", writes={"d": t * hidden * act}))
+    out.append(matmul("down", s, n=hidden, k=width, reads="p", writes={"d": t * hidden * act}, bias=ffn.bias))
     if inter is None:
         out.extend(reduce(part, "d", hidden, s))
     return out
@@ -175,10 +175,13 @@ def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fuse
         }
         return [Operator("experts", "moe", {"n2": s.tokens * hidden * act}, d, columns, dtype=s.compute, saves=("n2",))]
     per_expert = rows / hit
+    biased = ffn.bias and s.training
+    out_bias = [pointwise("expert_bias", "stream", r_out, r_out)] if biased else []
     return [
         pointwise("permute", "gather", {"n2": s.tokens * hidden * act}, r_in),
-        matmul("expert_up", s, m=per_expert, n=up_width, k=hidden, groups=hit, reads="xr", writes=up),
+        matmul("expert_up", s, m=per_expert, n=up_width, k=hidden, groups=hit, reads="xr", writes=up, bias=ffn.bias),
         pointwise("expert_activation", "stream", up, act_out, saves=("gur",)),
         matmul("expert_down", s, m=per_expert, n=hidden, k=inter, groups=hit, reads="pr", writes=r_out),
+        *out_bias,
         pointwise("unpermute", "gather", r_out, d, saves=("dr",)),
     ]

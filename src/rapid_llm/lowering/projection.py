@@ -21,12 +21,13 @@ def matmul(
     x: Tensors | None = None,
     plain: bool = False,
     kept: tuple[float, str] | None = None,
+    bias: bool = False,
 ) -> Operator:
     """Y[m, n] = X[m, k] W[k, n] at the compute dtype; m defaults to this rank's tokens. The input is saved.
 
     ``weight`` False multiplies two activations (attention scores), which keeps both; ``plain`` runs at the activation
     dtype although the rest is quantised (router, absorbed projections), or in the format ``kept``: bytes and dtype.
-    ``groups`` equal GEMMs are one launch.
+    ``groups`` equal GEMMs are one launch. A ``bias`` is added in the epilogue; its gradient is a sum over all rows.
     """
     rows = s.tokens if m is None else m
     plain = plain or not weight
@@ -50,6 +51,7 @@ def matmul(
         saves=tuple(source),
         weight=weight,
         when=when,
+        bias=bias,
     )
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution import ForwardSteps, Passes, Priced, TrainingStep
-from rapid_llm.execution.passes import on_side_stream
+from rapid_llm.execution.passes import side_share
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.execution.timeline import pairs
-from rapid_llm.lowering.table import OPTIMIZER
+from rapid_llm.lowering.table import CAST, OPTIMIZER
 from rapid_llm.operators import BOUNDS
 from rapid_llm.predict.report import Cost
 
@@ -173,19 +173,19 @@ def _passes(tallies: Sequence[Tally], priced: Priced, passes: Passes, weights: W
                 if time:
                     group, by = (COMPUTE, "compute") if 2.0 * computes > time else (MEMORY, BOUNDS[limit])
                     tally.add(group, base_name(name), time, bound=by)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(passes.side > 0, passes.exposed / passes.side, 0.0)
     for message in priced.messages:
         rows_m = message.rows
         moving = (rows_m.phase != OPTIMIZER)[:, None] * (rows_m.ranks > 1)
         moved = message.prices.seconds * rows_m.count * moving
         chosen = weights[:, rows_m.unit]
         whole = np.einsum("rp,krp->k", moved, chosen).tolist()
-        exposed = whole
-        if on_side_stream(priced.machine, rows_m.axis):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                share = np.where(passes.side > 0, passes.exposed / passes.side, 0.0)
-            exposed = np.einsum("rp,krp->k", moved * share[rows_m.phase, rows_m.unit], chosen).tolist()
-        for tally, shown, took in zip(tallies, exposed, whole, strict=True):
-            tally.add(COMMUNICATION, _axis(rows_m.axis), shown, took - shown, "network")
+        beside = side_share(priced.machine, rows_m, priced.lowered.shapes.compute)
+        shown = moved * (1.0 - beside + beside * share[rows_m.phase, rows_m.unit])
+        exposed = np.einsum("rp,krp->k", shown, chosen).tolist()
+        for tally, seen, took in zip(tallies, exposed, whole, strict=True):
+            tally.add(COMMUNICATION, _axis(rows_m.axis), seen, took - seen, "network")
     host = np.einsum("hup,kup->k", passes.host, weights).tolist()
     for tally, gaps in zip(tallies, host, strict=True):
         tally.add(HOST, "launch gaps", gaps, bound="host")
@@ -197,7 +197,9 @@ def _axis(axis: str) -> str:
 
 @lru_cache(maxsize=1024)
 def base_name(name: str) -> str:
-    """An operator's canonical name without the direction of its pass."""
+    """An operator's canonical name without the direction of its pass; casts are one."""
+    if name.endswith(CAST):
+        return CAST.strip()
     for suffix in _SUFFIXES:
         name = name.removesuffix(suffix)
     return name

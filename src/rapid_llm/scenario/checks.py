@@ -128,7 +128,13 @@ def _micro_batches(c: Columns) -> Any:
 def _chunks(c: Columns) -> Any:
     """Chunks hold equally many layers, where the embedding and the LM head may each stand in for one."""
     chunks, layers = c.pp * c.vpp * (1 + c.folded), c.num_hidden_layers
-    return (chunks == c.pp) | _divides(chunks, layers) | _divides(chunks, layers + 1) | _divides(chunks, layers + 2)
+    return (
+        (chunks == c.pp)
+        | (c.dealt_stages > 0)
+        | _divides(chunks, layers)
+        | _divides(chunks, layers + 1)
+        | _divides(chunks, layers + 2)
+    )
 
 
 def _sequence(c: Columns) -> Any:
@@ -238,9 +244,42 @@ CHECKS: tuple[Check, ...] = (
         "parallelism.layers_per_stage",
         lambda c: (
             (c.dealt_stages == 0)
-            | ((c.dealt_stages == c.pp * (1 + c.folded)) & (c.dealt_layers == c.num_hidden_layers) & (c.vpp == 1))
+            | ((c.dealt_stages == c.pp * c.vpp * (1 + c.folded)) & (c.dealt_layers == c.num_hidden_layers))
         ),
         sentences.dealt,
+    ),
+    Check(
+        "runtime has the axis",
+        "parallelism",
+        lambda c: c.lacks == 0,
+        lambda r: (
+            f"parallelism.{r['lacked']} {r[r['lacked']]} is an axis that {r['runtime']} does not have. "
+            f"Try {r['lacked']} 1, or runtime: megatron-core."
+        ),
+    ),
+    Check(
+        "runtime shards that much",
+        "parallelism.zero_stage",
+        lambda c: c.zero_stage <= c.zero_stages,
+        lambda r: (
+            f"parallelism.zero_stage {r['zero_stage']} is more than {r['runtime']} shards. "
+            f"Try zero_stage {r['zero_stages']}, or runtime: fsdp."
+        ),
+    ),
+    Check(
+        "experts under tp need sp",
+        "parallelism.sp",
+        lambda c: (c.experts_need_sp == 0) | (c.num_experts == 0) | (c.tp == 1) | (c.sp > 0),
+        lambda r: (
+            f"parallelism.sp must be true where tp {r['tp']} meets experts: {r['runtime']} routes shards of "
+            "the sequence. Try sp true."
+        ),
+    ),
+    Check(
+        "runtime shards beside a pipeline",
+        "parallelism.zero_stage",
+        lambda c: (c.pp == 1) | (c.zero_stage <= c.pipeline_zero_stage),
+        sentences.sharded_pipeline,
     ),
     Check("degrees fill the accelerators", "parallelism", _fills, sentences.degrees),
     Check(
@@ -372,6 +411,21 @@ CHECKS: tuple[Check, ...] = (
         lambda r: "network: flow prices one pool alone. Try network: closed-form, or each pool as a scenario.",
     ),
     Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
+    Check(
+        "an image is a sequence",
+        "workload.sequence_length",
+        lambda c: (c.image_tokens == 0) | (c.sequence_length == c.image_tokens),
+        sentences.image,
+    ),
+    Check(
+        "an encoder is trained",
+        "model",
+        lambda c: (c.image_tokens == 0) | (c.training > 0),
+        lambda r: (
+            f"{r['model']} encodes images and writes no tokens, and workload.kind is inference. "
+            "Try workload.kind: training."
+        ),
+    ),
     Check(
         "every replica has a request",
         "workload.batch_size",

@@ -44,14 +44,15 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
 
     Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, dealt_stages and dealt_layers by hand; of the
     schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches;
-    accelerators, node_size, system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format
-    that cannot be trained), flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training),
-    sequence_length (prompt and output of an inference request), longest_document, recompute_every, routed (unevenly),
-    counted_experts, expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), beams, speculates,
+    pipeline_zero_stage, zero_stages, lacks (an axis) and experts_need_sp of the runtime; accelerators, node_size,
+    system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
+    flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
+    and output of an inference request), longest_document, recompute_every, routed (unevenly), counted_experts,
+    expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), beams, speculates,
     drafts_by_model, has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size,
-    num_hidden_layers, max_position_embeddings, num_attention_heads, num_key_value_heads, num_state_heads, num_experts,
-    intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the greatest common divisor over
-    them, since what divides it divides all; 0 means that the model has no such thing.
+    num_hidden_layers, max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads,
+    num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
+    greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
     """
     own = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **_faults(scenario)}
     given = {name: np.asarray(value, dtype=np.float64) for name, value in (plans or {}).items()}
@@ -71,6 +72,7 @@ def _model(model: Model) -> dict[str, int]:
         "vocab_size": model.vocab_size,
         "num_hidden_layers": model.num_hidden_layers,
         "max_position_embeddings": model.max_position_embeddings,
+        "image_tokens": model.max_position_embeddings if model.patch_values else 0,
         "num_attention_heads": _common(getattr(mixer, "num_attention_heads", 0) for mixer in mixers),
         "num_key_value_heads": _common(getattr(mixer, "num_key_value_heads", 0) for mixer in mixers),
         "num_state_heads": _common(getattr(mixer, "num_value_heads", 0) for mixer in mixers),
@@ -112,10 +114,25 @@ def _plan(scenario: Scenario) -> dict[str, int]:
         "dealt_layers": sum(dealt),
         **{name: int(getattr(plan, name) or 0) for name in names},
         "interleaved": plan.schedule == "interleaved",
+        **_framework(scenario),
         "looped": plan.schedule in ("interleaved", "breadth-first"),
         "folded": plan.schedule in FOLDED,
         "two_way": plan.schedule in TWO_WAY,
         "fewest": int(_FEWEST.get(plan.schedule or "", 0) * plan.pp),
+    }
+
+
+def _framework(scenario: Scenario) -> dict[str, int]:
+    """What the framework of a training job refuses; a serving engine none of it."""
+    facts = scenario.runtime.training
+    plan = scenario.parallelism
+    if facts is None:
+        return {"pipeline_zero_stage": 3, "zero_stages": 3, "lacks": 0, "experts_need_sp": 0}
+    return {
+        "pipeline_zero_stage": facts.pipeline_zero_stage,
+        "zero_stages": facts.zero_stages,
+        "lacks": any(getattr(plan, axis) > 1 for axis in facts.without),
+        "experts_need_sp": facts.experts_need_sp,
     }
 
 
@@ -198,6 +215,12 @@ def _misplaced(scenario: Scenario) -> str:
     return ""
 
 
+def _lacked(scenario: Scenario) -> str:
+    """The first axis of the plan that its framework does not have."""
+    axes = scenario.runtime.training.without if scenario.runtime.training else ()
+    return next((axis for axis in axes if getattr(scenario.parallelism, axis) > 1), "")
+
+
 def _names(scenario: Scenario) -> dict[str, str]:
     chip = scenario.system.groups[0].node.accelerator
     multiplied = _without_rate(scenario) or "compute"
@@ -209,6 +232,7 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "system": scenario.system.name,
         "accelerator": chip.name,
         "runtime": scenario.runtime.name,
+        "lacked": _lacked(scenario),
         "schedule": scenario.parallelism.schedule or "1f1b",
         "multiplied": multiplied,
         "format": getattr(scenario.precision, multiplied),

@@ -18,7 +18,7 @@ from rapid_llm.hardware import Accelerator, System
 from rapid_llm.model import Model
 from rapid_llm.model.catalogue import CATALOGUE as MODELS
 from rapid_llm.model.huggingface import read_document
-from rapid_llm.nouns import STRICT
+from rapid_llm.nouns import STRICT, replaced
 from rapid_llm.provenance import is_path
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario.scenario import Draft, system_mapping
@@ -70,9 +70,10 @@ def runtime_of(document: Document, system: System, default: str) -> Runtime:
     return _slot(document, "runtime", Runtime, by_name, partial(_runtime, by_name, default))
 
 
-def precision_of(document: Document, default: str) -> Precision:
-    """The precision of a scenario; fields without a base are laid over ``default``."""
-    return _slot(document, "precision", Precision, precision, partial(_precision, default))
+def precision_of(document: Document, preset: str, gradients: str | None = None) -> Precision:
+    """The precision of a scenario; fields without a base are laid over ``preset``. ``gradients``: the format in which
+    the runtime adds them up, where the scenario says nothing of it."""
+    return _slot(document, "precision", Precision, partial(_preset, gradients), partial(_precision, preset, gradients))
 
 
 def draft_of(document: Document, formats: Precision) -> Draft | None:
@@ -88,7 +89,7 @@ def draft_of(document: Document, formats: Precision) -> Draft | None:
         found = located(document, "draft.model", model.load, beside(document, given.model))
     own = given.precision
     if isinstance(own, Mapping):
-        formats = _precision("bf16", document, own, "draft.precision")
+        formats = _precision("bf16", None, document, own, "draft.precision")
     elif own is not None:
         formats = located(document, "draft.precision", precision, own)
     return Draft(model=found, precision=formats, tp=given.tp)
@@ -239,10 +240,18 @@ def _runtime(
     return build(Runtime, merge(plain(below), _changed(value, str(base))), document, path)
 
 
-def _precision(default: str, document: Document, value: Mapping[str, Any], path: str) -> Precision:
-    base = str(value.get("base", default))
+def _preset(gradients: str | None, name: str) -> Precision:
+    one = precision(name)
+    return one if gradients is None else replaced(one, gradients=gradients)
+
+
+def _precision(
+    preset: str, gradients: str | None, document: Document, value: Mapping[str, Any], path: str
+) -> Precision:
+    base = str(value.get("base", preset))
     located(document, join(path, "base"), precision, base)
-    return build(Precision, merge(PRESETS[base], _changed(value, base)), document, path)
+    own = {} if gradients is None else {"gradients": gradients}
+    return build(Precision, merge(merge(PRESETS[base], own), _changed(value, base)), document, path)
 
 
 CHECKPOINTS = {"fp8": ("fp8-block", "fp8-wo"), "mxfp4": ("mxfp4-experts",), "int4": ("int4-wo",), "int8": ("int8-wo",)}

@@ -89,7 +89,7 @@ def resolve(document: Document) -> Scenario:
     if data.get("precision") is None:
         document = replace(document, data={**document.data, "precision": preset})
         defaults.append(f"precision: {preset} ({why})")
-    formats = precision_of(document, preset)
+    formats = precision_of(document, preset, engine.defaults.gradients)
     given = _field(document, "parallelism", Parallelism)
     accelerators = _accelerators(document, given, defaults)
     experts = any(isinstance(block.ffn, MoE) for block in found_model.blocks)
