@@ -154,11 +154,9 @@ def _over_links(phase: Phase, group: Group) -> Phase:
     kind = group.tiers[low].kind
     if phase.pattern == "neighbour":  # along a row of any length
         return replace(phase, levels=(0, 1))
-    if phase.pattern == "chain" and kind == "full":
-        return replace(phase, pattern="direct", steps=1)
-    if phase.pattern == "ring" and high - low == 1 and kind in ("full", "ring"):
-        return replace(phase, pattern="direct") if kind == "full" else replace(phase, both=True)
-    return phase
+    if phase.pattern == "ring" and high - low == 1 and kind == "full":
+        return replace(phase, pattern="direct")
+    return replace(phase, both=True) if kind == "ring" else phase
 
 
 def with_library(way: Way, size: float, bare: Line, excess: float) -> float:

@@ -27,7 +27,8 @@ class Tier:
 
     bandwidth: B/s per accelerator and direction while all of them communicate; latency: one hop (s); kind: ``switch``
     non-blocking, ``full`` a link per pair, ``ring``, ``torus`` of ``dimensions``, ``shared`` one host bridge, whose
-    units cross over a single link.
+    units cross over a single link. ``port``: B/s of one whose neighbours are silent, where that is more; ``astray``:
+    what a hop to another rail adds (s).
     """
 
     name: str
@@ -39,6 +40,8 @@ class Tier:
     scope: Scope = "intra"
     in_network_reduction: bool = False
     dimensions: int = 1
+    port: float = 0.0
+    astray: float = 0.0
 
     def reach(self, members: int, stride: int) -> float:
         """B/s per accelerator that a group of ``members``, ``stride`` apart, can use of this tier."""
@@ -60,6 +63,19 @@ class Tier:
             return 1.0
         used = self.used(members)
         return max(1.0, used * float(members ** (1 / used)) / 4 * members / (members - 1))
+
+    def exchange_reach(self, members: int) -> int:
+        """Links between the two members that are farthest from each other."""
+        if self.kind not in ("ring", "torus"):
+            return 1
+        used = self.used(members)
+        return max(1, used * int(round(members ** (1 / used)) // 2))
+
+    def ring_hops(self, members: int, stride: int) -> float:
+        """Links on a mean hop of the latest datum on a ring of members: an open chain returns over its own links."""
+        if self.kind != "ring":
+            return 1.0
+        return stride if members * stride >= self.span else stride * (2 * members - 3) / (members - 1)
 
     def used(self, members: int) -> int:
         """Dimensions along which a group lies: cubes of TORUS_SIDE fill one dimension after another."""
@@ -160,7 +176,20 @@ def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
     wire = technology.latency if node.nics.latency is None else node.nics.latency
     reach = total if fabric.topology == "single-switch" else _leaf_nodes(node, fabric) * node.accelerators
     reduces = fabric.in_network_reduction
-    leaf = Tier("leaf", min(reach, total), rate, wire + SWITCH_HOP, technology.name, "switch", "inter", reduces)
+    port = (node.nics.bandwidth or technology.bandwidth) * max(1.0, node.nics.count / node.accelerators)
+    upper = (fabric.hops - 1) * SWITCH_HOP
+    leaf = Tier(
+        "leaf",
+        min(reach, total),
+        rate,
+        wire + SWITCH_HOP,
+        technology.name,
+        "switch",
+        "inter",
+        reduces,
+        port=port,
+        astray=upper if fabric.topology == "rail-optimized" else 0.0,
+    )
     spine = Tier(
         "spine",
         total,
@@ -170,6 +199,7 @@ def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
         "switch",
         "inter",
         reduces,
+        port=port,
     )
     if total <= reach:
         return (leaf,)

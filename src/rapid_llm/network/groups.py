@@ -9,12 +9,13 @@ from rapid_llm.network.fabric import Fabric, Tier
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group on its fabric: ``bounds`` (see templates) and the tier of each level."""
+    """A group on its fabric: ``bounds`` (see templates) and the tier of each level; accelerators of a node."""
 
     bounds: tuple[int, ...]
     tiers: tuple[Tier, ...]
     stride: int
     nodes: int
+    node_span: int
 
     @property
     def inside(self) -> int:
@@ -42,7 +43,7 @@ def group_of(fabric: Fabric, ranks: int, stride: int) -> Group:
         bounds.append(ranks)
         tiers.append(fabric.tiers[-1])
     inside = min(ranks, max(1, fabric.node_span // stride))
-    return Group(tuple(bounds), tuple(tiers), stride, ceil(ranks / inside))
+    return Group(tuple(bounds), tuple(tiers), stride, ceil(ranks / inside), fabric.node_span)
 
 
 def by_dimension(group: Group) -> Group:
@@ -55,4 +56,4 @@ def by_dimension(group: Group) -> Group:
     bounds = tuple(min(group.bounds[0], side**k) for k in range(1, used)) + group.bounds
     rate = tier.bandwidth / tier.dimensions
     axes = tuple(replace(tier, name=f"{tier.name} axis {k + 1}", kind="switch", bandwidth=rate) for k in range(used))
-    return Group(bounds, axes, group.stride, group.nodes)
+    return replace(group, bounds=bounds, tiers=axes)

@@ -122,7 +122,7 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
     loaded = np.array([port_loads(loads(phase, group.bounds), phase, group) for phase in template.phases])
     share = protocol.bandwidth * (protocol.tree if ALGORITHMS[template.algorithm] == "tree" else 1)
     busy = loaded / port_rates(template, group, costs) / share
-    waits = crossed @ hop
+    waits = crossed @ hop + np.array([_detours(phase, group) for phase in template.phases])
     for row, phase in enumerate(template.phases):
         if phase.pattern == "direct":
             waits[row] += costs[phase.levels[1] - 1].peer * peers(phase, group.bounds)
@@ -139,6 +139,22 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
         return line(fixed, busiest)
     edges = crossed / crossed.sum(axis=1, keepdims=True)
     return replace(line(fixed, float((edges * busy).sum())), floor=line(once + float(hop[slowest]), busiest))
+
+
+def _detours(phase: Phase, group: Group) -> float:
+    """Seconds that the links of a phase take beyond one for each hop: between ranks far apart on rings and tori, over
+    the way back of an open chain, and to another rail.
+    """
+    low, high = phase.levels
+    tier, below = group.tiers[high - 1], group.bounds[high - 2] if high > 1 else 1
+    members = group.bounds[high - 1] // below
+    if phase.pattern == "ring" and high - low == 1:
+        return phase.steps * (tier.ring_hops(members, group.stride * below) - 1) * tier.latency
+    if phase.pattern not in ("direct", "neighbour"):
+        return 0.0
+    far = 1 if phase.pattern == "neighbour" else tier.exchange_reach(members)
+    rails = group.stride * (group.bounds[low - 1] if low else 1) % group.node_span
+    return (far - 1) * tier.latency + (tier.astray if rails else 0.0)
 
 
 def _mixed(template: Template) -> bool:
@@ -183,7 +199,13 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
             share = cost.switch or share
         elif template.phases[0].pattern in ("direct", "neighbour"):
             share = cost.spread or share
-        rates.append(tier.reach(group.bounds[level] // below, group.stride * below) * share)
+        apart = group.stride * below
+        if template.phases[0].pattern == "neighbour":  # only the last of a unit crosses it, over a port of its own
+            crossing = min(group.stride, group.node_span)
+            alone = tier.bandwidth * group.node_span / crossing if tier.port else tier.reach(2, apart)
+            rates.append(min(alone, max(tier.port, tier.bandwidth) if tier.port else alone) * share)
+            continue
+        rates.append(tier.reach(group.bounds[level] // below, apart) * share)
     return np.array(rates)
 
 

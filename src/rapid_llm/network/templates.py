@@ -226,16 +226,22 @@ BUILDERS: Final[dict[str, tuple[Callable[[str, Bounds, int], Template], tuple[st
 
 
 def hops(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
-    """Dependent hops of a phase by level. A datum on a ring of n crosses level k in its share of the n edges."""
+    """Dependent hops of a phase by level. The latest datum on a ring crosses every edge but one of the nearest; paths
+    of a tree join neighbours first.
+    """
     count = [0.0] * len(bounds)
     low, high = phase.levels
+    inner = bounds[low - 1] if low else 1
     if phase.pattern in ("ring", "relay"):
-        outer, inner = bounds[high - 1], bounds[low - 1] if low else 1
+        outer = bounds[high - 1]
         edges = outer / inner
         for level in range(low, high):
             below = bounds[level - 1] if level else 1
             crossing = outer / below - (outer / bounds[level] if level + 1 < high else 0)
-            count[level] = phase.steps * crossing / edges
+            count[level] = phase.steps * (crossing - (level == low)) / (edges - 1)
+    elif phase.pattern == "tree":
+        for level in range(low, high):
+            count[level] = ceil(log2(bounds[level] / inner)) - sum(count)
     elif phase.pattern in ("pair", "shift"):
         count[_crossed(phase, bounds)] = float(phase.steps)
     else:
@@ -278,6 +284,6 @@ def loads(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
         elif phase.pattern == "tree":
             outer = bounds[-1]
             result[level] = phase.load * inner / below * _busiest(outer / below) / _busiest(outer / inner)
-        elif phase.pattern != "neighbour" or level == high - 1:
+        else:
             result[level] = phase.load
     return tuple(result)

@@ -1,9 +1,11 @@
 """Run tasks over a topology, or over any capacities."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from rapid_llm.errors import InfeasibleError, InputError
-from rapid_llm.network.tasks import Floats, Ints, Result, Tasks, Transport
+from rapid_llm.network.tasks import Floats, Ints, Result, Tasks, Transport, limited
 from rapid_llm.network.topology import Topology
 
 FLUID = Transport()
@@ -27,7 +29,12 @@ def simulate(tasks: Tasks, topology: Topology, *, fold: bool = True, transport: 
             field="faults",
         )
     reverse = _reverse(topology) if transport.ack_share else None
-    return run(tasks, capacity, fold=fold, transport=transport, reverse=reverse)
+    links = len(capacity)
+    tasks, capacity = limited(tasks, capacity)
+    result = run(tasks, capacity, fold=fold, transport=transport, reverse=reverse)
+    if len(capacity) > links:
+        result = replace(result, moved=result.moved[:links], busy=result.busy[:links], peak=result.peak[:links])
+    return result
 
 
 def _reverse(topology: Topology) -> Ints:
@@ -49,7 +56,9 @@ def run(
 
     ``fold`` simulates equal tasks once (see ``folding``). InputError where dependencies form a cycle.
     """
-    back = np.full(len(capacity), -1) if reverse is None else reverse
+    back = np.full(len(capacity), -1)
+    if reverse is not None:
+        back[: len(reverse)] = reverse
     result = _folded(tasks, capacity) if fold and transport == FLUID else None
     if result is None:
         result = _run(tasks, capacity, back, transport)
