@@ -12,7 +12,7 @@ from rapid_llm.network.groups import Group
 from rapid_llm.network.lines import Line, Way, ways
 from rapid_llm.network.tasks import Result, Tasks
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
-from rapid_llm.network.templates import BUILDERS, Phase, Template
+from rapid_llm.network.templates import BUILDERS, Pattern, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
 
 Vector = NDArray[np.float64]
@@ -20,8 +20,10 @@ RUNS: Final = ("ring", "tree", "hierarchical", "nvls", "nvls-tree", "one-shot", 
 """Algorithms whose phases the flow engine lays out."""
 ROUNDS: Final = 64
 """Rounds that a long ring is simulated in: uneven links meet as they do in more of them."""
-_ALONE: Final = frozenset({"tree", "relay", "shift"})
+_ALONE: Final = frozenset({"tree", "relay", "weave", "shift"})
 """Patterns that one program lays out for a single group."""
+_WOVEN: Final[dict[Pattern, Pattern]] = {"ring": "direct", "relay": "weave"}
+"""What runs over all links of a full mesh."""
 _FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
 
 
@@ -144,7 +146,7 @@ def _laid_out(  # noqa: PLR0917
 
 def _meshed(way: Way) -> Template:
     """Rings and chains as they run over direct links: both ways round a ring of links, and over all links of a full
-    mesh at once, where a rank sends a share to every other in every round.
+    mesh at once, where a rank of a single ring sends a share to every other in every round.
     """
     return replace(way.template, phases=tuple(_over_links(phase, way.group) for phase in way.template.phases))
 
@@ -154,9 +156,10 @@ def _over_links(phase: Phase, group: Group) -> Phase:
     kind = group.tiers[low].kind
     if phase.pattern == "neighbour":  # along a row of any length
         return replace(phase, levels=(0, 1))
-    if phase.pattern == "ring" and high - low == 1 and kind == "full":
-        return replace(phase, pattern="direct")
-    return replace(phase, both=True) if kind == "ring" else phase
+    if phase.pattern in _WOVEN and high - low == 1 and kind == "full":
+        return replace(phase, pattern=_WOVEN[phase.pattern])
+    closed = group.bounds[low] * group.stride >= group.tiers[low].span  # an open chain returns over its own links
+    return replace(phase, both=True) if kind == "ring" and closed else phase
 
 
 def with_library(way: Way, size: float, bare: Line, excess: float) -> float:

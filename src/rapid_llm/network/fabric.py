@@ -64,12 +64,12 @@ class Tier:
         used = self.used(members)
         return max(1.0, used * float(members ** (1 / used)) / 4 * members / (members - 1))
 
-    def exchange_reach(self, members: int) -> int:
+    def farthest(self, members: int, stride: int) -> int:
         """Links between the two members that are farthest from each other."""
-        if self.kind not in ("ring", "torus"):
-            return 1
+        if self.kind == "ring":
+            return (members // 2 if members * stride >= self.span else members - 1) * stride
         used = self.used(members)
-        return max(1, used * int(round(members ** (1 / used)) // 2))
+        return max(1, used * (round(members ** (1 / used)) // 2)) if self.kind == "torus" else 1
 
     def ring_hops(self, members: int, stride: int) -> float:
         """Links on a mean hop of the latest datum on a ring of members: an open chain returns over its own links."""

@@ -135,6 +135,8 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
         return Line(fixed, _throttled(per_byte, op, template, group, protocol) + _copied(op, group, costs[0]), root)
 
     fixed = once + float(waits.reshape(-1, template.lanes).max(axis=1).sum())
+    if template.phases[0].pattern == "neighbour":  # the farther or the slower of two neighbours
+        return replace(line(fixed, float(busy[0, -1])), floor=line(once + float(hop[slowest]), busiest))
     if not _mixed(template):
         return line(fixed, busiest)
     edges = crossed / crossed.sum(axis=1, keepdims=True)
@@ -152,7 +154,7 @@ def _detours(phase: Phase, group: Group) -> float:
         return phase.steps * (tier.ring_hops(members, group.stride * below) - 1) * tier.latency
     if phase.pattern not in ("direct", "neighbour"):
         return 0.0
-    far = 1 if phase.pattern == "neighbour" else tier.exchange_reach(members)
+    far = 1 if phase.pattern == "neighbour" else tier.farthest(members, group.stride * below)
     rails = group.stride * (group.bounds[low - 1] if low else 1) % group.node_span
     return (far - 1) * tier.latency + (tier.astray if rails else 0.0)
 

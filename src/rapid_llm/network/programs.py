@@ -47,7 +47,8 @@ def program(
     placed twice or not on an accelerator.
     """
     nodes = placed(topology, bounds[-1], placement)
-    both = topology.grid is not None and all(topology.grid.wraps) and len(topology.grid.wraps) == 1
+    whole = topology.grid is not None and bounds[-1] == len(topology.accelerators)
+    both = whole and topology.grid is not None and topology.grid.wraps == (True,)
     parts: list[Sends] = []
     for phase in template.phases:
         count = slices if template.pipelined else 1
@@ -120,7 +121,7 @@ def _phase(
     if phase.pattern == "ring":
         sends = rings(phase, bounds, load, channels, both, lanes)
         return sends if most is None or phase.steps <= most else longer(sends, phase.steps, most)
-    if phase.pattern == "relay":
+    if phase.pattern in ("relay", "weave"):
         return relay(phase, bounds, load, slices, lanes)
     if phase.pattern == "direct":
         members = outer // inner

@@ -1,6 +1,7 @@
 """How rings, chains and trees run through units, channel by channel: the sends of one phase, before routing."""
 
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Final
 
 import numpy as np
@@ -70,18 +71,35 @@ def relay(phase: Phase, bounds: Bounds, load: float, slices: int, lanes: tuple[i
     """From rank 0 along the order of every ring to all others; channels over several levels as of ``rings``."""
     n, span = bounds[-1], bounds[0] if len(bounds) > 1 else 1
     spots = np.array(lanes or range(span)) if span > 1 else np.zeros(1, np.int64)
-    orders = []
-    for channel in range(len(spots)):
-        order = _along(spots, channel, np.arange(n), span, phase.both) if span > 1 else np.arange(n)
-        orders.append(np.roll(order, -int(np.flatnonzero(order == 0)[0])))
-    ranks = np.stack(orders)
-    index = np.arange(ranks[:, 1:].size).reshape(len(spots), n - 1)
+    place = np.arange(n)
+    if phase.pattern == "weave":
+        orders = woven(n)
+    elif span > 1:
+        orders = [_along(spots, channel, place, span, phase.both) for channel in range(len(spots))]
+    else:
+        orders = [place, -place % n] if phase.both and n > 2 else [place]
+    ranks = np.stack([np.roll(order, -int(np.flatnonzero(order == 0)[0])) for order in orders])
+    index = np.arange(ranks[:, 1:].size).reshape(len(orders), n - 1)
     task, before = index[:, 1:].ravel(), index[:, :-1].ravel()
-    amount = np.full(index.size, load / slices / len(spots))
+    amount = np.full(index.size, load / slices / len(orders))
     edges = np.stack([task, before, np.zeros_like(task)], 1)
     rounds = np.full(index.size, slices)
     channels = len(spots) if span > 1 else 0
     return Sends(ranks[:, :-1].ravel(), ranks[:, 1:].ravel(), amount, rounds, edges, channels=channels)
+
+
+_WOVEN: Final = {8: ((1, 2, 3, 4, 5, 6, 7), (2, 4, 6, 1, 3, 7, 5), (3, 5, 7, 1, 4, 2, 6), (4, 7, 2, 1, 6, 5, 3),
+                     (5, 1, 7, 6, 4, 3, 2), (6, 3, 1, 5, 2, 7, 4), (7, 3, 6, 2, 5, 4, 1))}  # fmt: skip
+"""Paths from rank 0 over every link of a full mesh of eight that does not lead to it (found by search)."""
+
+
+def woven(count: int) -> list[Ints]:
+    """Paths from rank 0 through all ranks of a full mesh, no two over one link: as many as it has ranks but one for 8
+    and primes (none of 4 and 6 has: Tillson 1980), else those that step by a number prime to ``count``.
+    """
+    if count in _WOVEN:
+        return [np.array((0, *path)) for path in _WOVEN[count]]
+    return [np.arange(count) * step % count for step in range(1, count) if gcd(step, count) == 1]
 
 
 def _along(spots: Ints, channel: int, place: Ints, span: int, both: bool) -> Ints:
@@ -187,8 +205,8 @@ def paces(sends: Sends, channels: Ints, team: Ints, topology: Topology, routes: 
     """The highest rate of each send that is one of several channels (B/s), else infinite.
 
     Threads of their own move every channel, at the pace at which all of them together fill what they share: of a link
-    each has the share of its bytes among those of its ``team``, and of all links of one kind from a node inside a box
-    no more than one part in ``channels``.
+    each has the share of its bytes among those of its ``team``, and of all links by which a rank reaches its box no
+    more than one part in ``channels``.
     """
     row = np.repeat(np.arange(len(sends)), np.diff(routes.start))
     link = np.asarray(routes.link, np.int64)
@@ -198,10 +216,10 @@ def paces(sends: Sends, channels: Ints, team: Ints, topology: Topology, routes: 
     moved = (sends.amount * sends.rounds)[row]
     _, key = np.unique(team[row] * topology.links + link, return_inverse=True)
     part = np.bincount(key, weights=moved * weight)[key]
-    used = np.unique(link)
-    port = topology.source * len(LINK_KINDS) + topology.kind
-    ports = np.bincount(port[used], minlength=int(port.max()) + 1)
-    cut = np.where(np.isin(topology.kind[link], INSIDE), channels[row] / ports[port[link]], 0.0)
+    leaves = np.bincount(row, ~np.isin(topology.kind[link], INSIDE), len(sends)) > 0
+    near = np.unique(topology.source[np.unique(link[~leaves[row]])], return_counts=True)
+    ports = near[1][topology.node_kind[near[0]] == 0].max(initial=1)
+    cut = np.where(leaves[row], 0.0, channels[row] / ports)
     least = np.full(len(sends), np.inf)
     np.minimum.at(least, row, topology.capacity[link] / np.maximum(part / moved, cut))
     return np.floor(least + 0.01)  # float noise must not tell equal sends apart
