@@ -19,7 +19,9 @@ Vector = NDArray[np.float64]
 RUNS: Final = ("ring", "tree", "hierarchical", "nvls", "nvls-tree", "one-shot", "two-shot", "direct", "pxn", "p2p")
 """Algorithms whose phases the flow engine lays out."""
 ROUNDS: Final = 64
-"""Rounds that a long ring is simulated in: uneven links meet as they do in more of them."""
+"""Rounds that a long ring is simulated in at least: uneven links meet as they do in more of them."""
+SENDS: Final = 4_000_000
+"""Sends in all rounds up to which rings run in all of theirs."""
 _ALONE: Final = frozenset({"tree", "relay", "weave", "shift"})
 """Patterns that one program lays out for a single group."""
 _WOVEN: Final[dict[Pattern, Pattern]] = {"ring": "direct", "relay": "weave"}
@@ -133,10 +135,11 @@ def _laid_out(  # noqa: PLR0917
     bounds = group.bounds if template.phases[0].pattern != "neighbour" else (members.shape[1],)
     channels = 1 if group.tiers[0].scope == "inter" else None  # a node's ports are what further channels would use
     alone = len(members) == 1 or {phase.pattern for phase in template.phases} & _ALONE
+    rounds = max(ROUNDS, SENDS // (members.size * (channels or bounds[0])))
     parts = [
         program(
             template, bounds if alone else (*bounds, members.size), size, topology,
-            placement=places[row], policy=policy, seed=seed, channels=channels, most_rounds=ROUNDS,
+            placement=places[row], policy=policy, seed=seed, channels=channels, most_rounds=rounds,
             lanes=lanes, slices=slices,
         )
         for row in (members if alone else [members.ravel()])

@@ -19,7 +19,7 @@ Builders = Mapping[str, tuple[Build, tuple[str, ...]]]
 @dataclass(frozen=True, slots=True)
 class Line:
     """Seconds ``fixed + per_byte S + root sqrt(S)`` of one algorithm under one protocol, and no fewer than its
-    ``floor``: what the busiest link needs by itself, while the hops elsewhere hide behind it.
+    ``floor``, or the floor of that: what the busiest link needs by itself, while the hops elsewhere hide behind it.
     """
 
     fixed: float
@@ -29,13 +29,17 @@ class Line:
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """The line, and its floor."""
-        floor = self.floor or NO_FLOOR
-        return self.fixed, self.per_byte, self.root, floor.fixed, floor.per_byte, floor.root
+        """The line, its floor, and the floor of that."""
+        return tuple(x for one in (self.bounds + (NO_FLOOR,) * 2)[:3] for x in (one.fixed, one.per_byte, one.root))
+
+    @property
+    def bounds(self) -> "tuple[Line, ...]":
+        """The line and what holds it up."""
+        return (self, *(self.floor.bounds if self.floor else ()))
 
     def holding(self, size: float) -> "Line":
         """The line or its floor, whichever a message of ``size`` bytes takes."""
-        return max((self, self.floor or self), key=lambda line: line._own(size))
+        return max(self.bounds, key=lambda line: line._own(size))
 
     def seconds(self, size: float) -> float:
         """Seconds of a message of ``size`` bytes."""
@@ -140,7 +144,13 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
     if not _mixed(template):
         return line(fixed, busiest)
     edges = crossed / crossed.sum(axis=1, keepdims=True)
-    return replace(line(fixed, float((edges * busy).sum())), floor=line(once + float(hop[slowest]), busiest))
+    moving, floor = float((edges * busy).sum()), line(once + float(hop[slowest]), busiest)
+    spare = group.bounds[slowest - 1] - 2 if slowest else 0
+    if spare <= 0:
+        return replace(line(fixed, moving), floor=floor)
+    queued = float((spare * (busy[:, slowest] - busy[:, 0]) / crossed.sum(axis=1)).sum())
+    held = line(fixed - len(crossed) * spare * float(hop[0]), moving + queued)
+    return replace(line(fixed, moving), floor=replace(held, floor=floor))
 
 
 def _detours(phase: Phase, group: Group) -> float:
@@ -162,9 +172,9 @@ def _detours(phase: Phase, group: Group) -> float:
 def _mixed(template: Template) -> bool:
     """Whether links of several levels form one ring.
 
-    Its n blocks circulate: a round takes the mean over its edges of hop and transfer, and no less than the transfer on
-    its slowest edge, behind which blocks queue (cycle time of a closed queue; Baccelli et al., Synchronization and
-    Linearity, 1992, section 2.3).
+    Its n blocks circulate: the latest makes its hops and transfers, spends those that lead to no further slow edge in
+    the queue of the last one where that takes longer, or all rounds in that queue (longest paths of a max-plus system;
+    Baccelli et al., Synchronization and Linearity, 1992, section 2.3).
     """
     return all(p.pattern == "ring" and p.levels[1] - p.levels[0] > 1 for p in template.phases)
 
