@@ -144,7 +144,8 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
     if not _mixed(template):
         return line(fixed, busiest)
     edges = crossed / crossed.sum(axis=1, keepdims=True)
-    moving, floor = float((edges * busy).sum()), line(once + float(hop[slowest]), busiest)
+    busy[:, group.inside :] = np.maximum.accumulate(busy[:, group.inside :], axis=1)  # far sends leave by the same card
+    moving, floor = float((edges * busy).sum()), line(once + len(crossed) * float(hop[slowest]), busiest)
     spare = group.bounds[slowest - 1] - 2 if slowest else 0
     if spare <= 0:
         return replace(line(fixed, moving), floor=floor)
