@@ -16,7 +16,7 @@ from rapid_llm.network.templates import BUILDERS, Pattern, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
 
 Vector = NDArray[np.float64]
-RUNS: Final = ("ring", "tree", "hierarchical", "nvls", "nvls-tree", "one-shot", "two-shot", "direct", "pxn", "p2p")
+RUNS: Final = ("ring", "tree", "hierarchical", "orders", "nvls", "nvls-tree", "one-shot", "two-shot", "direct", "pxn", "p2p")
 """Algorithms whose phases the flow engine lays out."""
 ROUNDS: Final = 64
 """Rounds that a long ring is simulated in at least: uneven links meet as they do in more of them."""
@@ -162,7 +162,7 @@ def _over_links(phase: Phase, group: Group) -> Phase:
     if phase.pattern in _WOVEN and high - low == 1 and kind == "full":
         return replace(phase, pattern=_WOVEN[phase.pattern])
     closed = group.bounds[low] * group.stride >= group.tiers[low].span  # an open chain returns over its own links
-    return replace(phase, both=True) if kind == "ring" and closed else phase
+    return replace(phase, both=True) if kind in ("axis", "torus") or (kind == "ring" and closed) else phase
 
 
 def with_library(way: Way, size: float, bare: Line, excess: float) -> float:

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.network.fabric import TORUS_SIDE
 from rapid_llm.network.groups import Group, by_dimension
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, loads, peers
@@ -218,7 +219,10 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
             alone = tier.bandwidth * group.node_span / crossing if tier.port else tier.reach(2, apart)
             rates.append(min(alone, max(tier.port, tier.bandwidth) if tier.port else alone) * share)
             continue
-        rates.append(tier.reach(group.bounds[level] // below, apart) * share)
+        members = group.bounds[level] // below
+        if tier.kind == "torus" and template.phases[0].pattern in ("ring", "relay"):  # one ring, both ways
+            members = min(members, TORUS_SIDE)
+        rates.append(tier.reach(members, apart) * share)
     return np.array(rates)
 
 
