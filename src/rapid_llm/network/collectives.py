@@ -40,7 +40,7 @@ class CollectivePrices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lines:
-    """Candidates of one group, an entry each: seconds ``fixed + per_byte S + root sqrt(S)``, and those of its floors."""
+    """Candidates of one group, an entry each: seconds ``fixed + per_byte S + root sqrt(S)``, and those of floors."""
 
     coefficients: Column  # (9, candidates)
     algorithm: NDArray[np.int8]

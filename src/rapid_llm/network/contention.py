@@ -16,7 +16,19 @@ from rapid_llm.network.templates import BUILDERS, Pattern, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
 
 Vector = NDArray[np.float64]
-RUNS: Final = ("ring", "tree", "hierarchical", "orders", "nvls", "nvls-tree", "one-shot", "two-shot", "direct", "pxn", "p2p")
+RUNS: Final = (
+    "ring",
+    "tree",
+    "hierarchical",
+    "orders",
+    "nvls",
+    "nvls-tree",
+    "one-shot",
+    "two-shot",
+    "direct",
+    "pxn",
+    "p2p",
+)
 """Algorithms whose phases the flow engine lays out."""
 ROUNDS: Final = 64
 """Rounds that a long ring is simulated in at least: uneven links meet as they do in more of them."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, log
+from math import ceil, gcd, log
 from typing import Literal
 
 from rapid_llm.errors import InputError
@@ -21,6 +21,13 @@ TORUS_DIMENSIONS = 3
 """Assumed of a torus whose links do not say."""
 
 
+def woven_steps(count: int) -> tuple[int, ...]:
+    """Disjoint chains from one rank of a full mesh through all others, by the step that each makes: those prime to
+    ``count``; for 8 there are 7 (of other steps). Of 4 and 6 there are fewer than links (Tillson 1980).
+    """
+    return tuple(step for step in range(1, count) if count == 8 or gcd(step, count) == 1)
+
+
 def near_cube(count: int, dimensions: int) -> tuple[int, ...]:
     """Factors of ``count`` in so many dimensions, the largest as small as it can be: 64 in three is (4, 4, 4)."""
     if dimensions == 1:
@@ -35,9 +42,9 @@ class Tier:
     """What connects ``span`` consecutive accelerators.
 
     bandwidth: B/s per accelerator and direction while all of them communicate; latency: one hop (s); kind: ``switch``
-    non-blocking, ``full`` a link per pair, ``ring``, ``torus`` of ``dimensions``, ``axis`` one of those, ``shared`` one host bridge, whose
-    units cross over a single link. ``port``: B/s of one whose neighbours are silent, where that is more; ``astray``:
-    what a hop to another rail adds (s).
+    non-blocking, ``full`` a link per pair, ``ring``, ``torus`` of ``dimensions``, ``axis`` one of those, ``shared`` one
+    host bridge, whose units cross over a single link. ``port``: B/s of one whose neighbours are silent, where that is
+    more; ``astray``: what a hop to another rail adds (s).
     """
 
     name: str
@@ -62,6 +69,10 @@ class Tier:
         if self.kind == "torus":  # a group along d of D dimensions drives d/D of the links, two chips a single one
             return self.bandwidth * self.used(members) / self.dimensions / (2 if members == 2 else 1)
         return self.bandwidth
+
+    def chains(self, members: int) -> float:
+        """B/s of chains from one member of a full mesh through all others, on as many disjoint ones as there are."""
+        return self.bandwidth * len(woven_steps(members)) / (self.span - 1)
 
     def exchange_hops(self, members: int) -> float:
         """Mean links that a byte crosses in an exchange among all members, shortest way, ties split.

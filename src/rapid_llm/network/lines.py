@@ -127,7 +127,7 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
     loaded = np.array([port_loads(loads(phase, group.bounds), phase, group) for phase in template.phases])
     share = protocol.bandwidth * (protocol.tree if ALGORITHMS[template.algorithm] == "tree" else 1)
     busy = loaded / port_rates(template, group, costs) / share
-    waits = crossed @ hop + np.array([_detours(phase, group) for phase in template.phases])
+    waits = crossed @ hop + np.array([detours(phase, group) for phase in template.phases])
     for row, phase in enumerate(template.phases):
         if phase.pattern == "direct":
             waits[row] += costs[phase.levels[1] - 1].peer * peers(phase, group.bounds)
@@ -155,7 +155,7 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
     return replace(line(fixed, moving), floor=replace(held, floor=floor))
 
 
-def _detours(phase: Phase, group: Group) -> float:
+def detours(phase: Phase, group: Group) -> float:
     """Seconds that the links of a phase take beyond one for each hop: between ranks far apart on rings and tori, over
     the way back of an open chain, and to another rail.
     """
@@ -222,7 +222,8 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
         members = group.bounds[level] // below
         if tier.kind == "torus" and template.phases[0].pattern in ("ring", "relay"):  # one ring, both ways
             members = min(members, TORUS_SIDE)
-        rates.append(tier.reach(members, apart) * share)
+        alone = template.phases[0].pattern == "relay" and len(group.bounds) == 1
+        rates.append((tier.chains(members) if alone and tier.kind == "full" else tier.reach(members, apart)) * share)
     return np.array(rates)
 
 
@@ -241,6 +242,6 @@ def port_loads(load: tuple[float, ...], phase: Phase, group: Group) -> list[floa
             seen[level] += seen[level + 1]
         if exchange:
             seen[level] *= tier.exchange_hops(group.bounds[level] // below)
-        if tier.kind == "shared":
+        if tier.kind == "shared" and phase.pattern != "neighbour":
             seen[level] *= below
     return seen

@@ -56,13 +56,13 @@ def program(
             _phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds, lanes=lanes)
         )
     sends = _joined(parts, 0 if template.pipelined else ALL, template.lanes)
-    channels = np.repeat([part.channels for part in parts], [len(part) for part in parts])
-    stage = [0 if template.pipelined else k // template.lanes for k in range(len(parts))]
-    whole = [bounds[phase.levels[1] - 1] for phase in template.phases]
-    groups = np.concatenate([part.source // max(whole) for part in parts])
-    team = np.repeat(stage, [len(part) for part in parts]) * bounds[-1] + groups
+    tasks_of = [len(part) for part in parts]
+    beside = np.repeat(np.array([part.channels for part in parts], np.int64), tasks_of)
+    stage = np.array([0 if template.pipelined else k // template.lanes for k in range(len(parts))])
+    group = sends.source // max(bounds[phase.levels[1] - 1] for phase in template.phases)
+    team = np.repeat(stage, tasks_of) * bounds[-1] + group
     target = np.where(sends.target == SWITCH, SWITCH, nodes[sends.target])
-    return _tasks(topology, sends, nodes[sends.source], target, policy=policy, seed=seed, beside=(channels, team))
+    return _tasks(topology, sends, nodes[sends.source], target, policy=policy, seed=seed, beside=(beside, team))
 
 
 def run_in_slices(template: Template, run: Callable[[int], Result], slices: int = SLICES) -> Result:
@@ -142,7 +142,7 @@ def _phase(
         return chains(phase, bounds, load, slices, lanes)
     if phase.pattern == "tree":
         return trees(inner, outer // inner, load, slices, phase.spread, lanes)
-    return switched(n, load, slices)
+    return switched(outer, n, load, slices)
 
 
 def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
@@ -182,8 +182,15 @@ def _handover(before: Sends, after: Sends, first: int, second: int, lag: int) ->
     return np.stack([task + second, order[place] + first, np.full(len(task), lag)], 1)
 
 
-def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, policy: str | Table, seed: int,
-    beside: tuple[Floats, Ints],
+def _tasks(
+    topology: Topology,
+    sends: Sends,
+    source: Ints,
+    target: Ints,
+    *,
+    policy: str | Table,
+    seed: int,
+    beside: tuple[Ints, Ints],
 ) -> Tasks:
     """Route the sends and set their latency and pace (``beside``: channels and team); dependencies as CSR."""
     over = target == SWITCH

@@ -1,11 +1,11 @@
 """How rings, chains and trees run through units, channel by channel: the sends of one phase, before routing."""
 
 from dataclasses import dataclass, replace
-from math import gcd
 from typing import Final
 
 import numpy as np
 
+from rapid_llm.network.fabric import woven_steps
 from rapid_llm.network.flows import SWITCH, double_tree
 from rapid_llm.network.routing import Routes
 from rapid_llm.network.tasks import Floats, Ints
@@ -94,12 +94,10 @@ _WOVEN: Final = {8: ((1, 2, 3, 4, 5, 6, 7), (2, 4, 6, 1, 3, 7, 5), (3, 5, 7, 1, 
 
 
 def woven(count: int) -> list[Ints]:
-    """Paths from rank 0 through all ranks of a full mesh, no two over one link: as many as it has ranks but one for 8
-    and primes (none of 4 and 6 has: Tillson 1980), else those that step by a number prime to ``count``.
-    """
+    """Paths from rank 0 through all ranks of a full mesh, no two over one link (``woven_steps``)."""
     if count in _WOVEN:
         return [np.array((0, *path)) for path in _WOVEN[count]]
-    return [np.arange(count) * step % count for step in range(1, count) if gcd(step, count) == 1]
+    return [np.arange(count) * step % count for step in woven_steps(count)]
 
 
 def _along(spots: Ints, channel: int, place: Ints, span: int, both: bool) -> Ints:
@@ -109,7 +107,7 @@ def _along(spots: Ints, channel: int, place: Ints, span: int, both: bool) -> Int
     unit, step = np.divmod(place, span)
     if both and len(spots) == span:
         way = 1 if channel % 2 == 0 else -1
-        return unit * span + (channel + way * (step - unit)) % span
+        return np.asarray(unit * span + (channel + way * (step - unit)) % span)
     return unit * span + _through(spots, channel, unit, step, span)
 
 
@@ -190,11 +188,11 @@ def trees(  # noqa: PLR0917
     )
 
 
-def switched(n: int, load: float, slices: int) -> Sends:
-    """Every rank sends to the switch and receives from it: a slice comes back when all have sent it."""
+def switched(unit: int, n: int, load: float, slices: int) -> Sends:
+    """Every rank sends to the switch of its unit and receives from it: a slice comes back when all there sent it."""
     rank = np.arange(n)
     ends = np.full(n, SWITCH)
-    task, other = (a.ravel() for a in np.meshgrid(n + rank, rank, indexing="ij"))
+    task, other = np.repeat(n + rank, unit), (rank.reshape(-1, 1, unit) + np.zeros((1, unit, 1), np.int64)).ravel()
     edges = np.stack([task, other, np.zeros_like(task)], 1)
     amount = np.full(2 * n, load / slices)
     # the second half is the way back: source and target are told apart by their place (see ``_switch_links``)

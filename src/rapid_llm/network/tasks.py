@@ -43,8 +43,9 @@ class Tasks:
     """Columns, one entry a task.
 
     A task has ``rounds`` equal rounds, one after another, each of ``amount`` on its resources: at rate r it uses
-    ``coefficient r`` of each, and r is at most its ``limit`` (empty: none has one). A round is posted ``delay`` seconds after its dependencies are met; in a queue it begins
-    when those posted before it are drained (ties by index); what it sent arrives ``latency`` after its drain.
+    ``coefficient r`` of each, and r is at most its ``limit`` (empty: none has one). A round is posted ``delay`` seconds
+    after its dependencies are met; in a queue it begins when those posted before it are drained (ties by index); what
+    it sent arrives ``latency`` after its drain.
 
     kind: index into KINDS; queue: id of an in-order queue, or OWN_QUEUE. CSR rows of a task are
     ``resource[resource_start[i]:resource_start[i + 1]]`` (``coefficient`` may be empty: all 1), in path order, and

@@ -27,9 +27,10 @@ ALGORITHMS: Final = (
 class Phase:
     """``steps`` rounds, each after the last, in which a rank sends ``load`` x S in all.
 
-    ``ring``: to the next rank over all ``levels``, every rank at once; ``relay``: along that order from the first rank, ``weave``: in as many orders as a full mesh has disjoint ones;
-    ``neighbour``: to the next rank, once; ``chain``: ranks of a unit in a row, one rotation a channel; ``tree``: two
-    complementary binary trees over units, half of S each; ``direct``: to every member at once; ``switch``: to the
+    ``ring``: to the next rank over all ``levels``, every rank at once; ``relay``: along that order from the first rank,
+    ``weave``: in as many orders as a full mesh has disjoint ones; ``neighbour``: to the next rank, once; ``chain``:
+    ranks of a unit in a row, one rotation a channel; ``tree``: two complementary binary trees over units, half of S
+    each; ``direct``: to every member at once; ``switch``: to the
     reducing switch; ``pair``: with the rank whose number differs in the bit ``distance``; ``shift``: to the rank
     ``distance`` further on. ``levels`` is the half-open range of levels whose members take part; ``spread`` turns chain
     and tree around, from the root; ``both`` sends half of a ring each way.

@@ -180,7 +180,7 @@ def _inside(topology: Topology, routes: Routes, source: Ints, target: Ints, amou
     lengths = np.diff(routes.start)
     moved = np.zeros(len(routes), np.bool_)
     moved[rows] = True
-    kept = routes.link[np.repeat(~moved, lengths)]
+    kept = routes.link[np.repeat(~moved, lengths)].astype(np.int64)
     lengths[rows] = length
     return Routes(_starts(lengths), _interleave(lengths, moved, kept, links), np.zeros(0))
 
