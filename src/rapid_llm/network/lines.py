@@ -146,13 +146,25 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
         return line(fixed, busiest)
     edges = crossed / crossed.sum(axis=1, keepdims=True)
     busy[:, group.inside :] = np.maximum.accumulate(busy[:, group.inside :], axis=1)  # far sends leave by the same card
-    moving, floor = float((edges * busy).sum()), line(once + len(crossed) * float(hop[slowest]), busiest)
-    spare = group.bounds[slowest - 1] - 2 if slowest else 0
-    if spare <= 0:
+    moving, floor = float((edges * busy).sum()), line(once + float(hop[slowest]), busiest)
+    spare = _spare(crossed.sum(axis=0), len(crossed) * group.bounds[-1], group.bounds, slowest)
+    if not spare.any():
         return replace(line(fixed, moving), floor=floor)
-    queued = float((spare * (busy[:, slowest] - busy[:, 0]) / crossed.sum(axis=1)).sum())
-    held = line(fixed - len(crossed) * spare * float(hop[0]), moving + queued)
+    sends = busy[0] / crossed[0].sum()
+    held = line(fixed - float(spare @ hop), moving + float(spare @ (sends[slowest] - sends)))
     return replace(line(fixed, moving), floor=replace(held, floor=floor))
+
+
+def _spare(crossed: NDArray[np.float64], edges: int, bounds: Bounds, slowest: int) -> NDArray[np.float64]:
+    """Hops by level of the latest datum on a ring that lead it to no further edge of the ``slowest`` level: all but
+    those through the units between the first such edge and the last; the ring has ``edges`` in all its rounds.
+    """
+    spare = np.zeros(len(bounds))
+    for level in range(slowest):
+        unit, below = bounds[slowest - 1], bounds[level - 1] if level else 1
+        within = unit / below - unit / bounds[level]
+        spare[level] = max(0.0, crossed[level] - (edges / unit - 1) * within)
+    return spare
 
 
 def detours(phase: Phase, group: Group) -> float:

@@ -155,7 +155,7 @@ def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
     for k in range(lanes, len(parts)):
         waiting = np.ones(len(parts[k]), np.bool_)
         for before in range(k - lanes, -1, -lanes):
-            found = _handover(parts[before], parts[k], int(offsets[before]), int(offsets[k]), lag)
+            found = _handed(parts[before], parts[k], int(offsets[before]), int(offsets[k]), lag)
             found = found[waiting[found[:, 0] - offsets[k]]]
             edges.append(found)
             waiting[found[:, 0] - offsets[k]] = False
@@ -169,6 +169,14 @@ def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
         np.concatenate(edges),
         np.concatenate([np.ones(len(p)) if p.stands is None else p.stands for p in parts]),
     )
+
+
+def _handed(before: Sends, after: Sends, first: int, second: int, lag: int) -> Ints:
+    """Edges from the sends of one phase to those of the next: rings of several channels go on channel by channel."""
+    if before.channels > 1 and before.channels == after.channels and len(before) == len(after):
+        task, other = after.edges[:, 0], after.edges[:, 1]
+        return np.stack([task + second, other + first, np.full(len(task), lag)], 1)
+    return _handover(before, after, first, second, lag)
 
 
 def _handover(before: Sends, after: Sends, first: int, second: int, lag: int) -> Ints:
