@@ -29,12 +29,7 @@ def simulate(tasks: Tasks, topology: Topology, *, fold: bool = True, transport: 
             field="faults",
         )
     reverse = _reverse(topology) if transport.ack_share else None
-    links = len(capacity)
-    tasks, capacity = limited(tasks, capacity)
-    result = run(tasks, capacity, fold=fold, transport=transport, reverse=reverse)
-    if len(capacity) > links:
-        result = replace(result, moved=result.moved[:links], busy=result.busy[:links], peak=result.peak[:links])
-    return result
+    return run(tasks, capacity, fold=fold, transport=transport, reverse=reverse)
 
 
 def _reverse(topology: Topology) -> Ints:
@@ -56,6 +51,8 @@ def run(
 
     ``fold`` simulates equal tasks once (see ``folding``). InputError where dependencies form a cycle.
     """
+    count = len(capacity)
+    tasks, capacity = limited(tasks, capacity)
     back = np.full(len(capacity), -1)
     if reverse is not None:
         back[: len(reverse)] = reverse
@@ -63,6 +60,8 @@ def run(
     if result is None:
         result = _run(tasks, capacity, back, transport)
     _check_finished(result.finish)
+    if len(capacity) > count:
+        result = replace(result, moved=result.moved[:count], busy=result.busy[:count], peak=result.peak[:count])
     return result
 
 
