@@ -59,7 +59,7 @@ def test_closed_forms_are_those_of_the_links(name):
         library, group = toys.library(*RUNS), group_of(fabric, n, 1)
         for op in OPS:
             for way in ways(op, group, library):
-                if contends(way.algorithm, group) or (n > 72 and way.algorithm in EXCHANGES):
+                if contends(way.algorithm, group) or (n > 256 and way.algorithm in EXCHANGES):
                     continue
                 for size in SIZES:
                     simulated = on_links(way, size, topology, np.arange(n)[None]).seconds
