@@ -6,9 +6,11 @@ import pytest
 from rapid_llm import hardware
 from rapid_llm.network import Fabric, price
 from rapid_llm.network.contention import RUNS, on_links
+from rapid_llm.network.flow_prices import Links, interconnect, price_flow
 from rapid_llm.network.groups import group_of
 from rapid_llm.network.lines import ways
 from rapid_llm.network.templates import OPS
+from rapid_llm.network.technologies import library_for
 from rapid_llm.network.topology import Topology
 
 from . import toys
@@ -65,3 +67,23 @@ def test_closed_forms_are_those_of_the_links(name):
                     simulated = on_links(way, size, topology, np.arange(n)[None]).seconds
                     only = price(op, size, n, 1, fabric=fabric, library=toys.library(way.algorithm)).seconds
                     assert simulated == pytest.approx(only.item(), rel=0.01), (n, op, way.algorithm, size)
+
+
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [
+        *((name, 64) for name in ("dgx-h100", "p5", "mi300x-8", "lumi-g", "l40s-pcie-8", "a3-mega", "tpu-v5e-pod")),
+        ("gb200-nvl72", 144),
+        ("dgx-h100", 256),
+    ],
+)
+def test_what_a_library_takes_is_one_number(name, n):
+    system = hardware.system(name)
+    fabric, net = Fabric.of(system), interconnect(system, Links(n))
+    library = library_for(system.groups[0].node.accelerator.vendor)
+    for op in ("all_reduce", "all_gather", "all_to_all"):
+        sizes = [2**20, 2**24, 2**28]
+        closed = price(op, sizes, n, 1, fabric=fabric, library=library).seconds
+        assert price_flow(op, sizes, n, 1, net=net, fabric=fabric, library=library).seconds == pytest.approx(
+            closed, rel=0.01
+        ), op
