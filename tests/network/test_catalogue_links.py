@@ -9,8 +9,8 @@ from rapid_llm.network.contention import RUNS, on_links
 from rapid_llm.network.flow_prices import Links, interconnect, price_flow
 from rapid_llm.network.groups import group_of
 from rapid_llm.network.lines import ways
-from rapid_llm.network.templates import OPS
 from rapid_llm.network.technologies import library_for
+from rapid_llm.network.templates import OPS
 from rapid_llm.network.topology import Topology
 
 from . import toys
