@@ -32,6 +32,13 @@ def test_two_equal_flows_on_a_link_get_half_each():
     assert result.peak[0] == pytest.approx(1e6)
 
 
+def test_a_limit_leaves_the_rest_to_others():
+    result = run(flows([[0], [0], [1]], 1e6, limit=np.array([0.25e6, np.inf, 0.5e6])), np.array([1e6, 1e6]))
+    assert result.finish.tolist() == pytest.approx([4.0, 4 / 3, 2.0])
+    assert result.peak.tolist() == pytest.approx([1e6, 0.5e6])
+    assert len(result.moved) == 2
+
+
 def test_the_parking_lot_is_max_min_fair():
     long, *short = [[0, 1, 2], [0], [1], [2]]
     result = run(flows([long, *short], np.array([1.0, 1.0, 1.0, 1.0])), np.array([1.0, 2.0, 4.0]))

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
+from rapid_llm import hardware
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.network import clusters, shapes
 from rapid_llm.network.routing import route
+from rapid_llm.network.topology import Topology
 
 
 def pairs(topology):
@@ -147,3 +149,14 @@ def test_policies_that_do_not_fit_are_refused():
         route(shapes.ring(4, 1e9), np.array([0]), np.array([1]), policy="balance")
     with pytest.raises(InputError, match="has no axes to route along; use shortest, balanced or spray"):
         route(clusters.switch(4, 1e9), np.array([0]), np.array([1]), policy="dimension-order")
+
+
+def test_traffic_of_a_box_stays_on_its_own_links():
+    """A GCD of LUMI reaches its neighbours' neighbours over Infinity Fabric, not over the network cards."""
+    lumi = Topology.of(hardware.system("lumi-g"), 16)
+    source, target = (a.ravel() for a in np.meshgrid(np.arange(8), np.arange(8), indexing="ij"))
+    apart = source != target
+    routes = route(lumi, lumi.accelerators[source[apart]], lumi.accelerators[target[apart]])
+    assert (lumi.node_kind[lumi.target[routes.link]] == 0).all()
+    distance = np.abs(source - target)[apart]
+    assert np.diff(routes.start).tolist() == np.minimum(distance, 8 - distance).tolist()

@@ -1,9 +1,12 @@
 """The sends of a template agree with the loads and rounds that its closed form uses."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from rapid_llm.network.flows import SWITCH, expand
+from rapid_llm.network.sends import woven
 from rapid_llm.network.templates import BUILDERS, loads
 
 GROUPS = [((8,), 1), ((4, 16), 1), ((2, 4), 1), ((8,), 0), ((8, 64), 0), ((3,), 0), ((2,), 0)]
@@ -67,3 +70,12 @@ def test_a_tree_brings_every_contribution_to_every_rank(bounds):
     build, _ = BUILDERS["tree"]
     held = _reached(build("all_reduce", bounds, 1), bounds)
     assert held.all()
+
+
+@pytest.mark.parametrize(("count", "chains"), [(2, 1), (3, 2), (4, 2), (5, 4), (6, 2), (7, 6), (8, 7), (9, 6)])
+def test_woven_chains_share_no_link(count, chains):
+    paths = woven(count)
+    assert [sorted(path.tolist()) for path in paths] == [list(range(count))] * chains
+    used = [pair for path in paths for pair in itertools.pairwise(path.tolist())]
+    assert {int(path[0]) for path in paths} == {0}
+    assert len(set(used)) == len(used)

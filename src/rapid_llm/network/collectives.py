@@ -40,9 +40,9 @@ class CollectivePrices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lines:
-    """Candidates of one group, an entry each: seconds ``fixed + per_byte S + root sqrt(S)``, and those of its floor."""
+    """Candidates of one group, an entry each: seconds ``fixed + per_byte S + root sqrt(S)``, and those of floors."""
 
-    coefficients: Column  # (6, candidates)
+    coefficients: Column  # (9, candidates)
     algorithm: NDArray[np.int8]
     sent: Column
     nodes: int
@@ -79,8 +79,9 @@ def price(
     table, algorithm, sent = _stack(lines)
     flat = size.ravel()
     seconds = _evaluate(table[:3], inverse, flat)
-    if table[3:].any():
-        np.maximum(seconds, _evaluate(table[3:], inverse, flat), out=seconds)
+    for floor in (table[3:6], table[6:]):
+        if floor.any():
+            np.maximum(seconds, _evaluate(floor, inverse, flat), out=seconds)
     best = seconds.argmin(axis=1)
     rows = np.arange(len(flat))
     nodes = np.array([line.nodes for line in lines], dtype=np.int64)
@@ -99,9 +100,9 @@ def _evaluate(coefficients: Column, groups: NDArray[np.int64], size: Column) -> 
 
 
 def _stack(lines: list[_Lines]) -> tuple[Column, NDArray[np.int8], Column]:
-    """Candidates of several groups as (6, groups, candidates), (groups, candidates) twice; short rows never win."""
+    """Candidates of several groups as (9, groups, candidates), (groups, candidates) twice; short rows never win."""
     width = max((len(line.sent) for line in lines), default=1)
-    table = np.full((6, len(lines), width), 0.0)
+    table = np.full((9, len(lines), width), 0.0)
     table[0] = np.inf
     algorithm = np.zeros((len(lines), width), dtype=np.int8)
     sent = np.zeros((len(lines), width))
@@ -141,7 +142,7 @@ def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable
     @lru_cache(maxsize=4096)
     def lines(code: int, ranks: int, stride: int) -> _Lines:
         if ranks == 1:
-            return _Lines(np.zeros((6, 1)), np.zeros(1, np.int8), np.zeros(1), 1)
+            return _Lines(np.zeros((9, 1)), np.zeros(1, np.int8), np.zeros(1), 1)
         group = group_of(fabric, ranks, stride)
         found = [(way, line) for way in choices(OPS[code], group, library, small) for line in way.lines]
         coefficients = np.array([line.coefficients for _, line in found]).T

@@ -12,16 +12,32 @@ from rapid_llm.network.groups import Group
 from rapid_llm.network.lines import Line, Way, ways
 from rapid_llm.network.tasks import Result, Tasks
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
-from rapid_llm.network.templates import BUILDERS, Phase, Template
+from rapid_llm.network.templates import BUILDERS, Pattern, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
 
 Vector = NDArray[np.float64]
-RUNS: Final = ("ring", "tree", "hierarchical", "nvls", "nvls-tree", "one-shot", "two-shot", "direct", "pxn", "p2p")
+RUNS: Final = (
+    "ring",
+    "tree",
+    "hierarchical",
+    "orders",
+    "nvls",
+    "nvls-tree",
+    "one-shot",
+    "two-shot",
+    "direct",
+    "pxn",
+    "p2p",
+)
 """Algorithms whose phases the flow engine lays out."""
 ROUNDS: Final = 64
-"""Rounds that a long ring is simulated in: uneven links meet as they do in more of them."""
-_ALONE: Final = frozenset({"tree", "relay", "shift"})
+"""Rounds that a long ring is simulated in at least: uneven links meet as they do in more of them."""
+SENDS: Final = 4_000_000
+"""Sends in all rounds up to which rings run in all of theirs."""
+_ALONE: Final = frozenset({"tree", "relay", "weave", "shift"})
 """Patterns that one program lays out for a single group."""
+_WOVEN: Final[dict[Pattern, Pattern]] = {"ring": "direct", "relay": "weave"}
+"""What runs over all links of a full mesh."""
 _FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
 
 
@@ -131,10 +147,11 @@ def _laid_out(  # noqa: PLR0917
     bounds = group.bounds if template.phases[0].pattern != "neighbour" else (members.shape[1],)
     channels = 1 if group.tiers[0].scope == "inter" else None  # a node's ports are what further channels would use
     alone = len(members) == 1 or {phase.pattern for phase in template.phases} & _ALONE
+    rounds = max(ROUNDS, SENDS // (members.size * (channels or bounds[0])))
     parts = [
         program(
             template, bounds if alone else (*bounds, members.size), size, topology,
-            placement=places[row], policy=policy, seed=seed, channels=channels, most_rounds=ROUNDS,
+            placement=places[row], policy=policy, seed=seed, channels=channels, most_rounds=rounds,
             lanes=lanes, slices=slices,
         )
         for row in (members if alone else [members.ravel()])
@@ -144,7 +161,7 @@ def _laid_out(  # noqa: PLR0917
 
 def _meshed(way: Way) -> Template:
     """Rings and chains as they run over direct links: both ways round a ring of links, and over all links of a full
-    mesh at once, where a rank sends a share to every other in every round.
+    mesh at once, where a rank of a single ring sends a share to every other in every round.
     """
     return replace(way.template, phases=tuple(_over_links(phase, way.group) for phase in way.template.phases))
 
@@ -154,11 +171,10 @@ def _over_links(phase: Phase, group: Group) -> Phase:
     kind = group.tiers[low].kind
     if phase.pattern == "neighbour":  # along a row of any length
         return replace(phase, levels=(0, 1))
-    if phase.pattern == "chain" and kind == "full":
-        return replace(phase, pattern="direct", steps=1)
-    if phase.pattern == "ring" and high - low == 1 and kind in ("full", "ring"):
-        return replace(phase, pattern="direct") if kind == "full" else replace(phase, both=True)
-    return phase
+    if phase.pattern in _WOVEN and high - low == 1 and kind == "full":
+        return replace(phase, pattern=_WOVEN[phase.pattern])
+    closed = group.bounds[low] * group.stride >= group.tiers[low].span  # an open chain returns over its own links
+    return replace(phase, both=True) if kind in ("axis", "torus") or (kind == "ring" and closed) else phase
 
 
 def with_library(way: Way, size: float, bare: Line, excess: float) -> float:

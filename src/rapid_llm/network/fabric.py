@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, log
+from math import ceil, gcd, log
 from typing import Literal
 
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.system import LinkUse, Node, ScaleOutFabric, System
 from rapid_llm.network.technologies import Scope, link
 
-Kind = Literal["switch", "full", "ring", "torus", "shared"]
+Kind = Literal["switch", "full", "ring", "torus", "axis", "shared"]
 
 LEAF_DOWNLINKS = 32
 """Ports toward nodes of one leaf: half of a 64-port switch (NVIDIA QM9700, 32 nodes per scalable unit)."""
@@ -21,13 +21,30 @@ TORUS_DIMENSIONS = 3
 """Assumed of a torus whose links do not say."""
 
 
+def woven_steps(count: int) -> tuple[int, ...]:
+    """Disjoint chains from one rank of a full mesh through all others, by the step that each makes: those prime to
+    ``count``; for 8 there are 7 (of other steps). Of 4 and 6 there are fewer than links (Tillson 1980).
+    """
+    return tuple(step for step in range(1, count) if count == 8 or gcd(step, count) == 1)
+
+
+def near_cube(count: int, dimensions: int) -> tuple[int, ...]:
+    """Factors of ``count`` in so many dimensions, the largest as small as it can be: 64 in three is (4, 4, 4)."""
+    if dimensions == 1:
+        return (count,)
+    root = round(count ** (1 / dimensions))
+    side = next(f for f in range(min(count, root + 1), 0, -1) if count % f == 0 and f**dimensions <= count)
+    return (side, *near_cube(count // side, dimensions - 1))
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Tier:
     """What connects ``span`` consecutive accelerators.
 
     bandwidth: B/s per accelerator and direction while all of them communicate; latency: one hop (s); kind: ``switch``
-    non-blocking, ``full`` a link per pair, ``ring``, ``torus`` of ``dimensions``, ``shared`` one host bridge, whose
-    units cross over a single link; ``behind`` accelerators each, whose groups share it.
+    non-blocking, ``full`` a link per pair, ``ring``, ``torus`` of ``dimensions``, ``axis`` one of those, ``shared`` one
+    host bridge, whose units cross over a single link; ``behind`` accelerators each, whose groups share it. ``port``: B/s
+    of one whose neighbours are silent, where that is more; ``astray``: what a hop to another rail adds (s).
     """
 
     name: str
@@ -40,6 +57,8 @@ class Tier:
     in_network_reduction: bool = False
     dimensions: int = 1
     behind: int = 1
+    port: float = 0.0
+    astray: float = 0.0
 
     def reach(self, members: int, stride: int, beside: int = 1) -> float:
         """B/s per accelerator that a group of ``members``, ``stride`` apart, can use of this tier, where ``beside``
@@ -49,11 +68,15 @@ class Tier:
         if self.kind == "ring":  # every hop passes `stride` links; an open chain returns over its own links
             closed = members * stride >= self.span
             return self.bandwidth / stride / (1 if closed else 2)
-        if self.kind == "torus":  # a group along d of D dimensions drives d/D of the links
-            return self.bandwidth * self.used(members) / self.dimensions
+        if self.kind == "torus":  # a group along d of D dimensions drives d/D of the links, two chips a single one
+            return self.bandwidth * self.used(members) / self.dimensions / (2 if members == 2 else 1)
         if self.kind == "shared":  # groups that take one accelerator of each unit cross at once
             return self.bandwidth / min(beside, self.behind)
         return self.bandwidth
+
+    def chains(self, members: int) -> float:
+        """B/s of chains from one member of a full mesh through all others, on as many disjoint ones as there are."""
+        return self.bandwidth * len(woven_steps(members)) / (self.span - 1)
 
     def exchange_hops(self, members: int) -> float:
         """Mean links that a byte crosses in an exchange among all members, shortest way, ties split.
@@ -62,8 +85,25 @@ class Tier:
         """
         if self.kind not in ("ring", "torus") or members < 2:
             return 1.0
-        used = self.used(members)
-        return max(1.0, used * float(members ** (1 / used)) / 4 * members / (members - 1))
+        sides = self.sides(members)
+        longest = max(4 if side == 2 < members else side for side in sides)  # a side of two has one link, not two
+        return max(1.0, len(sides) * longest / 4 * members / (members - 1))
+
+    def farthest(self, members: int, stride: int) -> int:
+        """Links between the two members that are farthest from each other."""
+        if self.kind == "ring":
+            return (members // 2 if members * stride >= self.span else members - 1) * stride
+        return sum(side // 2 for side in self.sides(members)) if self.kind == "torus" else 1
+
+    def ring_hops(self, members: int, stride: int) -> float:
+        """Links on a mean hop of the latest datum on a ring of members: an open chain returns over its own links."""
+        if self.kind != "ring":
+            return 1.0
+        return stride if members * stride >= self.span else stride * (2 * members - 3) / (members - 1)
+
+    def sides(self, members: int) -> tuple[int, ...]:
+        """Chips of a group along each dimension of a torus that it uses."""
+        return near_cube(members, self.used(members))
 
     def used(self, members: int) -> int:
         """Dimensions along which a group lies: cubes of TORUS_SIDE fill one dimension after another."""
@@ -165,7 +205,20 @@ def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
     wire = technology.latency if node.nics.latency is None else node.nics.latency
     reach = total if fabric.topology == "single-switch" else _leaf_nodes(node, fabric) * node.accelerators
     reduces = fabric.in_network_reduction
-    leaf = Tier("leaf", min(reach, total), rate, wire + SWITCH_HOP, technology.name, "switch", "inter", reduces)
+    port = (node.nics.bandwidth or technology.bandwidth) * max(1.0, node.nics.count / node.accelerators)
+    upper = (fabric.hops - 1) * SWITCH_HOP
+    leaf = Tier(
+        "leaf",
+        min(reach, total),
+        rate,
+        wire + SWITCH_HOP,
+        technology.name,
+        "switch",
+        "inter",
+        reduces,
+        port=port,
+        astray=upper if fabric.topology == "rail-optimized" else 0.0,
+    )
     spine = Tier(
         "spine",
         total,
@@ -175,6 +228,7 @@ def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
         "switch",
         "inter",
         reduces,
+        port=port,
     )
     if total <= reach:
         return (leaf,)

@@ -1,7 +1,9 @@
 """A group of ranks on the tiers of its fabric."""
 
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import ceil
+from operator import mul
 
 from rapid_llm.errors import InputError
 from rapid_llm.network.fabric import Fabric, Tier
@@ -9,12 +11,13 @@ from rapid_llm.network.fabric import Fabric, Tier
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group on its fabric: ``bounds`` (see templates) and the tier of each level."""
+    """A group on its fabric: ``bounds`` (see templates) and the tier of each level; accelerators of a node."""
 
     bounds: tuple[int, ...]
     tiers: tuple[Tier, ...]
     stride: int
     nodes: int
+    node_span: int
 
     @property
     def inside(self) -> int:
@@ -42,7 +45,7 @@ def group_of(fabric: Fabric, ranks: int, stride: int) -> Group:
         bounds.append(ranks)
         tiers.append(fabric.tiers[-1])
     inside = min(ranks, max(1, fabric.node_span // stride))
-    return Group(tuple(bounds), tuple(tiers), stride, ceil(ranks / inside))
+    return Group(tuple(bounds), tuple(tiers), stride, ceil(ranks / inside), fabric.node_span)
 
 
 def by_dimension(group: Group) -> Group:
@@ -50,9 +53,10 @@ def by_dimension(group: Group) -> Group:
     tier = group.tiers[0]
     if tier.kind != "torus" or len(group.tiers) > 1:
         return group
-    used = tier.used(group.bounds[0])
-    side = ceil(group.bounds[0] ** (1 / used) - 1e-9)
-    bounds = tuple(min(group.bounds[0], side**k) for k in range(1, used)) + group.bounds
+    sides = tier.sides(group.bounds[0])
     rate = tier.bandwidth / tier.dimensions
-    axes = tuple(replace(tier, name=f"{tier.name} axis {k + 1}", kind="switch", bandwidth=rate) for k in range(used))
-    return Group(bounds, axes, group.stride, group.nodes)
+    axes = tuple(
+        replace(tier, name=f"{tier.name} axis {k + 1}", kind="axis", bandwidth=rate / (2 if side == 2 else 1))
+        for k, side in enumerate(sides)
+    )
+    return replace(group, bounds=tuple(accumulate(sides, mul)), tiers=axes)

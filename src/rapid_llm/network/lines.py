@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.network.fabric import TORUS_SIDE
 from rapid_llm.network.groups import Group, by_dimension
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, loads, peers
@@ -19,7 +20,7 @@ Builders = Mapping[str, tuple[Build, tuple[str, ...]]]
 @dataclass(frozen=True, slots=True)
 class Line:
     """Seconds ``fixed + per_byte S + root sqrt(S)`` of one algorithm under one protocol, and no fewer than its
-    ``floor``: what the busiest link needs by itself, while the hops elsewhere hide behind it.
+    ``floor``, or the floor of that: what the busiest link needs by itself, while the hops elsewhere hide behind it.
     """
 
     fixed: float
@@ -29,13 +30,17 @@ class Line:
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """The line, and its floor."""
-        floor = self.floor or NO_FLOOR
-        return self.fixed, self.per_byte, self.root, floor.fixed, floor.per_byte, floor.root
+        """The line, its floor, and the floor of that."""
+        return tuple(x for one in (self.bounds + (NO_FLOOR,) * 2)[:3] for x in (one.fixed, one.per_byte, one.root))
+
+    @property
+    def bounds(self) -> "tuple[Line, ...]":
+        """The line and what holds it up."""
+        return (self, *(self.floor.bounds if self.floor else ()))
 
     def holding(self, size: float) -> "Line":
         """The line or its floor, whichever a message of ``size`` bytes takes."""
-        return max((self, self.floor or self), key=lambda line: line._own(size))
+        return max(self.bounds, key=lambda line: line._own(size))
 
     def seconds(self, size: float) -> float:
         """Seconds of a message of ``size`` bytes."""
@@ -122,7 +127,7 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
     loaded = np.array([port_loads(loads(phase, group.bounds), phase, group) for phase in template.phases])
     share = protocol.bandwidth * (protocol.tree if ALGORITHMS[template.algorithm] == "tree" else 1)
     busy = loaded / port_rates(template, group, costs) / share
-    waits = crossed @ hop
+    waits = crossed @ hop + np.array([detours(phase, group) for phase in template.phases])
     for row, phase in enumerate(template.phases):
         if phase.pattern == "direct":
             waits[row] += costs[phase.levels[1] - 1].peer * peers(phase, group.bounds)
@@ -135,18 +140,55 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
         return Line(fixed, _throttled(per_byte, op, template, group, protocol) + _copied(op, group, costs[0]), root)
 
     fixed = once + float(waits.reshape(-1, template.lanes).max(axis=1).sum())
+    if template.phases[0].pattern == "neighbour":  # the farther or the slower of two neighbours
+        return replace(line(fixed, float(busy[0, -1])), floor=line(once + float(hop[slowest]), busiest))
     if not _mixed(template):
         return line(fixed, busiest)
     edges = crossed / crossed.sum(axis=1, keepdims=True)
-    return replace(line(fixed, float((edges * busy).sum())), floor=line(once + float(hop[slowest]), busiest))
+    busy[:, group.inside :] = np.maximum.accumulate(busy[:, group.inside :], axis=1)  # far sends leave by the same card
+    moving, floor = float((edges * busy).sum()), line(once + float(hop[slowest]), busiest)
+    spare = _spare(crossed.sum(axis=0), len(crossed) * group.bounds[-1], group.bounds, slowest)
+    if not spare.any():
+        return replace(line(fixed, moving), floor=floor)
+    sends = busy[0] / crossed[0].sum()
+    held = line(fixed - float(spare @ hop), moving + float(spare @ (sends[slowest] - sends)))
+    return replace(line(fixed, moving), floor=replace(held, floor=floor))
+
+
+def _spare(crossed: NDArray[np.float64], edges: int, bounds: Bounds, slowest: int) -> NDArray[np.float64]:
+    """Hops by level of the latest datum on a ring that lead it to no further edge of the ``slowest`` level: all but
+    those through the units between the first such edge and the last; the ring has ``edges`` in all its rounds.
+    """
+    spare = np.zeros(len(bounds))
+    for level in range(slowest):
+        unit, below = bounds[slowest - 1], bounds[level - 1] if level else 1
+        within = unit / below - unit / bounds[level]
+        spare[level] = max(0.0, crossed[level] - (edges / unit - 1) * within)
+    return spare
+
+
+def detours(phase: Phase, group: Group) -> float:
+    """Seconds that the links of a phase take beyond one for each hop: between ranks far apart on rings and tori, over
+    the way back of an open chain, and to another rail.
+    """
+    low, high = phase.levels
+    tier, below = group.tiers[high - 1], group.bounds[high - 2] if high > 1 else 1
+    members = group.bounds[high - 1] // below
+    if phase.pattern == "ring" and high - low == 1:
+        return phase.steps * (tier.ring_hops(members, group.stride * below) - 1) * tier.latency
+    if phase.pattern not in ("direct", "neighbour"):
+        return 0.0
+    far = 1 if phase.pattern == "neighbour" else tier.farthest(members, group.stride * below)
+    rails = group.stride * (group.bounds[low - 1] if low else 1) % group.node_span
+    return (far - 1) * tier.latency + (tier.astray if rails else 0.0)
 
 
 def _mixed(template: Template) -> bool:
     """Whether links of several levels form one ring.
 
-    Its n blocks circulate: a round takes the mean over its edges of hop and transfer, and no less than the transfer on
-    its slowest edge, behind which blocks queue (cycle time of a closed queue; Baccelli et al., Synchronization and
-    Linearity, 1992, section 2.3).
+    Its n blocks circulate: the latest makes its hops and transfers, spends those that lead to no further slow edge in
+    the queue of the last one where that takes longer, or all rounds in that queue (longest paths of a max-plus system;
+    Baccelli et al., Synchronization and Linearity, 1992, section 2.3).
     """
     return all(p.pattern == "ring" and p.levels[1] - p.levels[0] > 1 for p in template.phases)
 
@@ -183,7 +225,20 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
             share = cost.switch or share
         elif template.phases[0].pattern in ("direct", "neighbour"):
             share = cost.spread or share
-        rates.append(tier.reach(group.bounds[level] // below, group.stride * below, group.stride) * share)
+        apart = group.stride * below
+        if template.phases[0].pattern == "neighbour":  # only the last of a unit crosses it, over a port of its own
+            crossing = min(group.stride, group.node_span)
+            alone = tier.bandwidth * group.node_span / crossing if tier.port else tier.reach(2, apart)
+            rates.append(min(alone, max(tier.port, tier.bandwidth) if tier.port else alone) * share)
+            continue
+        members = group.bounds[level] // below
+        if tier.kind == "torus" and template.phases[0].pattern in ("ring", "relay"):  # one ring, both ways
+            members = min(members, TORUS_SIDE)
+        alone = template.phases[0].pattern == "relay" and len(group.bounds) == 1
+        rates.append(
+            (tier.chains(members) if alone and tier.kind == "full" else tier.reach(members, apart, group.stride))
+            * share
+        )
     return np.array(rates)
 
 
@@ -202,6 +257,6 @@ def port_loads(load: tuple[float, ...], phase: Phase, group: Group) -> list[floa
             seen[level] += seen[level + 1]
         if exchange:
             seen[level] *= tier.exchange_hops(group.bounds[level] // below)
-        if tier.kind == "shared":
+        if tier.kind == "shared" and phase.pattern != "neighbour":
             seen[level] *= below
     return seen

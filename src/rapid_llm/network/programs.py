@@ -5,14 +5,15 @@ pipelined tree rounds of its edges, so a program has as many tasks as distinct s
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from rapid_llm.errors import InputError
-from rapid_llm.network.flows import SWITCH, double_tree
+from rapid_llm.network.flows import SWITCH
 from rapid_llm.network.routing import Routes, Table, route
+from rapid_llm.network.sends import Sends, chains, longer, paces, relay, rings, switched, trees
 from rapid_llm.network.tasks import ALL, Floats, Ints, Result, Tasks, tasks
 from rapid_llm.network.templates import Bounds, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, Topology
@@ -21,23 +22,6 @@ SLICES: Final = 128
 """Slices of a pipelined phase."""
 FEMTO: Final = 15
 """Decimals of a latency in seconds."""
-
-
-@dataclass(slots=True, eq=False)
-class Sends:
-    """Columns of the sends of one or more phases, before routing: source and target rank (or SWITCH), bytes a round,
-    rounds, dependencies (task, other, lag), and how many rounds of the template one stands for (None: one).
-    """
-
-    source: Ints
-    target: Ints
-    amount: Floats
-    rounds: Ints
-    edges: Ints
-    stands: Floats | None = None
-
-    def __len__(self) -> int:
-        return len(self.source)
 
 
 def program(
@@ -63,7 +47,8 @@ def program(
     placed twice or not on an accelerator.
     """
     nodes = placed(topology, bounds[-1], placement)
-    both = topology.grid is not None and all(topology.grid.wraps) and len(topology.grid.wraps) == 1
+    whole = topology.grid is not None and bounds[-1] == len(topology.accelerators)
+    both = whole and topology.grid is not None and topology.grid.wraps == (True,)
     parts: list[Sends] = []
     for phase in template.phases:
         count = slices if template.pipelined else 1
@@ -71,8 +56,13 @@ def program(
             _phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds, lanes=lanes)
         )
     sends = _joined(parts, 0 if template.pipelined else ALL, template.lanes)
+    tasks_of = [len(part) for part in parts]
+    beside = np.repeat(np.array([part.channels for part in parts], np.int64), tasks_of)
+    stage = np.array([0 if template.pipelined else k // template.lanes for k in range(len(parts))])
+    group = sends.source // max(bounds[phase.levels[1] - 1] for phase in template.phases)
+    team = np.repeat(stage, tasks_of) * bounds[-1] + group
     target = np.where(sends.target == SWITCH, SWITCH, nodes[sends.target])
-    return _tasks(topology, sends, nodes[sends.source], target, policy=policy, seed=seed)
+    return _tasks(topology, sends, nodes[sends.source], target, policy=policy, seed=seed, beside=(beside, team))
 
 
 def run_in_slices(template: Template, run: Callable[[int], Result], slices: int = SLICES) -> Result:
@@ -129,10 +119,10 @@ def _phase(
     none = np.zeros((0, 3), np.int64)
     load = phase.load * size
     if phase.pattern == "ring":
-        sends = _rings(phase, bounds, load, channels, both, lanes)
-        return sends if most is None or phase.steps <= most else _longer(sends, phase.steps, most)
-    if phase.pattern == "relay":
-        return _relay(bounds, load, slices, lanes)
+        sends = rings(phase, bounds, load, channels, both, lanes)
+        return sends if most is None or phase.steps <= most else longer(sends, phase.steps, most)
+    if phase.pattern in ("relay", "weave"):
+        return relay(phase, bounds, load, slices, lanes)
     if phase.pattern == "direct":
         members = outer // inner
         a, other = np.divmod(np.arange(n * (members - 1)), members - 1)
@@ -149,135 +139,10 @@ def _phase(
         inside = rank[rank % outer != outer - 1]
         return Sends(inside, inside + 1, np.full(len(inside), load), np.ones(len(inside), np.int64), none)
     if phase.pattern == "chain":
-        return _chains(outer, n, load, slices, phase.spread, lanes)
+        return chains(phase, bounds, load, slices, lanes)
     if phase.pattern == "tree":
-        return _trees(inner, outer // inner, load, slices, phase.spread, lanes)
-    return _switched(n, load, slices)
-
-
-def _rings(  # noqa: PLR0917
-    phase: Phase, bounds: Bounds, load: float, channels: int | None, both: bool, lanes: tuple[int, ...] | None
-) -> Sends:
-    """Rings through units: every channel of a ring over several levels leaves a unit at another place."""
-    low, high = phase.levels
-    inner, outer, n = bounds[low - 1] if low else 1, bounds[high - 1], bounds[-1]
-    span = bounds[low] // inner if high - low > 1 else 1
-    two_ways = phase.both or (both and outer == n)
-    spots = np.array(lanes or range(span)) if span > 1 else np.zeros(1, np.int64)
-    count = channels or (len(spots) if span > 1 else 2 if two_ways and outer // inner > 2 else 1)
-    members = outer // inner
-    place = np.arange(members)
-    found: list[tuple[Ints, Ints, Ints]] = []
-    for channel in range(count):
-        if span > 1:  # rail-aligned: a unit is left at the place where the next is entered
-            unit, spot = np.divmod(place, span)
-            order = unit * span + _through(spots, channel, unit, spot, span)
-        else:
-            order = place if channel % 2 == 0 else place[::-1]
-        start = np.arange(0, n, outer)[:, None, None] + np.arange(inner)[None, :, None]
-        ranks = (start + (order * inner)[None, None, :]).reshape(-1, members)
-        first = channel * n + np.arange(len(ranks))[:, None] * members
-        index = first + np.arange(members)
-        found.append((ranks.ravel(), np.roll(ranks, -1, axis=1).ravel(), np.roll(index, 1, axis=1).ravel()))
-    source, target, before = (np.concatenate(column) for column in zip(*found, strict=True))
-    index = np.arange(len(source))
-    edges = np.stack([index, before, np.ones_like(index)], 1)
-    share = load / phase.steps / count
-    return Sends(source, target, np.full(len(source), share), np.full(len(source), phase.steps), edges)
-
-
-def _relay(bounds: Bounds, load: float, slices: int, lanes: tuple[int, ...] | None) -> Sends:
-    """From rank 0 along the order of every ring to all others; channels over several levels as of ``_rings``."""
-    n, span = bounds[-1], bounds[0] if len(bounds) > 1 else 1
-    spots = np.array(lanes or range(span)) if span > 1 else np.zeros(1, np.int64)
-    unit, spot = np.divmod(np.arange(n), span)
-    orders = []
-    for channel in range(len(spots)):
-        order = unit * span + _through(spots, channel, unit, spot, span) if span > 1 else np.arange(n)
-        orders.append(np.roll(order, -int(np.flatnonzero(order == 0)[0])))
-    ranks = np.stack(orders)
-    index = np.arange(ranks[:, 1:].size).reshape(len(spots), n - 1)
-    task, before = index[:, 1:].ravel(), index[:, :-1].ravel()
-    amount = np.full(index.size, load / slices / len(spots))
-    edges = np.stack([task, before, np.zeros_like(task)], 1)
-    return Sends(ranks[:, :-1].ravel(), ranks[:, 1:].ravel(), amount, np.full(index.size, slices), edges)
-
-
-def _through(spots: Ints, channel: int, unit: Ints, step: Ints, span: int) -> Ints:
-    """The place of a step through a unit of a channel's ring, entered at one of ``spots`` and left at one.
-
-    Where all places are spots, to and fro from the entry to the place opposite: no two channels take one link of a full
-    mesh (the Hamiltonian paths of Walecki; Alspach 2008).
-    """
-    if len(spots) == span:
-        across = span // 2 if span % 2 == 0 else -(span // 2)
-        swing = (step + 1) // 2 * np.where(step % 2 == 1, 1, -1)
-        return (channel + unit * across + swing) % span
-    turn = channel - unit
-    first, last = spots[turn % len(spots)], spots[(turn - 1) % len(spots)]
-    if len(spots) == 1:
-        last = (first - 1) % span
-    ahead = (last - first) % span
-    # the places after the entry in order, but the exit at the end
-    inside = first + step + (step >= ahead)
-    return np.where(step == span - 1, last, np.where(step == 0, first, inside)) % span
-
-
-def _longer(sends: Sends, steps: int, rounds: int) -> Sends:
-    """Fewer rounds, each of which stands for several."""
-    stands = np.full(len(sends), steps / rounds)
-    return replace(sends, amount=sends.amount * stands, rounds=np.full(len(sends), rounds), stands=stands)
-
-
-def _chains(  # noqa: PLR0917
-    unit: int, n: int, load: float, slices: int, spread: bool, lanes: tuple[int, ...] | None
-) -> Sends:
-    """One chain a lane of every unit, towards its rank or from it, on an equal share of the message."""
-    ends = np.array(lanes or range(unit))
-    base, channel, step = (
-        a.ravel() for a in np.meshgrid(np.arange(0, n, unit), ends, np.arange(unit - 1), indexing="ij")
-    )
-    near, far = base + (channel - step) % unit, base + (channel - step - 1) % unit
-    source, target = (near, far) if spread else (far, near)
-    index = np.arange(len(source))
-    # a reduction starts at the far end: its step s waits for s + 1, a spread step for s - 1
-    waits = step > 0 if spread else step < unit - 2
-    other = index + (-1 if spread else 1)
-    edges = np.stack([index[waits], other[waits], np.zeros(waits.sum(), np.int64)], 1)
-    share = load / (unit - 1) / slices * unit / len(ends)
-    return Sends(source, target, np.full(len(source), share), np.full(len(source), slices), edges)
-
-
-def _trees(  # noqa: PLR0917
-    inner: int, units: int, load: float, slices: int, spread: bool, lanes: tuple[int, ...] | None
-) -> Sends:
-    """Two mirrored binary trees over units for every lane of a unit; an edge waits for those below (above) it."""
-    used = lanes or tuple(range(inner))
-    rows = [row for row in double_tree(inner, units, spread=spread) if row[1] % inner in used]
-    into: dict[tuple[int, int], list[int]] = {}
-    for index, (_, channel, _, target, _) in enumerate(rows):
-        into.setdefault((channel, target), []).append(index)
-    edges = [
-        (i, other, 0) for i, (_, channel, source, _, _) in enumerate(rows) for other in into.get((channel, source), [])
-    ]
-    total = sum(share for *_, share in rows)
-    scale = load / min(1.0, units / 4)  # the load of a phase is that of its busiest rank
-    ends = np.array([row[2:4] for row in rows], np.int64).reshape(-1, 2)
-    share = np.array([row[4] for row in rows]) * scale * inner * inner / len(used) if total else np.zeros(0)
-    return Sends(
-        ends[:, 0], ends[:, 1], share / slices, np.full(len(rows), slices), np.array(edges, np.int64).reshape(-1, 3)
-    )
-
-
-def _switched(n: int, load: float, slices: int) -> Sends:
-    """Every rank sends to the switch and receives from it: a slice comes back when all have sent it."""
-    rank = np.arange(n)
-    ends = np.full(n, SWITCH)
-    task, other = (a.ravel() for a in np.meshgrid(n + rank, rank, indexing="ij"))
-    edges = np.stack([task, other, np.zeros_like(task)], 1)
-    amount = np.full(2 * n, load / slices)
-    # the second half is the way back: source and target are told apart by their place (see ``_switch_links``)
-    return Sends(np.concatenate([rank, rank]), np.concatenate([ends, ends]), amount, np.full(2 * n, slices), edges)
+        return trees(inner, outer // inner, load, slices, phase.spread, lanes)
+    return switched(outer, n, load, slices)
 
 
 def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
@@ -290,7 +155,7 @@ def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
     for k in range(lanes, len(parts)):
         waiting = np.ones(len(parts[k]), np.bool_)
         for before in range(k - lanes, -1, -lanes):
-            found = _handover(parts[before], parts[k], int(offsets[before]), int(offsets[k]), lag)
+            found = _handed(parts[before], parts[k], int(offsets[before]), int(offsets[k]), lag)
             found = found[waiting[found[:, 0] - offsets[k]]]
             edges.append(found)
             waiting[found[:, 0] - offsets[k]] = False
@@ -306,6 +171,14 @@ def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
     )
 
 
+def _handed(before: Sends, after: Sends, first: int, second: int, lag: int) -> Ints:
+    """Edges from the sends of one phase to those of the next: rings of several channels go on channel by channel."""
+    if before.channels > 1 and before.channels == after.channels and len(before) == len(after):
+        task, other = after.edges[:, 0], after.edges[:, 1]
+        return np.stack([task + second, other + first, np.full(len(task), lag)], 1)
+    return _handover(before, after, first, second, lag)
+
+
 def _handover(before: Sends, after: Sends, first: int, second: int, lag: int) -> Ints:
     """Edges from every send into a rank in one phase to the sends out of it in the next."""
     receiver = np.where(before.target == SWITCH, before.source, before.target)
@@ -317,8 +190,17 @@ def _handover(before: Sends, after: Sends, first: int, second: int, lag: int) ->
     return np.stack([task + second, order[place] + first, np.full(len(task), lag)], 1)
 
 
-def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, policy: str | Table, seed: int) -> Tasks:
-    """Route the sends and set their latency; dependencies as CSR."""
+def _tasks(
+    topology: Topology,
+    sends: Sends,
+    source: Ints,
+    target: Ints,
+    *,
+    policy: str | Table,
+    seed: int,
+    beside: tuple[Ints, Ints],
+) -> Tasks:
+    """Route the sends and set their latency and pace (``beside``: channels and team); dependencies as CSR."""
     over = target == SWITCH
     routes = route(
         topology,
@@ -331,6 +213,8 @@ def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, poli
     if over.any():
         routes = _with_switch(topology, routes, source, over)
     latency = latencies(topology, routes) * (1.0 if sends.stands is None else sends.stands)
+    channels, team = beside
+    limit = paces(sends, channels, team, topology, routes) if channels.any() else None
     latency[over] *= 2  # a switch reads what it reduces (request and data) and confirms what it multicasts
     edges = sends.edges[np.argsort(sends.edges[:, 0], kind="stable")]
     start = np.zeros(len(sends) + 1, np.int64)
@@ -344,6 +228,7 @@ def _tasks(topology: Topology, sends: Sends, source: Ints, target: Ints, *, poli
         lag=edges[:, 2],
         rounds=sends.rounds,
         latency=latency,
+        limit=limit,
     )
 
 

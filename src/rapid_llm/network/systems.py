@@ -8,7 +8,7 @@ from rapid_llm.errors import InputError
 from rapid_llm.hardware.system import Node, System
 from rapid_llm.network import shapes
 from rapid_llm.network.clusters import leaf_spine, nested, switch
-from rapid_llm.network.fabric import LEAF_DOWNLINKS, SWITCH_HOP, TORUS_DIMENSIONS, Fabric, Tier
+from rapid_llm.network.fabric import LEAF_DOWNLINKS, SWITCH_HOP, Fabric, Tier
 from rapid_llm.network.topology import Builder, Topology
 
 
@@ -109,14 +109,4 @@ def _scale_out(system: System, node: Node, fabric: Fabric, total: int) -> Topolo
 
 def _torus(tier: Tier, total: int) -> Topology:
     """A torus as near to a cube as its size allows; a chip's bandwidth is shared by two links along each dimension."""
-    sides = near_cube(total, tier.dimensions or TORUS_DIMENSIONS)
-    return shapes.torus(sides, tier.bandwidth / (2 * len(sides)), tier.latency)
-
-
-def near_cube(count: int, dimensions: int) -> tuple[int, ...]:
-    """Factors of ``count`` in so many dimensions, the largest as small as it can be: 64 in three is (4, 4, 4)."""
-    if dimensions == 1:
-        return (count,)
-    root = round(count ** (1 / dimensions))
-    side = next(f for f in range(min(count, root + 1), 0, -1) if count % f == 0 and f**dimensions <= count)
-    return (side, *near_cube(count // side, dimensions - 1))
+    return shapes.torus(tier.sides(total), tier.bandwidth / (2 * tier.dimensions), tier.latency)

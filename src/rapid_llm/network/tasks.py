@@ -1,7 +1,7 @@
 """What the engine runs: tasks as columns."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -43,8 +43,9 @@ class Tasks:
     """Columns, one entry a task.
 
     A task has ``rounds`` equal rounds, one after another, each of ``amount`` on its resources: at rate r it uses
-    ``coefficient r`` of each. A round is posted ``delay`` seconds after its dependencies are met; in a queue it begins
-    when those posted before it are drained (ties by index); what it sent arrives ``latency`` after its drain.
+    ``coefficient r`` of each, and r is at most its ``limit`` (empty: none has one). A round is posted ``delay`` seconds
+    after its dependencies are met; in a queue it begins when those posted before it are drained (ties by index); what
+    it sent arrives ``latency`` after its drain.
 
     kind: index into KINDS; queue: id of an in-order queue, or OWN_QUEUE. CSR rows of a task are
     ``resource[resource_start[i]:resource_start[i + 1]]`` (``coefficient`` may be empty: all 1), in path order, and
@@ -64,6 +65,7 @@ class Tasks:
     dependency_start: Ints
     dependency: NDArray[np.int32]
     lag: NDArray[np.int32]
+    limit: Floats = field(default_factory=lambda: np.zeros(0))
 
     def __len__(self) -> int:
         return len(self.amount)
@@ -113,6 +115,7 @@ def tasks(
     rounds: NDArray[np.integer] | int = 1,
     delay: Floats | float = 0.0,
     latency: Floats | float = 0.0,
+    limit: Floats | None = None,
 ) -> Tasks:
     """Columns from arrays and scalars; ``dependencies`` is (dependency_start, dependency)."""
     n = len(resource_start) - 1
@@ -136,6 +139,7 @@ def tasks(
         dependency_start=np.asarray(start, np.int64),
         dependency=np.asarray(other, np.int32),
         lag=np.full(len(other), lag, dtype=np.int32),
+        limit=np.zeros(0) if limit is None else np.asarray(limit, np.float64),
     )
 
 
@@ -159,6 +163,7 @@ def concatenate(parts: Sequence[Tasks]) -> Tasks:
         body = [getattr(p, name)[:-1] + offset for p, offset in zip(parts, ends, strict=False)]
         return np.concatenate([*body, ends[-1:]]).astype(np.int64)
 
+    limits = [p.limit if len(p.limit) else np.full(len(p), np.inf) for p in parts]
     weights = [p.coefficient if len(p.coefficient) else np.ones(len(p.resource)) for p in parts] if weighted else []
     return Tasks(
         kind=joined("kind"),
@@ -175,4 +180,22 @@ def concatenate(parts: Sequence[Tasks]) -> Tasks:
             np.int32
         ),
         lag=joined("lag"),
+        limit=np.concatenate(limits) if any(len(p.limit) for p in parts) else np.zeros(0),
     )
+
+
+def limited(tasks: Tasks, capacity: Floats) -> tuple[Tasks, Floats]:
+    """The same tasks with a resource of its own behind the others for each that has a limit, and all capacities."""
+    own = np.flatnonzero(np.isfinite(tasks.limit))
+    if not len(own):
+        return tasks, capacity
+    at = tasks.resource_start[own + 1]
+    start = tasks.resource_start.copy()
+    start[1:] += np.cumsum(np.isfinite(tasks.limit))
+    return replace(
+        tasks,
+        resource_start=start,
+        resource=np.insert(tasks.resource, at, len(capacity) + np.arange(len(own), dtype=np.int32)),
+        coefficient=np.insert(tasks.coefficient, at, 1.0) if len(tasks.coefficient) else tasks.coefficient,
+        limit=np.zeros(0),
+    ), np.concatenate([capacity, tasks.limit[own]])

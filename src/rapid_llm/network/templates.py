@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import ceil, log2
 from typing import Final, Literal
 
-Pattern = Literal["ring", "relay", "chain", "tree", "direct", "switch", "neighbour", "pair", "shift"]
+Pattern = Literal["ring", "relay", "weave", "chain", "tree", "direct", "switch", "neighbour", "pair", "shift"]
 
 OPS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast")
 """What a collective does; its code is the index here."""
@@ -27,9 +27,10 @@ ALGORITHMS: Final = (
 class Phase:
     """``steps`` rounds, each after the last, in which a rank sends ``load`` x S in all.
 
-    ``ring``: to the next rank over all ``levels``, every rank at once; ``relay``: along that order from the first rank;
-    ``neighbour``: to the next rank, once; ``chain``: ranks of a unit in a row, one rotation a channel; ``tree``: two
-    complementary binary trees over units, half of S each; ``direct``: to every member at once; ``switch``: to the
+    ``ring``: to the next rank over all ``levels``, every rank at once; ``relay``: along that order from the first rank,
+    ``weave``: in as many orders as a full mesh has disjoint ones; ``neighbour``: to the next rank, once; ``chain``:
+    ranks of a unit in a row, one rotation a channel; ``tree``: two complementary binary trees over units, half of S
+    each; ``direct``: to every member at once; ``switch``: to the
     reducing switch; ``pair``: with the rank whose number differs in the bit ``distance``; ``shift``: to the rank
     ``distance`` further on. ``levels`` is the half-open range of levels whose members take part; ``spread`` turns chain
     and tree around, from the root; ``both`` sends half of a ring each way.
@@ -226,16 +227,23 @@ BUILDERS: Final[dict[str, tuple[Callable[[str, Bounds, int], Template], tuple[st
 
 
 def hops(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
-    """Dependent hops of a phase by level. A datum on a ring of n crosses level k in its share of the n edges."""
+    """Dependent hops of a phase by level. The latest datum on a ring crosses every edge but one of the nearest; a tree
+    joins neighbours first, and its root the next.
+    """
     count = [0.0] * len(bounds)
     low, high = phase.levels
+    inner = bounds[low - 1] if low else 1
     if phase.pattern in ("ring", "relay"):
-        outer, inner = bounds[high - 1], bounds[low - 1] if low else 1
+        outer = bounds[high - 1]
         edges = outer / inner
         for level in range(low, high):
             below = bounds[level - 1] if level else 1
             crossing = outer / below - (outer / bounds[level] if level + 1 < high else 0)
-            count[level] = phase.steps * crossing / edges
+            count[level] = phase.steps * (crossing - (level == low)) / (edges - 1)
+    elif phase.pattern == "tree":
+        for level in range(low, high):
+            depth = ceil(log2(bounds[level] / inner))
+            count[level] = max(0, depth - (level + 1 < high)) - sum(count)
     elif phase.pattern in ("pair", "shift"):
         count[_crossed(phase, bounds)] = float(phase.steps)
     else:
@@ -278,6 +286,6 @@ def loads(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
         elif phase.pattern == "tree":
             outer = bounds[-1]
             result[level] = phase.load * inner / below * _busiest(outer / below) / _busiest(outer / inner)
-        elif phase.pattern != "neighbour" or level == high - 1:
+        else:
             result[level] = phase.load
     return tuple(result)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from rapid_llm.errors import InputError
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.groups import Group, group_of
-from rapid_llm.network.lines import once_per_collective, port_rates
+from rapid_llm.network.lines import detours, once_per_collective, port_rates
 from rapid_llm.network.technologies import Library, LinkCost, Protocol, library_of
 from rapid_llm.network.templates import BUILDERS, hops
 
@@ -87,7 +87,7 @@ def _seconds(
     (phase,) = BUILDERS["direct"][0]("all_to_all", group.bounds, group.inside).phases
     off = matrix * (1 - np.eye(len(matrix)))
     spoken = max((off > 0).sum(axis=1).max(), (off > 0).sum(axis=0).max())
-    fixed = once_per_collective(protocol, costs)
+    fixed = once_per_collective(protocol, costs) + detours(phase, group)
     for level, count in enumerate(hops(phase, group.bounds)):
         fixed += count * (group.tiers[level].latency + costs[level].step * protocol.step)
     moving = wait / protocol.bandwidth

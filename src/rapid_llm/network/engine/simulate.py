@@ -1,9 +1,11 @@
 """Run tasks over a topology, or over any capacities."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from rapid_llm.errors import InfeasibleError, InputError
-from rapid_llm.network.tasks import Floats, Ints, Result, Tasks, Transport
+from rapid_llm.network.tasks import Floats, Ints, Result, Tasks, Transport, limited
 from rapid_llm.network.topology import Topology
 
 FLUID = Transport()
@@ -49,11 +51,17 @@ def run(
 
     ``fold`` simulates equal tasks once (see ``folding``). InputError where dependencies form a cycle.
     """
-    back = np.full(len(capacity), -1) if reverse is None else reverse
+    count = len(capacity)
+    tasks, capacity = limited(tasks, capacity)
+    back = np.full(len(capacity), -1)
+    if reverse is not None:
+        back[: len(reverse)] = reverse
     result = _folded(tasks, capacity) if fold and transport == FLUID else None
     if result is None:
         result = _run(tasks, capacity, back, transport)
     _check_finished(result.finish)
+    if len(capacity) > count:
+        result = replace(result, moved=result.moved[:count], busy=result.busy[:count], peak=result.peak[:count])
     return result
 
 

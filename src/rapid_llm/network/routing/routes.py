@@ -87,6 +87,8 @@ def route(
         routes = _queue_pairs(topology, source, target, amounts, seed, queue_pairs)
     else:
         routes = _searched(topology, source, target, amounts, chosen, seed, threshold)
+        if chosen == "balanced":
+            routes = _inside(topology, routes, source, target, amounts)
     return repaired(topology, routes, source, target, amounts)
 
 
@@ -156,6 +158,31 @@ def _searched(
             work.stamp[:] = 0
             drive.improve(graph, work, source, target, amounts, length, links)
     return Routes(_starts(length), links, shares)
+
+
+def _inside(topology: Topology, routes: Routes, source: Ints, target: Ints, amounts: Floats) -> Routes:
+    """The same routes, but those between accelerators of one box stay on the links that join its accelerators, which
+    forward there (Infinity Fabric): network cards are not the way to a neighbour's neighbour.
+    """
+    ours = (topology.node_kind[topology.source] == 0) & (topology.node_kind[topology.target] == 0)
+    near = (topology.box[source] == topology.box[target]) & (topology.box[source] != NONE)
+    rows = np.flatnonzero(near & (np.diff(routes.start) > 1)) if ours.any() else np.zeros(0, np.int64)
+    if not len(rows) or ours.all():
+        return routes
+    from rapid_llm.network.routing import drive
+    from rapid_llm.network.routing.search import LOADED
+
+    graph = graph_of(topology, np.where(ours, topology.bandwidth, 0.0), transit=True)
+    none = np.full(len(rows), NONE, np.int64)
+    ends = (source[rows], target[rows], none, amounts[rows])
+    length, links = drive.each_shortest(graph, search_of(topology), *ends, 0, LOADED, False)
+    rows, length = rows[length > 0], length[length > 0]
+    lengths = np.diff(routes.start)
+    moved = np.zeros(len(routes), np.bool_)
+    moved[rows] = True
+    kept = routes.link[np.repeat(~moved, lengths)].astype(np.int64)
+    lengths[rows] = length
+    return Routes(_starts(lengths), _interleave(lengths, moved, kept, links), np.zeros(0))
 
 
 def _needs_groups(topology: Topology, policy: str, has: bool) -> None:
