@@ -4,14 +4,14 @@ A kernel is one file in ``data/``. Its numbers are shared by every accelerator o
 inference; what differs between two accelerators of one architecture stands in the accelerator (``sustained``).
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, Final, Literal
 
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.documents import build
-from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
+from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once, replaced
 from rapid_llm.provenance import Catalogue, Sources
 from rapid_llm.units import Count, Fraction, NonNegative, Positive, Seconds
 
@@ -26,6 +26,10 @@ NEAREST: Final[dict[str, str]] = {
 
 FALLBACK: Final = "hopper"
 
+FITTED_AT: Final[dict[str, float]] = {"ampere": 1.41e9, "ada": 2.52e9, "hopper": 1.83e9, "blackwell": 1.856e9}
+"""Boost clock (Hz) of the accelerator that an architecture's numbers were fitted on. Latencies inside a chip are cycles:
+on another clock, of the architecture or of one it stands in for, the seconds change with it."""
+
 Tiles = tuple[tuple[int, int], ...]
 ContextTiles = tuple[tuple[Count, Count, Count], ...]
 
@@ -35,9 +39,9 @@ class GemmConstants:
     """``setup`` beyond the launch floor (s); ``rate``, ``bandwidth`` reachable shares of peak and of sustained HBM.
 
     ``step``: least time of one k-step of a tile, the latency of its loads over the stages in flight (s); ``epilogue``:
-    share of writing a wave's output that nothing hides; ``overlap``: p of the norm that joins compute and memory;
-    ``split``: cost of the reduction pass of split-K (s); ``row``: cost of one activation row in the kernel's own
-    quantise pass (s).
+    cycles in which a compute unit writes 64 bytes of its output that nothing hides; ``overlap``: p of the norm that
+    joins compute and memory; ``split``: cost of the reduction pass of split-K (s); ``row``: cost of one activation row
+    in the kernel's own quantise pass (s).
     """
 
     setup: Seconds
@@ -162,9 +166,14 @@ class Kernel:
         likely = architecture if architecture in self.variants else self.stands_in(architecture)
         return _variant(self, likely) if likely in self.variants else self
 
-    def on(self, architecture: str) -> Any:
-        """The numbers for an architecture: its own, or those of the nearest one that has any (see ``stands_in``)."""
-        return self.constants[self.stands_in(architecture)]  # type: ignore[attr-defined]
+    def on(self, architecture: str, clock: float | None = None) -> Any:
+        """The numbers for an architecture: its own, or those of the nearest one that has any (see ``stands_in``), with
+        times as they are at a boost clock (Hz) where one is given."""
+        found = self.stands_in(architecture)
+        constants: Any = self.constants[found]  # type: ignore[attr-defined]
+        if clock is None or FITTED_AT.get(found, clock) == clock:
+            return constants
+        return _at_clock(constants, FITTED_AT[found] / clock)
 
     def stands_in(self, architecture: str) -> str:
         """The architecture whose numbers ``on`` returns; differs from the argument where nothing was measured."""
@@ -310,6 +319,13 @@ _NOUNS: Final[dict[str, type[Kernel]]] = {
     "gemm": GemmKernel, "attention": AttentionKernel, "decode": DecodeKernel, "moe": MoeKernel, "scan": ScanKernel,
     "pointwise": PointwiseKernel,
 }  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _at_clock(constants: Any, slower: float) -> Any:
+    """Constants whose times are so many times as long."""
+    times = (field.name for field in fields(constants) if field.type is Seconds)
+    return replaced(constants, **{name: slower * getattr(constants, name) for name in times})
 
 
 @lru_cache(maxsize=256)

@@ -119,7 +119,7 @@ _kernel = kernel
 
 
 def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, architecture: str) -> Prices:
-    chosen, constants = chosen.shaped(architecture), chosen.on(architecture)
+    chosen, constants = chosen.shaped(architecture), chosen.on(architecture, r.clock)
     match chosen:
         case GemmKernel():
             return gemm.price_gemm(columns, chosen, architecture, r)
@@ -158,8 +158,8 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
 
     def run(rows: tuple[Column, ...], one_query: bool) -> Prices:
         if one_query:
-            return price_decode(rows, split, split.on(architecture), r)
-        return price_context(rows, tiled, tiled.on(architecture), r)
+            return price_decode(rows, split, split.on(architecture, r.clock), r)
+        return price_context(rows, tiled, tiled.on(architecture, r.clock), r)
 
     return _merge(columns, is_decode(columns), run)
 

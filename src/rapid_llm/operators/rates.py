@@ -33,13 +33,14 @@ class Replay(NamedTuple):
 class Rates(NamedTuple):
     """SI rates of one accelerator for one compute dtype.
 
-    ``peak`` and ``vector`` in FLOP/s at the given clock share, ``peak`` as far as power allows; ``hbm`` the reachable
+    ``clock`` the boost clock in Hz; ``peak`` and ``vector`` in FLOP/s at the given share of it, ``peak`` as far as power allows; ``hbm`` the reachable
     bandwidth and ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the
     reachable bandwidth of buffers that stay in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident``
     how many bytes stay: 0 in a model, which cycles through more than fits; ``replay`` how a benchmark comes back.
     """
 
     units: int
+    clock: float
     peak: float
     vector: float
     hbm: float
@@ -81,6 +82,7 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
     hbm, l2, sustained = accelerator.memory.hbm, accelerator.memory.l2, accelerator.sustained
     return Rates(
         units=accelerator.compute_units,
+        clock=accelerator.clocks.boost,
         peak=peak * sustained.matrix * clock,
         vector=accelerator.vector * clock,
         hbm=hbm.bandwidth * sustained.hbm,
