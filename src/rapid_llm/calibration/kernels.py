@@ -30,7 +30,7 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "occupancy": Bound(0.0, 0.6, 1.2),
     "overlap": Bound(1.0, 2.2, 6.0),
     "split": Bound(0.0, 2e-6, 1.5e-5),
-    "softmax": Bound(0.0, 16.0, 200.0),
+    "softmax": Bound(0.0, 1.0, 12.0),
     "token": Bound(0.0, 1e-9, 1e-7),
     "spill": Bound(0.1, 0.5, 1.0),
     "item": Bound(0.0, 1.5e-6, 1e-5),

@@ -74,12 +74,12 @@ def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConst
     """What one score costs, in columns of head width at the matrix rate: both products and the exponential beside them.
 
     They neither follow each other nor hide wholly behind each other: the norm with p = 2 of d + dv and of ``softmax``
-    FLOPs at the vector rate, of which a column has two at the matrix rate.
+    exponentials, a column being two FLOPs at the matrix rate.
     """
     dim, v_dim = columns[5:7]
     if kernel.padded_head:
         dim, v_dim = 2.0 ** np.ceil(np.log2(dim)), 2.0 ** np.ceil(np.log2(v_dim))
-    softmax = c.softmax / 2.0 * (r.peak * 16.0 / kernel.product_bits) / r.vector
+    softmax = c.softmax / 2.0 * (r.peak * 16.0 / kernel.product_bits) / r.exponentials
     width: Column = np.hypot(dim + v_dim, softmax)
     return width / np.where(np.isin(columns[5], kernel.spilling), c.spill, 1.0) if kernel.spilling else width
 

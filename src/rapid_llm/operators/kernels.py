@@ -18,7 +18,7 @@ from rapid_llm.units import Count, Fraction, NonNegative, Positive, Seconds
 KERNELS: Final = Catalogue("rapid_llm.operators", "data", "kernel")
 
 NEAREST: Final[dict[str, str]] = {
-    "volta": "turing", "turing": "ampere", "ampere-rtx": "ampere", "ada": "ampere", "ampere": "hopper",
+    "volta": "turing", "turing": "ampere", "ampere-rtx": "ampere", "ada": "ampere", "ampere": "ada",
     "blackwell-rtx": "ada", "hopper": "blackwell", "blackwell": "hopper", "cdna2": "cdna3", "cdna4": "cdna3",
     "cdna3": "ampere", "gaudi": "hopper", "tpu": "hopper", "xe2": "ampere", "apple": "ada",
 }  # fmt: skip
@@ -56,11 +56,10 @@ class GemmConstants:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ContextConstants:
-    """``softmax``: what the exponential of one score takes, in FLOPs at the vector rate (FlashAttention-3, 3.1: a unit
-    has 16 exponentials a clock, a sixteenth of the vector FLOPs of Hopper); ``item``: prologue and epilogue of one
-    query tile (s); ``token``: block of the pass that writes one token into the cache (s); ``spill``: share of ``rate``
-    that head sizes in ``spilling`` reach; ``backward_rate``: share of peak of the backward pass, None for a kernel that
-    no training runs.
+    """``softmax``: what one score takes beside its products, in exponentials (a compute unit has 16 a clock,
+    FlashAttention-3, 3.1); ``item``: prologue and epilogue of one query tile (s); ``token``: block of the pass that
+    writes one token into the cache (s); ``spill``: share of ``rate`` that head sizes in ``spilling`` reach;
+    ``backward_rate``: share of peak of the backward pass, None for a kernel that no training runs.
     """
 
     setup: Seconds

@@ -15,6 +15,9 @@ from rapid_llm.operators.families import Column
 _RESIDENT_STEEPNESS: Final = 8.0
 
 
+_EXPONENTIALS: Final = 16.0  # that a compute unit takes in a cycle (FlashAttention-3, 3.1)
+
+
 class Replay(NamedTuple):
     """How a benchmark repeats a matrix multiplication: ``copies`` of its weights in turn, where ``to_l2`` only as many
     as exceed L2 together; ``inputs``: each copy has an input of its own."""
@@ -33,16 +36,18 @@ class Replay(NamedTuple):
 class Rates(NamedTuple):
     """SI rates of one accelerator for one compute dtype.
 
-    ``clock`` the boost clock in Hz; ``peak`` and ``vector`` in FLOP/s at the given share of it, ``peak`` as far as power allows; ``hbm`` the reachable
-    bandwidth and ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the
-    reachable bandwidth of buffers that stay in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident``
-    how many bytes stay: 0 in a model, which cycles through more than fits; ``replay`` how a benchmark comes back.
+    ``clock`` the boost clock in Hz; ``peak``, ``vector`` (FLOP/s) and ``exponentials`` (1/s) at the given share of it,
+    ``peak`` as far as power allows; ``hbm`` the reachable bandwidth and ``datasheet`` the unreduced one in B/s,
+    ``launch`` the floor of one captured kernel in s; ``l2`` the reachable bandwidth of buffers that stay in L2 between
+    calls and ``l2_datasheet`` the unreduced one, ``resident`` how many bytes stay: 0 in a model, which cycles through
+    more than fits; ``replay`` how a benchmark comes back.
     """
 
     units: int
     clock: float
     peak: float
     vector: float
+    exponentials: float
     hbm: float
     datasheet: float
     launch: float
@@ -85,6 +90,7 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         clock=accelerator.clocks.boost,
         peak=peak * sustained.matrix * clock,
         vector=accelerator.vector * clock,
+        exponentials=_EXPONENTIALS * accelerator.compute_units * accelerator.clocks.boost * clock,
         hbm=hbm.bandwidth * sustained.hbm,
         datasheet=hbm.bandwidth,
         launch=sustained.launch,
