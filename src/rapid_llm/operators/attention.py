@@ -149,7 +149,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     moved = cache + ends + np.where(splits > 1.0, 8.0 * splits * batch * heads * v_dim, 0.0)
     memory = r.stream(moved, c.bandwidth) * used**-c.occupancy
     rows = np.where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
-    rate = np.where(together, c.rate * r.peak * 16.0 / kernel.product_bits, c.lone_rate * r.vector)
+    peak = (r.warps if kernel.warps else r.peak) * 16.0 / kernel.product_bits
+    rate = np.where(together, c.rate * peak, c.lone_rate * r.vector)
     compute = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate * np.ceil(waves) / waves
     item = np.where(together, c.item, c.lone_item or c.item)
     extra = item * items / r.units + np.where(splits > 1.0, c.combine, 0.0)

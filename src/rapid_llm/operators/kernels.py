@@ -255,7 +255,8 @@ class DecodeKernel(Kernel):
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
     one work item takes; ``split_tokens`` is the least length of a split; ``groups``: least and most query heads of a KV
     head that share a work item, the others run alone on vector units, in steps of ``lone_tile``. ``splits_alone``: rows
-    with one query head a KV head are split too; ``regroups``: copies of Q and O bring the heads of a group together;
+    with one query head a KV head are split too; ``warps``: instructions of a warp multiply (``Rates.warps``), so that
+    ``rate`` is a share of what those reach; ``regroups``: copies of Q and O bring the heads of a group together;
     ``product_bits`` as in prefill.
     """
 
@@ -268,6 +269,7 @@ class DecodeKernel(Kernel):
     groups: tuple[Count, Count] = (1, 1 << 20)
     lone_tile: Count = 16
     splits_alone: bool = True
+    warps: bool = False
     regroups: bool = False
     product_bits: Literal[8, 16] = 16
 

@@ -2,8 +2,10 @@
 
 Its datasheet stays, and so does the structure of each kernel; ``sustained`` is what is typical of the architecture, and
 the numbers of kernels are those of the architecture that stands in (``operators.kernels.NEAREST``). A kernel that has
-numbers on no other architecture gives way to what the runtime runs on the one that stands in.
+numbers on no other architecture takes those of what the runtime runs on the one that stands in.
 """
+
+from typing import Any
 
 from rapid_llm import hardware, operators
 from rapid_llm.hardware import Accelerator
@@ -22,14 +24,16 @@ def without_its_fit(
     """The kernel and the accelerator that price the rows of a slice then; None where no architecture lends numbers."""
     architecture = hardware.accelerator(device).architecture
     nearest = NEAREST.get(architecture, FALLBACK)
+    own = operators.kernel(part.kernel).shaped(architecture)
     for name in (part.kernel, chosen(part, framework, table_dtype, nearest)):
-        if name is not None and (kernel := _without(name, architecture)):
-            return kernel, hardware.typical(device)
+        numbers = _numbers(name, architecture) if name is not None else {}
+        if numbers:
+            bare = replaced(own, variants=FrozenDict(), constants=FrozenDict(numbers))
+            return bare, hardware.typical(device)
     return None
 
 
-def _without(name: str, architecture: str) -> Kernel | None:
-    shaped = operators.kernel(name).shaped(architecture)
-    known = getattr(shaped, "constants")  # noqa: B009 - every kind of kernel has its own
-    others = {other: numbers for other, numbers in known.items() if other != architecture}
-    return replaced(shaped, variants=FrozenDict(), constants=FrozenDict(others)) if others else None
+def _numbers(name: str, architecture: str) -> dict[str, Any]:
+    """The numbers of a kernel on other architectures."""
+    known: dict[str, Any] = getattr(operators.kernel(name), "constants")  # noqa: B009 - every kind of kernel has its own
+    return {other: numbers for other, numbers in known.items() if other != architecture}
