@@ -64,7 +64,7 @@ def test_new_tokens_are_written_into_the_cache_once(kernel, copies):
     chosen = operators.kernel(kernel)
     written, bare = (price(kernel=one).seconds[0] for one in (chosen, replace(chosen, append="none")))
     device = hardware.accelerator("h100-sxm")
-    tokens, c = 4 * 2048, chosen.on(device.architecture)
+    tokens, c = 4 * 2048, chosen.on(device.architecture, device.clocks.boost)
     moved = tokens * 8 * 256 * 4 / (c.bandwidth * device.memory.hbm.bandwidth * device.sustained.hbm)
     assert written - bare == pytest.approx(moved + copies * tokens * c.token, rel=1e-9)
 

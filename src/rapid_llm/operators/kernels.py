@@ -17,14 +17,17 @@ from rapid_llm.units import Count, Fraction, NonNegative, Positive, Seconds
 
 KERNELS: Final = Catalogue("rapid_llm.operators", "data", "kernel")
 
-NEAREST: Final[dict[str, str]] = {
-    "volta": "turing", "turing": "ampere", "ampere-rtx": "ampere", "ada": "ampere", "ampere": "ada",
-    "blackwell-rtx": "ada", "hopper": "blackwell", "blackwell": "hopper", "cdna2": "cdna3", "cdna4": "cdna3",
-    "cdna3": "ampere", "gaudi": "hopper", "tpu": "hopper", "xe2": "ampere", "apple": "ada",
+NEAREST: Final[dict[str, tuple[str, ...]]] = {
+    "volta": ("turing", "ampere"), "turing": ("ampere",), "ampere-rtx": ("ampere", "ada"), "ampere": ("ada",),
+    "ada": ("ampere",), "blackwell-rtx": ("ada", "ampere"), "hopper": ("blackwell",), "blackwell": ("hopper",),
+    "cdna2": ("cdna3", "ampere"), "cdna3": ("ampere",), "cdna4": ("cdna3", "ampere"), "gaudi": ("hopper",),
+    "tpu": ("hopper",), "xe2": ("ampere",), "apple": ("ada", "ampere"),
 }  # fmt: skip
-"""The architecture whose numbers stand in for one that a kernel was not measured on; chains are followed."""
+"""The architectures whose numbers stand in for one that a kernel was not measured on, the nearest first: those whose
+matrix instructions work alike."""
 
 FALLBACK: Final = "hopper"
+"""The one for all others."""
 
 FITTED_AT: Final[dict[str, float]] = {"ampere": 1.41e9, "ada": 2.52e9, "hopper": 1.83e9, "blackwell": 1.856e9}
 """Boost clock (Hz) of the accelerator that an architecture's numbers were fitted on. Latencies inside a chip are cycles:
@@ -177,11 +180,8 @@ class Kernel:
     def stands_in(self, architecture: str) -> str:
         """The architecture whose numbers ``on`` returns; differs from the argument where nothing was measured."""
         known: dict[str, Any] = self.constants  # type: ignore[attr-defined]
-        seen: set[str] = set()
-        while architecture not in known and architecture not in seen:
-            seen.add(architecture)
-            architecture = NEAREST.get(architecture, FALLBACK)
-        return architecture if architecture in known else next(iter(known))
+        likely = (architecture, *NEAREST.get(architecture, ()), FALLBACK, *known)
+        return next(name for name in likely if name in known)
 
 
 @hash_once

@@ -23,7 +23,7 @@ def without_its_fit(
 ) -> tuple[Kernel, Accelerator] | None:
     """The kernel and the accelerator that price the rows of a slice then; None where no architecture lends numbers."""
     architecture = hardware.accelerator(device).architecture
-    nearest = NEAREST.get(architecture, FALLBACK)
+    nearest = (*NEAREST.get(architecture, ()), FALLBACK)[0]
     own = operators.kernel(part.kernel).shaped(architecture)
     for name in (part.kernel, chosen(part, framework, table_dtype, nearest)):
         numbers = _numbers(name, architecture) if name is not None else {}
