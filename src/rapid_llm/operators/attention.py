@@ -107,10 +107,11 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     rate = np.where(backward > 0, (c.backward_rate or _BACKWARD * c.rate) / 2.5, c.rate)
     peak = r.peak * 16.0 / kernel.product_bits
     column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / (rate * peak)  # of one KV position of one tile
-    parts = np.clip(np.floor(r.units / ctas), 1.0, np.ceil(mean / _SPLIT_KEYS)) if kernel.split_kv else 1.0
-    one = column_time * mean / parts + c.item
-    last = column_time * longest / parts + c.item
-    waves = ctas * parts / r.units
+    one, last = column_time * mean + c.item, column_time * longest + c.item
+    if kernel.split_kv:  # on average half a part more than whole ones, so that more keys never take less
+        parts = np.clip(longest / _SPLIT_KEYS + 0.5, 1.0, np.maximum(np.floor(r.units / ctas), 1.0))
+        last = column_time * longest / parts + c.item
+    waves = ctas / r.units
     compute = np.where(waves > 1.0, np.maximum(one * waves + 0.5 * last, last), last)
     flops, moved = attention_work(columns)
     memory = r.stream(moved, c.bandwidth)
@@ -142,7 +143,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     if not kernel.splits_alone:
         splits = np.where(group > 1.0, splits, 1.0)
     waves = items * splits / r.units
-    used = np.minimum(waves, 1.0)
+    used = np.minimum(np.minimum(items * splits, r.units) * (r.vector / r.units / 8.0) / r.hbm, 1.0)
     flops = attention_work(columns)[0]
     cache = batch * length * kv_heads * (dim + np.where(shared > 0, 0.0, v_dim)) * kv_bytes
     ends = 2.0 * batch * heads * (dim + v_dim)
