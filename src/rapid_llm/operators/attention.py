@@ -15,6 +15,9 @@ from rapid_llm.operators.work import attention_work
 Whole = NDArray[np.int64] | int
 
 _SPLIT_KEYS: Final = 512.0  # keys of the shortest part, where a kernel splits them over idle units
+_HALF: Final = 0.5  # a part more than whole ones, on average over lengths; counted in steps, more keys would take less
+_PARTIAL_BYTES: Final = 8.0  # an fp32 partial sum, written and read
+_VECTOR_FLOPS: Final = 8.0  # beside a byte that a unit can draw: 32 bytes a cycle on Hopper, 16 on Ampere
 _BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
 
 
@@ -108,8 +111,8 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     peak = r.peak * 16.0 / kernel.product_bits
     column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / (rate * peak)  # of one KV position of one tile
     one, last = column_time * mean + c.item, column_time * longest + c.item
-    if kernel.split_kv:  # on average half a part more than whole ones, so that more keys never take less
-        parts = np.clip(longest / _SPLIT_KEYS + 0.5, 1.0, np.maximum(np.floor(r.units / ctas), 1.0))
+    if kernel.split_kv:
+        parts = np.clip(longest / _SPLIT_KEYS + _HALF, 1.0, np.maximum(np.floor(r.units / ctas), 1.0))
         last = column_time * longest / parts + c.item
     waves = ctas / r.units
     compute = np.where(waves > 1.0, np.maximum(one * waves + 0.5 * last, last), last)
@@ -123,44 +126,58 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     """Time of split-KV attention with one query per sequence (FlashDecoding), columns as ``COLUMNS['attention']``.
 
     Lengths are rounded up to the KV tile, the query heads of a KV head up to the rows of a matrix instruction. A work
-    item is (sequence, KV head, at most ``query_tile`` query heads); s splits of it make w = items s / S waves:
-    t = launch + setup + ||B/(bandwidth HBM min(1, w)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
-    s > 1 + combine.
+    item is (sequence, KV head, at most ``query_tile`` query heads); s splits of it make w = items s / S waves, of which u
+    draw all of HBM together (a byte for 8 vector FLOPs of a unit):
+    t = launch + setup + ||B/(bandwidth HBM min(1, u)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
+    s > 1 + combine and the partial sums of a unit at what it can draw. An item stays whole where that is faster than as many splits as fill the units.
     Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, as dot products
     on vector units; the further heads of a KV head find its cache in L2.
     """
     batch, _, past, heads, kv_heads, dim, v_dim, window, _, _, kv_bytes, shared = columns
     group = heads / kv_heads
-    least, most = kernel.groups
-    together = (group >= least) & (group <= most)
+    together = (group >= kernel.groups[0]) & (group <= kernel.groups[1])
     inside = np.where(together, group, 1.0)
     step = np.where(together, float(kernel.kv_tile), float(kernel.lone_tile))
     whole = np.ceil((past + 1.0) / step) * step
     length = np.where(window > 0, np.minimum(np.ceil(window / step) * step + step, whole), whole)
     sharers = heads / inside
     items = batch * sharers * np.ceil(inside / kernel.query_tile)
-    splits = np.clip(np.floor(r.units / items), 1.0, np.ceil(length / kernel.split_tokens))
+    most = np.maximum(np.floor(r.units / items), 1.0)
+    splits = np.clip(length / kernel.split_tokens + _HALF, 1.0, most)
     if not kernel.splits_alone:
         splits = np.where(group > 1.0, splits, 1.0)
-    waves = items * splits / r.units
-    used = np.minimum(np.minimum(items * splits, r.units) * (r.vector / r.units / 8.0) / r.hbm, 1.0)
     flops = attention_work(columns)[0]
     cache = batch * length * kv_heads * (dim + np.where(shared > 0, 0.0, v_dim)) * kv_bytes
     ends = 2.0 * batch * heads * (dim + v_dim)
-    moved = cache + ends + np.where(splits > 1.0, 8.0 * splits * batch * heads * v_dim, 0.0)
-    memory = r.stream(moved, c.bandwidth) * used**-c.occupancy
+    moved = cache + ends
+    stream = r.stream(moved, c.bandwidth)
     rows = np.where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
     peak = (r.warps if kernel.warps else r.peak) * 16.0 / kernel.product_bits
     rate = np.where(together, c.rate * peak, c.lone_rate * r.vector)
-    compute = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate * np.ceil(waves) / waves
-    item = np.where(together, c.item, c.lone_item or c.item)
-    extra = item * items / r.units + np.where(splits > 1.0, c.combine, 0.0)
+    busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
+    draw = r.vector / (_VECTOR_FLOPS * r.units * r.hbm)  # the share of the bandwidth that one unit can take
+
+    def split(parts: float | Column, join_parts: float) -> tuple[Column, ...]:
+        """Seconds with so many parts an item, and both sides."""
+        working = items * parts
+        used = np.minimum(np.minimum(working, r.units) * draw, 1.0)
+        memory = stream * used**-c.occupancy
+        waves = working / r.units
+        compute = busy * np.ceil(waves) / waves
+        return join(compute, memory, c.overlap) + join_parts, compute, memory
+
+    best = split(1.0, 0.0)
+    if (splits > 1.0).any():
+        partial = _PARTIAL_BYTES * batch * heads * v_dim / items  # that each unit writes for another to read
+        parted = split(splits, c.combine + partial / (draw * r.hbm))
+        better = (splits > 1.0) & (parted[0] < best[0])
+        best = tuple(np.where(better, there, here) for there, here in zip(parted, best, strict=True))
+    seconds, compute, memory = best
+    extra = np.where(together, c.item, c.lone_item or c.item) * items / r.units
     if kernel.regroups:  # with one sequence or one KV head the order is already right
         copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
         extra = extra + np.where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
-    return summarise(
-        r.launch + c.setup, join(compute, memory, c.overlap) + extra, work=(flops, moved), sides=(compute, memory)
-    )
+    return summarise(r.launch + c.setup, seconds + extra, work=(flops, moved), sides=(compute, memory))
 
 
 def is_decode(columns: tuple[Column, ...]) -> NDArray[np.bool_]:
