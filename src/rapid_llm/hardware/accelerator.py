@@ -85,8 +85,8 @@ class Sustained:
 
     ``clock`` is the share of the boost clock that long tensor work sustains, ``hbm`` and ``l2`` the reachable shares
     of those bandwidths, ``launch`` the floor of one captured kernel in seconds; ``matrix`` is the share of the matrix
-    peak that one short kernel can draw on: below 1 on boards far below their chip's power, above where the driver clocks
-    beyond the boost that the datasheet rates.
+    peak that one short kernel can draw on: below 1 on boards far below their chip's power, above where the driver
+    clocks beyond the boost that the datasheet rates.
     """
 
     clock: Fraction

@@ -42,15 +42,19 @@ def _visited(tiles: Column, step: Column, kv_tile: Whole, columns: tuple[Column,
     on which tiles end; a window has two ends and pays twice that.
     """
     _, new, past, *_, window, causal = columns[:9]
-    grid = np.gcd(np.rint(np.maximum(step, 1.0)).astype(np.int64), kv_tile)
-    total, reach = past + new, window + np.minimum(step, new)
-    sliding = (window > 0) & (reach < total)
-    whole = np.ceil(total / kv_tile) * kv_tile
-    longest = np.where(sliding, np.minimum(reach + kv_tile - grid, whole), whole)
-    ramp = np.minimum(np.maximum(np.floor((np.where(sliding, reach, total) - past) / step), 0.0), tiles - 1.0)
+    grid = np.gcd(np.maximum(step, 1.0).astype(np.int64), kv_tile)
+    total = past + new
+    longest = np.ceil(total / kv_tile) * kv_tile
+    unlimited = new
+    if window.any():
+        reach = window + np.minimum(step, new)
+        sliding = (window > 0) & (reach < total)
+        longest = np.where(sliding, np.minimum(reach + kv_tile - grid, longest), longest)
+        unlimited = np.where(sliding, np.maximum(reach - past, 0.0), new)
+    ramp = np.minimum(np.floor(unlimited / step), tiles - 1.0)
     rising = ramp * (past + step * (ramp + 1.0) / 2.0 + (kv_tile - grid) / 2.0)
     mean = (np.minimum(rising, ramp * longest) + (tiles - ramp) * longest) / tiles
-    return np.where(causal > 0, mean, longest), longest
+    return (mean if causal.all() else np.where(causal > 0, mean, longest)), longest
 
 
 def _append(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> float | Column:
@@ -101,18 +105,20 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     if kernel.fresh:
         columns = (*columns[:10], np.full_like(columns[10], 2.0), columns[11])
     batch, new, _, heads, kv_heads, dim, *_, backward = columns[:10]
-    group = heads / kv_heads if kernel.packed else np.ones_like(heads)
+    group = heads / kv_heads if kernel.packed else np.ones(heads.shape)
     rows, kv_tile = _tiles(kernel, dim)
     tile = np.minimum(rows, np.ceil(new * group / kernel.query_pad) * kernel.query_pad)
     per_head = np.ceil(new * group / tile)
     ctas = batch * heads / group * per_head
     mean, longest = _visited(per_head, tile / group, kv_tile, columns)
-    rate = np.where(backward > 0, (c.backward_rate or _BACKWARD * c.rate) / 2.5, c.rate)
+    rate: float | Column = c.rate
+    if backward.any():
+        rate = np.where(backward > 0, (c.backward_rate or _BACKWARD * c.rate) / 2.5, c.rate)
     peak = r.peak * 16.0 / kernel.product_bits
     column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / (rate * peak)  # of one KV position of one tile
     one, last = column_time * mean + c.item, column_time * longest + c.item
     if kernel.split_kv:
-        parts = np.clip(longest / _SPLIT_KEYS + _HALF, 1.0, np.maximum(np.floor(r.units / ctas), 1.0))
+        parts = np.minimum(np.maximum(longest / _SPLIT_KEYS + _HALF, 1.0), np.maximum(r.units // ctas, 1.0))
         last = column_time * longest / parts + c.item
     waves = ctas / r.units
     compute = np.where(waves > 1.0, np.maximum(one * waves + 0.5 * last, last), last)
@@ -126,10 +132,11 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     """Time of split-KV attention with one query per sequence (FlashDecoding), columns as ``COLUMNS['attention']``.
 
     Lengths are rounded up to the KV tile, the query heads of a KV head up to the rows of a matrix instruction. A work
-    item is (sequence, KV head, at most ``query_tile`` query heads); s splits of it make w = items s / S waves, of which u
-    draw all of HBM together (a byte for 8 vector FLOPs of a unit):
+    item is (sequence, KV head, at most ``query_tile`` query heads); s splits of it make w = items s / S waves. Units in
+    use draw a byte for 8 vector FLOPs each, together a share u of HBM:
     t = launch + setup + ||B/(bandwidth HBM min(1, u)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
-    s > 1 + combine and the partial sums of a unit at what it can draw. An item stays whole where that is faster than as many splits as fill the units.
+    s > 1 + combine and the partial sums of a unit at what it can draw. An item stays whole where that is faster than
+    as many splits as fill the units.
     Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, as dot products
     on vector units; the further heads of a KV head find its cache in L2.
     """
@@ -142,8 +149,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     length = np.where(window > 0, np.minimum(np.ceil(window / step) * step + step, whole), whole)
     sharers = heads / inside
     items = batch * sharers * np.ceil(inside / kernel.query_tile)
-    most = np.maximum(np.floor(r.units / items), 1.0)
-    splits = np.clip(length / kernel.split_tokens + _HALF, 1.0, most)
+    most = np.maximum(r.units // items, 1.0)
+    splits = np.minimum(np.maximum(length / kernel.split_tokens + _HALF, 1.0), most)
     if not kernel.splits_alone:
         splits = np.where(group > 1.0, splits, 1.0)
     flops = attention_work(columns)[0]

@@ -30,8 +30,8 @@ FALLBACK: Final = "hopper"
 """The one for all others."""
 
 FITTED_AT: Final[dict[str, float]] = {"ampere": 1.41e9, "ada": 2.52e9, "hopper": 1.83e9, "blackwell": 1.856e9}
-"""Boost clock (Hz) of the accelerator that an architecture's numbers were fitted on. Latencies inside a chip are cycles:
-on another clock, of the architecture or of one it stands in for, the seconds change with it."""
+"""Boost clock (Hz) of the accelerator that an architecture's numbers were fitted on. Latencies inside a chip are
+cycles: on another clock, of the architecture or of one it stands in for, the seconds change with it."""
 
 Tiles = tuple[tuple[int, int], ...]
 ContextTiles = tuple[tuple[Count, Count, Count], ...]
@@ -165,6 +165,8 @@ class Kernel:
 
         An architecture that has neither numbers nor a variant of its own takes both from the one that stands in.
         """
+        if not self.variants:
+            return self
         likely = architecture if architecture in self.variants else self.stands_in(architecture)
         return _variant(self, likely) if likely in self.variants else self
 
@@ -180,6 +182,8 @@ class Kernel:
     def stands_in(self, architecture: str) -> str:
         """The architecture whose numbers ``on`` returns; differs from the argument where nothing was measured."""
         known: dict[str, Any] = self.constants  # type: ignore[attr-defined]
+        if architecture in known:
+            return architecture
         likely = (architecture, *NEAREST.get(architecture, ()), FALLBACK, *known)
         return next(name for name in likely if name in known)
 

@@ -18,8 +18,8 @@ _RESIDENT_STEEPNESS: Final = 8.0
 _EXPONENTIALS: Final = 16.0  # that a compute unit takes in a cycle (FlashAttention-3, 3.1)
 
 _WARP_FLOPS: Final = 2048.0
-"""16-bit FLOPs that matrix instructions of one warp (mma.sync) finish in a cycle and compute unit of NVIDIA's: all of the
-matrix rate of Ampere and Ada, half of that of Hopper, whose faster instructions take four warps and 64 rows."""
+"""16-bit FLOPs that matrix instructions of one warp (mma.sync) finish in a cycle and compute unit of NVIDIA's: all of
+the matrix rate of Ampere and Ada, half of that of Hopper, whose faster instructions take four warps and 64 rows."""
 
 
 class Replay(NamedTuple):
@@ -41,10 +41,10 @@ class Rates(NamedTuple):
     """SI rates of one accelerator for one compute dtype.
 
     ``clock`` the boost clock in Hz; ``peak``, ``vector`` (FLOP/s) and ``exponentials`` (1/s) at the given share of it,
-    ``peak`` as far as power allows, ``warps`` as much of it as instructions of one warp reach; ``hbm`` the reachable bandwidth and ``datasheet`` the unreduced one in B/s,
-    ``launch`` the floor of one captured kernel in s; ``l2`` the reachable bandwidth of buffers that stay in L2 between
-    calls and ``l2_datasheet`` the unreduced one, ``resident`` how many bytes stay: 0 in a model, which cycles through
-    more than fits; ``replay`` how a benchmark comes back.
+    ``peak`` as far as power allows, ``warps`` as much of it as instructions of one warp reach; ``hbm`` the reachable
+    bandwidth and ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the
+    reachable bandwidth of buffers that stay in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident``
+    how many bytes stay: 0 in a model, which cycles through more than fits; ``replay`` how a benchmark comes back.
     """
 
     units: int
