@@ -28,7 +28,7 @@ def test_gemm_rows_become_cases_of_their_group(tmp_path):
     assert {case.group for case in found} == {"h100-sxm/bf16/vllm"}
     assert [case.metric for case in found] == ["latency"] * 2 + ["latency_lent"] * 2  # the device without its fit, too
     assert found[0].answer() == pytest.approx(15e-6, rel=0.15)
-    assert set(found[0].baselines) == {"three-constants", "roofline", "structural (notes)"}
+    assert set(found[0].baselines) == {"three-constants", "roofline", "structural fit"}
     assert found[0].baselines["roofline"].prediction < found[0].measured
 
 

@@ -164,14 +164,14 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
     draw = r.vector / (_VECTOR_FLOPS * r.units * r.hbm)  # the share of the bandwidth that one unit can take
 
-    def split(parts: float | Column, join_parts: float) -> tuple[Column, ...]:
+    def split(parts: float | Column, joining: float | Column) -> tuple[Column, ...]:
         """Seconds with so many parts an item, and both sides."""
         working = items * parts
         used = np.minimum(np.minimum(working, r.units) * draw, 1.0)
         memory = stream * used**-c.occupancy
         waves = working / r.units
         compute = busy * np.ceil(waves) / waves
-        return join(compute, memory, c.overlap) + join_parts, compute, memory
+        return join(compute, memory, c.overlap) + joining, compute, memory
 
     best = split(1.0, 0.0)
     if (splits > 1.0).any():

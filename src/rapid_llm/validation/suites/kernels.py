@@ -6,7 +6,7 @@ Layer profiles of other tools (``profiles``) show what transfers to devices with
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +116,7 @@ def _scored(name: str, table: Table, part: slices.KernelSlice, cells: Cells) -> 
 def _priced(name: str, table: Table, part: slices.KernelSlice, found: Sample) -> Iterator[Case]:
     """The cases of sound rows; of 16-bit GEMMs and attention also what the device gets without its own fit."""
     floor = found.roofline()
-    known = {"floor": floor.seconds, "work": (floor.flops, floor.hbm_bytes)}
+    known: dict[str, Any] = {"floor": floor.seconds, "work": (floor.flops, floor.hbm_bytes)}
     yield from _answered(name, table, found, predicted=found.price(), **known)
     if (name, part.dtype) in _LENT and table.schema not in profiles.READERS:
         bare = lent.without_its_fit(part, found.accelerator, found.framework, found.table_dtype)
@@ -148,12 +148,12 @@ def _answered(
     for metric in np.unique(found.metric):
         rows = np.flatnonzero(found.metric == metric)
         line = baselines.three_constants(work[0][rows], work[1][rows], found.seconds[rows])
-        published = baselines.PUBLISHED.get((name, str(metric), group))
+        published = baselines.published(name, str(metric), group)
         for at, row in enumerate(rows):
             measured = float(found.seconds[row])
             known = {"three-constants": Baseline(float(line[at])), "roofline": Baseline(float(floor[row]))}
             if published is not None:
-                known["structural (notes)"] = Baseline(measured * (1.0 + published))
+                known[baselines.STRUCTURAL] = Baseline(measured * (1.0 + published))
             yield Case(
                 suite=name,
                 group=group,
