@@ -112,6 +112,7 @@ _CHUNKED = {"setup": 2e-5, "bandwidth": 0.2}  # several launches, and intermedia
 
 SLICES: Final[tuple[KernelSlice, ...]] = (
     _gemm("cublas", "bf16", dtype="bf16"),
+    _gemm("cublas-fp8", "fp8", dtype="fp8", source="torch_scaled_mm"),
     _gemm("cutlass-fp8", "fp8", dtype="fp8", framework="sglang"),
     _gemm("vllm-fp8", "fp8", dtype="fp8", framework="vllm"),
     _gemm("trtllm-fp8", "fp8", dtype="fp8", framework="trtllm"),
@@ -136,7 +137,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _context("fa3-fp8", "fp8", {"source": "fa3"}),
     _context("trtllm-fmha", "bf16", {"source": "torch_flow"}),
     _context("trtllm-fmha-fp8", "fp8", {"source": "torch_flow"}),
-    _decode("flash-decode", "bf16", {"source": "fa3|vllm_flash_attn"}, {"source": _NEWER_FA2, "window": "0"}),
+    _decode("flash-decode", "bf16", {"source": "fa3|vllm_flash_attn|torch_sdpa"}, {"source": _NEWER_FA2, "window": "0"}),
     _decode("flashinfer-decode", "bf16", {"source": _FLASHINFER, "gpu": "!b200-sxm"}),
     _decode("flash-decode-fp8", "fp8", {"source": _EIGHT_BIT, "gpu": "!b200-sxm"}),
     _decode("flashinfer-decode-fp8", "fp8", {"source": "flashinfer", "gpu": "!b200-sxm"}),
@@ -151,7 +152,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _mla("mla-kv8", "context", "fp8"),
     _mla("mla-decode", "generation", "bf16"),
     _mla("mla-decode-kv8", "generation", "fp8"),
-    _moe("cutlass-moe", "bf16", dtype="bf16", framework="trtllm"),
+    KernelSlice("cutlass-moe", "kernel_moe", "bf16", ({"dtype": "bf16", "framework": "trtllm"}, {"source": "torch_grouped_mm"})),
     _moe("cutlass-moe-fp8", "fp8", dtype="fp8", framework="trtllm"),
     _moe("deepgemm-moe", "fp8_block", dtype="fp8_block", framework="trtllm"),
     _moe("cutlass-moe-nvfp4", "nvfp4", dtype="nvfp4", source=".*cutlass.*"),
