@@ -20,13 +20,19 @@ from rapid_llm.nouns import STRICT
 
 @plain(frozen=True, slots=True)
 class Dtype:
-    """A number format: ``bytes`` per element, scales included; ``rate`` as in ``Accelerator.peak``."""
+    """A number format: ``bytes`` per element, scales included; ``rate`` as in ``Accelerator.peak``.
+
+    Training rounds operands in passes of their own. ``cast``: bytes that such a pass reads and writes per element of 16
+    bits; ``turned``: those of the copy of an operand that the weight gradient multiplies along the other dimension.
+    """
 
     name: str
     bytes: float
     rate: str
     quantise: bool = False
     weight_only: bool = False
+    cast: float = 0.0
+    turned: float = 0.0
 
 
 def _formats() -> dict[str, Dtype]:
@@ -36,11 +42,20 @@ def _formats() -> dict[str, Dtype]:
         Dtype("fp32", 4.0, "fp32"),
         Dtype("tf32", 4.0, "tf32"),
         Dtype("fp64", 8.0, "fp64"),
-        Dtype("fp8", 1.0, "fp8", quantise=True),  # OCP FP8 (e4m3, e5m2), one scale per tensor
-        Dtype("fp8_block", 1.0 + 4 / 128**2, "fp8", quantise=True),  # fp32 scale per 128 x 128 block, DeepSeek-V3 3.3
-        Dtype("mxfp8", 1.0 + 1 / 32, "fp8", quantise=True),  # OCP MX v1.0: 8-bit scale per 32
-        Dtype("mxfp6", 0.75 + 1 / 32, "fp6", quantise=True),
-        Dtype("nvfp4", 0.5 + 1 / 16, "fp4", quantise=True),  # NVIDIA: e4m3 scale per 16
+        # OCP FP8 (e4m3, e5m2), one scale per tensor: its largest value is looked for, then it is cast; the same kernel
+        # writes the turned copy.
+        Dtype("fp8", 1.0, "fp8", quantise=True, cast=5.0, turned=1.0),
+        # With the largest values of earlier steps (Transformer Engine DelayedScaling) the cast is the one pass.
+        Dtype("fp8_delayed", 1.0, "fp8", quantise=True, cast=3.0, turned=1.0),
+        # One fp32 scale per row of the inner dimension: the turned copy has scales of its own, of the 16-bit values.
+        Dtype("fp8_row", 1.0, "fp8", quantise=True, cast=3.0, turned=5.0),
+        # fp32 scale per 128 x 128 block, DeepSeek-V3 3.3
+        Dtype("fp8_block", 1.0 + 4 / 128**2, "fp8", quantise=True, cast=3.0, turned=1.0),
+        # OCP MX v1.0: 8-bit scale per 32; both copies are made of the 16-bit values, in one pass.
+        Dtype("mxfp8", 1.0 + 1 / 32, "fp8", quantise=True, cast=3.0, turned=1.0 + 1 / 32),
+        Dtype("mxfp6", 0.75 + 1 / 32, "fp6", quantise=True, cast=2.75, turned=0.75),
+        # NVIDIA: e4m3 scale per 16, and one of the tensor
+        Dtype("nvfp4", 0.5 + 1 / 16, "fp4", quantise=True, cast=4.5, turned=2.5),
         Dtype("mxfp4", 0.5 + 1 / 32, "fp4", quantise=True),
         Dtype("int8", 1.0, "int8", quantise=True),  # SmoothQuant: a scale per row and column
         Dtype("int32", 4.0, "fp32"),
@@ -55,6 +70,8 @@ def _formats() -> dict[str, Dtype]:
         "q6_k": 210 / 256,
         "q5_k": 176 / 256,
         "q4_k": 144 / 256,
+        # Q4_K_M: q6_k in half of the value and down projections (llama.cpp, use_more_bits), 29 % of a layer of Llama 3
+        "q4_k_m": (144 + 0.5 * 0.29 * (210 - 144)) / 256,
         "q4_0": 18 / 32,
     }
     expanded = (Dtype(name, size, "fp16", weight_only=True) for name, size in weight_only.items())
@@ -119,7 +136,8 @@ class Precision:
 
     ``compute`` of matrix products, ``weights`` as they are kept, ``activations`` between kernels, ``communication`` of
     activations between ranks, ``kv_cache``; training also ``gradients`` as they are accumulated, and ``optimizer``.
-    ``experts``: weights of routed experts, where they are kept in another format than the rest.
+    ``experts``: weights of routed experts, where they are kept in another format than the rest; ``head``: of the LM
+    head and the embedding, which most formats leave as ``activations``.
     ``name`` is the preset that it came from.
     """
 
@@ -132,6 +150,7 @@ class Precision:
     gradients: DtypeName
     optimizer: OptimizerState
     experts: DtypeName | None = None
+    head: DtypeName | None = None
 
     @property
     def of_experts(self) -> "Precision":
@@ -159,8 +178,13 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "bf16-mixed": _preset("bf16", gradients="fp32", optimizer=_ADAM_FP32),
         # 20 bytes a parameter: the same page; the fp16 gradient is copied to fp32.
         "fp16-mixed": _preset("fp16", optimizer={**_ADAM_FP32, "gradient": "fp32"}),
-        # Transformer Engine: products in fp8, tensors and weights stay bf16.
+        # Transformer Engine, torchao: products in 8 or 4 bits, tensors and weights stay bf16; by how scales are found.
         "fp8-mixed": _preset("bf16", compute="fp8", gradients="fp32", optimizer=_ADAM_FP32),
+        "fp8-delayed-mixed": _preset("bf16", compute="fp8_delayed", gradients="fp32", optimizer=_ADAM_FP32),
+        "fp8-row-mixed": _preset("bf16", compute="fp8_row", gradients="fp32", optimizer=_ADAM_FP32),
+        "fp8-block-mixed": _preset("bf16", compute="fp8_block", gradients="fp32", optimizer=_ADAM_FP32),
+        "mxfp8-mixed": _preset("bf16", compute="mxfp8", gradients="fp32", optimizer=_ADAM_FP32),
+        "nvfp4-mixed": _preset("bf16", compute="nvfp4", gradients="fp32", optimizer=_ADAM_FP32),
         "fp32": _preset("fp32"),
         "tf32": _preset("fp32", compute="tf32"),
         "fp8-block": _preset("bf16", compute="fp8_block", weights="fp8_block"),
@@ -172,9 +196,9 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "fp8-wo": _preset("bf16", weights="fp8_wo"),
         "int8-wo": _preset("fp16", weights="int8_wo"),
         "int4-wo": _preset("fp16", weights="int4_wo"),
-        "q8-0": _preset("fp16", weights="q8_0"),
-        "q4-k": _preset("fp16", weights="q4_k"),
-        "q4-0": _preset("fp16", weights="q4_0"),
+        "q8-0": _preset("fp16", weights="q8_0", head="q8_0"),
+        "q4-k": _preset("fp16", weights="q4_k_m", head="q6_k"),
+        "q4-0": _preset("fp16", weights="q4_0", head="q6_k"),
     }
 )
 

@@ -173,3 +173,56 @@ def test_shared_experts_hide_dispatch_and_combine_as_far_as_they_last() -> None:
         for overlap in (Overlap(), Overlap(shared_experts=True), Overlap(shared_experts=True, expert_all_to_all=True))
     )
     assert everything < shared < none
+
+
+def test_messages_that_wait_stay_on_the_compute_stream() -> None:
+    plans = plan(2, tp=8, sp=True)
+    free, gathers = (step(plans, overlap=Overlap(tensor_parallel=True, waits=w)) for w in ((), ("reduce_scatter",)))
+    assert free.passes.blocking[FORWARD, 0, 0] == 0.0
+    assert gathers.passes.blocking[FORWARD, 0, 0] + gathers.passes.side[FORWARD, 0, 0] == pytest.approx(
+        free.passes.side[FORWARD, 0, 0]
+    )
+    again = step(plans, overlap=Overlap(tensor_parallel=True, waits=("again",)))
+    assert again.passes.blocking[FORWARD, 0, 0] == 0.0 < again.passes.blocking[BACKWARD, 0, 0]
+
+
+def test_what_a_backward_pass_gathers_travels_while_its_layer_is_recomputed() -> None:
+    plans = plan(1, recompute="full", dp=64, zero_stage=3)
+    slow = Communication(library="nccl", nics=1)
+    rules = (Overlap(parameter_gather=True, recompute_covers=on) for on in (True, False))
+    beside, after = (step(plans, overlap=rule, communication=slow) for rule in rules)
+    assert beside.passes.exposed[BACKWARD, 0, 0] < after.passes.exposed[BACKWARD, 0, 0]
+    assert beside.passes.exposed[FORWARD, 0, 0] == after.passes.exposed[FORWARD, 0, 0]
+
+
+def test_part_of_launching_hides_behind_nothing() -> None:
+    plans = plan(4)
+    behind, serial = (step(plans, host=Host(per_kernel="10 us", serial=share)) for share in (0.0, 0.5))
+    assert behind.passes.host[FORWARD, 0, 0] == 0.0 < serial.passes.host[FORWARD, 0, 0]
+
+
+def test_a_pass_through_experts_has_a_floor_of_its_own() -> None:
+    lowered = table(plan(dp=8, ep=8), "qwen3-235b-a22b")
+    floors = [
+        training_step(lowered, machine(host=Host(per_dispatch=s))).passes.total[FORWARD, 0, 0] for s in (0, "1 s")
+    ]
+    assert floors[0] < floors[1] == pytest.approx(1.0 / machine().host_speed)
+
+
+def test_attention_draws_less_power_than_products_and_runs_at_more_of_the_clock() -> None:
+    # What the limit holds is activity x frequency^3: B200 runs long products at 0.61 of boost, attention at more.
+    lowered, own = table(plan(), MODEL, sequence=16384), machine(system="dgx-b200")
+    at = {clock: training_step(lowered, replace(own, clock=clock)) for clock in (own.clock, 1.0)}
+    times = {
+        clock: {table.rows.family: table.prices.seconds for table in found.priced.kernels}
+        for clock, found in at.items()
+    }
+    slow, boost = times[own.clock], times[1.0]
+    assert (boost["attention"] < slow["attention"]).all()
+    assert (slow["attention"] / boost["attention"]).max() < (slow["gemm"] / boost["gemm"]).max()
+
+
+def test_a_message_between_stages_costs_its_host() -> None:
+    plans = plan(1, 8, pp=2, schedule="1f1b")
+    free, taken = (step(plans, host=Host(per_send=s)) for s in (0, "1 ms"))
+    assert taken.send[0] - free.send[0] == pytest.approx(1e-3 / machine().host_speed)

@@ -11,6 +11,7 @@ from rapid_llm import runtime as runtimes
 from rapid_llm.dtypes import precision
 from rapid_llm.lowering import Lowered, Shapes, lower
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE
+from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Parallelism, Plans
 
 PHASES = {"forward": FORWARD, "recompute": RECOMPUTE, "backward": BACKWARD, "optimizer": OPTIMIZER}
@@ -22,15 +23,24 @@ def plan(micro_batch: int = 1, micro_batches: int = 1, recompute: str = "none", 
     return Plans.of(Parallelism(**degrees), micro_batch=micro_batch, micro_batches=micro_batches, recompute=recompute)
 
 
-def table(plans: Plans, model: str = "gpt-22b", runtime: str = "megatron-core", sequence: int = 2048) -> Lowered:
+def table(
+    plans: Plans,
+    model: str = "gpt-22b",
+    runtime: str = "megatron-core",
+    sequence: int = 2048,
+    preset: str = "",
+    **facts: Any,
+) -> Lowered:
     software = runtimes.load(runtime)
+    if facts:
+        software = replaced(software, training=replaced(software.training, **facts))
     width = len(plans)
     shapes = Shapes.of(
         plans,
         new=np.full(width, float(sequence)),
         past=np.zeros(width),
         training=True,
-        precision=precision(software.defaults.precision),
+        precision=precision(preset or software.defaults.precision),
         runtime=software,
     )
     return lower(models.load(model), shapes, software)
@@ -56,4 +66,16 @@ def gemm_flops(lowered: Lowered, phase: str, unit: int = 0) -> float:
             chosen = (rows.phase == PHASES[phase]) & (rows.unit == unit)
             cell = {name: values[chosen, 0] for name, values in rows.columns.items()}
             total += float((2 * cell["m"] * cell["n"] * cell["k"] * cell["groups"] * rows.count[chosen, 0]).sum())
+    return total
+
+
+def moved(lowered: Lowered, phase: str, name: str, unit: int = 0) -> float:
+    """Bytes that the memory-bound kernels of a name (or an end of one) read and write in a pass of the first plan."""
+    total = 0.0
+    for rows in lowered.kernels:
+        if rows.family == "pointwise":
+            named = np.array([row.endswith(name) for row in rows.names])
+            chosen = named & (rows.phase == PHASES[phase]) & (rows.unit == unit)
+            cells = rows.columns["read_bytes"] + rows.columns["write_bytes"]
+            total += float((cells * rows.count)[chosen, 0].sum())
     return total

@@ -78,6 +78,17 @@ def test_count_is_exact(name, count):
     assert model.parameters(model.load(name)) == count
 
 
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("vit-l-16", 304_326_632),
+        ("vit-h-14", 632_045_800),
+    ],  # classifiers of 1000 labels, as transformers and timm count
+)
+def test_image_encoders_are_exact(name, count):
+    assert model.parameters(model.load(name)) == count
+
+
 @pytest.mark.parametrize(("name", "printed"), PRINTED.items())
 def test_gpt_ladder_is_the_printed_one(name, printed):
     assert f"{model.parameters(model.load(name)) / 1e9:.1f}" == printed

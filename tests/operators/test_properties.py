@@ -64,7 +64,8 @@ def family_of(kernel):
 
 def price(kernel, columns, device):
     chosen = operators.kernel(kernel)
-    dtype = "bf16" if "bf16" in device.peak else "fp16"
+    own = getattr(chosen, "computes", None)
+    dtype = own if own in device.peak else "bf16" if "bf16" in device.peak else "fp16"
     return operators.price(family_of(kernel), columns, dtype=dtype, kernel=chosen, accelerator=device), dtype
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from rapid_llm import predict
+from rapid_llm.errors import InputError
 from rapid_llm.predict import fit
 from rapid_llm.scenario import from_mapping
 
@@ -144,3 +145,34 @@ def test_a_predictor_of_a_further_token_is_a_layer_and_a_head_more():
     assert ahead.step_time_s / plain.step_time_s == pytest.approx(1 + 0.9 * more, rel=0.1)
     scenario = from_mapping({**BASE, "workload": {**BASE["workload"], "mtp_layers": 1}})
     assert fit(scenario).memory.peak_bytes == predict(scenario, allow_infeasible=True).memory.peak_bytes
+
+
+VIT = {
+    "model": "vit-l-16",
+    "system": "dgx-h100",
+    "accelerators": 8,
+    "workload": {"kind": "training", "global_batch_size": 512, "micro_batch_size": 64, "sequence_length": 197},
+}
+
+
+def test_an_image_encoder_sees_all_patches_and_classifies_one_token():
+    # Dosovitskiy et al. 2021: 12 h^2 a token and layer, 4 s h of full attention, the patches, and the class alone.
+    found = predict(from_mapping(VIT))
+    h, s, layers = 1024, 197, 24
+    forward = s * layers * (24 * h * h + 4 * s * h) + 196 * 2 * 768 * h + 2 * h * 1000
+    peak = 8 * 989.4e12
+    assert found.mfu == pytest.approx(512 * 3 * forward / (found.step_time_s * peak), rel=1e-3)
+    assert found.mfu_causal == found.mfu
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"sequence_length": 256}, "workload.sequence_length must be 197, the patches of an image of vit-l-16 and its "
+         "class (got 256). Try 197."),
+    ],
+)  # fmt: skip
+def test_what_an_image_encoder_refuses(changes, sentence):
+    with pytest.raises(InputError) as error:
+        predict(from_mapping({**VIT, "workload": {**VIT["workload"], **changes}}))
+    assert str(error.value) == sentence

@@ -78,7 +78,18 @@ def read(*overrides, text=TRAINING, checked=True):
         ("pp=4 layers_per_stage=[9,9,9,6]",
          "parallelism.layers_per_stage must deal 32 layers to 4 stages (got 33 to 4). Try 8, 8, 8, 8."),
         ("pp=4 vpp=2 layers_per_stage=[8,8,8,8]",
-         "parallelism.layers_per_stage deals whole stages, and vpp 2 cuts them. Try vpp 1."),
+         "parallelism.layers_per_stage must deal 32 layers to 8 chunks (pp 4 x vpp 2) (got 32 to 4). "
+         "Try 4, 4, 4, 4, 4, 4, 4, 4."),
+        ("pp=2 runtime=fsdp", "parallelism.pp 2 is an axis that fsdp does not have. "
+         "Try pp 1, or runtime: megatron-core."),
+        ("zero_stage=2 runtime=nanotron", "parallelism.zero_stage 2 is more than nanotron shards. "
+         "Try zero_stage 1, or runtime: fsdp."),
+        ("tp=2 sp=false model=mixtral-8x7b",
+         "parallelism.sp must be true where tp 2 meets experts: megatron-core routes shards of the sequence. "
+         "Try sp true."),
+        ("pp=4 zero_stage=3 runtime=deepspeed",
+         "parallelism.zero_stage 3 does not go with pp 4 in deepspeed, which shards no more than stage 1 does beside a "
+         "pipeline. Try zero_stage 1, or pp 1."),
         ("documents=[9000]", "workload.documents holds 9000 tokens, more than sequence_length 8192. "
          "Try sequence_length 9000, or documents cut to it."),
         ("routing.hottest=1.5", "workload.routing needs a model with experts, and llama-3.1-8b has none. "
@@ -113,8 +124,18 @@ def full(override):
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["parallelism.cp=2"],
-         "parallelism.cp 2 is for training, and workload.kind is inference. Try cp 1 and more tp."),
+        (["workload.speculation={acceptance: [0.8], draft: model}"],
+         "workload.speculation.draft: model needs a draft. Try draft: llama-3.2-1b, or speculation.draft: ngram."),
+        (["draft=llama-3.2-1b"],
+         "draft names llama-3.2-1b, and workload.speculation does not ask for a model that drafts. Try speculation: "
+         "{draft: model, acceptance: [0.8, 0.7, 0.6]}."),
+        (["workload.speculation={acceptance: [0.8]}", "workload.beams=4"],
+         "workload.beams 4 go without speculation. Try beams 1, or to leave speculation out."),
+        (["workload.routing.skew=1"],
+         "workload.routing needs a model with experts, and llama-3.1-8b has none. Try to leave it out."),
+        (["workload.offload={weights: 0.5, to: nvme}"],
+         "workload.offload.to nvme needs drives, and a node of dgx-h100 has none. Try system.node.nvme: 25 GB/s, or "
+         "to: host."),
         (["accelerators=8"],
          "workload.batch_size 4 is below dp 8: 4 replicas would idle. Try batch_size 8, or dp 4."),
         (["runtime=megatron-core"],

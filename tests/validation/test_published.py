@@ -14,7 +14,7 @@ SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 
 def test_the_published_table_has_a_source_for_every_row():
     found = tables.find(published())
-    assert sorted(table.schema for table in found) == ["collective_logs", "inference", "memory", "training"]
+    assert sorted(table.schema for table in found) == ["caches", "collective_logs", "inference", "memory", "training"]
     rows = [row for table in found for row in table.rows]
     assert len(rows) >= 90
     assert all(row["source"] and row["source_ref"] for row in rows)

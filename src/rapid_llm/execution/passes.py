@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.pricing import Machine, Priced, host_launched
 from rapid_llm.lowering import Kernels, Messages
-from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE
+from rapid_llm.lowering.table import AGAIN, BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE, WITH_PRODUCT
 
 Matrix = NDArray[np.float64]
 
@@ -70,6 +71,22 @@ def on_side_stream(machine: Machine, axis: str) -> bool:
     return bool(flag and getattr(overlap, flag)) or (axis == "ep" and overlap.shared_experts)
 
 
+def side_share(machine: Machine, rows: Messages, compute: str) -> Matrix:
+    """1.0 for messages that run beside computation in a format, 0.0 for those on the compute stream [R, 1]."""
+    waits = frozenset(machine.runtime.overlap.waits if rows.axis == "tp" else ())
+    beside = on_side_stream(machine, rows.axis) and waits.isdisjoint((rows.op, compute))
+    shares = np.full((len(rows.names), 1), float(beside))
+    if beside and "again" in waits:
+        shares[_ending(rows.names, (AGAIN,))] = 0.0
+    return shares
+
+
+@lru_cache(maxsize=256)
+def _ending(names: tuple[str, ...], ends: tuple[str, ...]) -> NDArray[np.bool_]:
+    """Which names have one of these ends [R]."""
+    return np.array([name.endswith(ends) for name in names])
+
+
 def _cover(machine: Machine, axis: str) -> str:
     """Which kernels run beside the messages of an axis: a family, a prefix of names, or all of the pass where empty."""
     overlap = machine.runtime.overlap
@@ -92,19 +109,25 @@ def time_passes(priced: Priced) -> Passes:
     row after row; its queue runs ahead within a pass, so a pass takes at least what all its launches take.
     """
     lowered, machine = priced.lowered, priced.machine
+    compute = lowered.shapes.compute
     shape = (len(PHASES), len(lowered.units), len(lowered.shapes.plans))
     spent = [(table.rows, table.prices.seconds * table.rows.count) for table in priced.kernels]
     moving = [(message.rows, message.rows.count * (message.rows.ranks > 1)) for message in priced.messages]
     sent = [(m.rows, m.prices.seconds * count) for m, (_, count) in zip(priced.messages, moving, strict=True)]
     kernels = _by_cell(spent, shape)
-    blocking = _by_cell([part for part in sent if not on_side_stream(machine, part[0].axis)], shape)
+    blocking = _by_cell([(rows, seconds * (1.0 - side_share(machine, rows, compute))) for rows, seconds in sent], shape)
     blocking[OPTIMIZER] = 0.0
     side, exposed = _beside(spent, sent, kernels + blocking, priced)
-    launched = [(table.rows, table.rows.count) for table in priced.kernels]
+    launched = [(table.rows, np.minimum(table.rows.count, 1.0) * _apart(table.rows)) for table in priced.kernels]
     issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
     if machine.runtime.host.per_peer_piped:
         issue += _by_cell(_piped(moving, priced), shape)
     return Passes(kernels, blocking, side, exposed, _host(machine, kernels + blocking + exposed, issue, priced))
+
+
+def _apart(rows: Kernels) -> Matrix:
+    """1.0 for rows that the host launches on their own, 0.0 for those that go out with a product [R, 1]."""
+    return np.where(_ending(rows.names, WITH_PRODUCT), 0.0, 1.0)[:, None]
 
 
 def _by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:
@@ -125,14 +148,16 @@ def _beside(
     collective library occupies: together they take max(M, C + sigma M). A product runs beside its own messages in tp
     chunks, the first (or last) of which has nothing beside it: M / tp more.
     """
-    machine, tp = priced.machine, priced.lowered.shapes.plans.tp
+    machine, tp, compute = priced.machine, priced.lowered.shapes.plans.tp, priced.lowered.shapes.compute
     share = occupied_share(machine)
     side, exposed = np.zeros_like(own), np.zeros_like(own)
-    apart = [part for part in sent if on_side_stream(machine, part[0].axis)]
+    apart = [(r, seconds * side_share(machine, r, compute)) for r, seconds in sent if on_side_stream(machine, r.axis)]
     for beside in sorted({_cover(machine, rows.axis) for rows, _ in apart}):
         moved = _by_cell([part for part in apart if _cover(machine, part[0].axis) == beside], own.shape)
         moved[OPTIMIZER] = 0.0
-        cover = _by_cell([(rows, _covering(rows, s, beside)) for rows, s in spent], own.shape) if beside else own
+        cover = _by_cell([(rows, _covering(rows, s, beside)) for rows, s in spent], own.shape) if beside else own.copy()
+        if not beside and machine.runtime.overlap.recompute_covers:
+            cover[BACKWARD] += np.where(moved[RECOMPUTE] == 0.0, own[RECOMPUTE], 0.0)
         alone = moved / tp if beside == _COVERS["tp"] else 0.0
         exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, share * moved))
         side += moved
@@ -161,12 +186,19 @@ def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matr
     if shapes.training:
         gap[FORWARD, layers] = host.per_layer.forward
         gap[BACKWARD, layers] = host.per_layer.backward
-        gap[[FORWARD, BACKWARD]] += host.per_dispatch * (priced.lowered.expert > 0)
+        through = (priced.lowered.expert > 0) & (busy[:OPTIMIZER] > 0)
+        floor[:OPTIMIZER] += host.per_dispatch * through
         floor *= [[[phase not in host.captured]] for phase in PHASES]
     else:
         gap[FORWARD, layers] = np.where(shapes.decode > 0, host.per_layer.decode, host.per_layer.prefill)
+        floor[FORWARD, layers] += np.where(shapes.decode > 0, host.preparing.decode, host.preparing.prefill)
         floor *= host_launched(priced.lowered, machine.runtime)
     floor[OPTIMIZER] = 0.0
     floor /= machine.host_speed
-    exposed = np.maximum(floor - busy, 0.0) + host.serial * np.minimum(floor, busy)
-    return exposed + np.where(busy > 0, gap / machine.host_speed, 0.0)
+    serial = host.serial + host.waits * (priced.lowered.expert > 0)
+    least, most = np.minimum(floor, busy), np.maximum(floor, busy)
+    exposed = most - busy + serial * least
+    if host.jitter:
+        ratio = np.divide(least, most, out=np.zeros_like(most), where=most > 0)
+        exposed += most * ((1.0 + ratio ** (1.0 / host.jitter)) ** host.jitter - 1.0)
+    return np.asarray(exposed + np.where(busy > 0, gap / machine.host_speed, 0.0))

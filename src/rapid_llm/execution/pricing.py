@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm import operators
 from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator, Node, System
@@ -26,6 +27,10 @@ from rapid_llm.runtime import Runtime
 Matrix = NDArray[np.float64]
 SCALED_ELEMENT = 1.0 + 4.0 / 128.0
 """Bytes of an FP8 element of a token state, with its share of an FP32 scale for 128 of them (DeepEP)."""
+ON_CHIP_POWER = 0.5
+"""Of the dynamic power of a product, what attention draws per operation: scores stay in registers and shared memory,
+and about half of a product's power moves its operands there (step times of Llama 3 8B on B200, Megatron-Bridge, fit
+half: attention at 0.83 of the clock where products have 0.61)."""
 DEDUPLICATE_ABOVE = 256
 """Rows from which sorting out repeated shapes costs less than pricing them."""
 
@@ -100,13 +105,35 @@ def implementation(runtime: Runtime, family: str, dtype: str, architecture: str)
     )
 
 
+def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
+    """Share of the clock at which the kernels of a table run for hours.
+
+    The machine's is that of long products, at the limit of power. A kernel that keeps the matrix units less busy draws
+    less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power buys
+    (power of products / its own)^(1/3) of the clock, up to boost. Attention is busy for its rate, but for the
+    exponentials beside both products of a position (``operators.attention``).
+    """
+    if rows.family != "attention" or machine.clock >= 1.0:
+        return machine.clock
+    chip = machine.accelerator
+    product = implementation(machine.runtime, "gemm", rows.dtype, chip.architecture)
+    own, reference = (operators.kernel(name).on(chip.architecture) for name in (kernel, product))
+    width = 2.0 * float(rows.columns["head_dim"].max())
+    exponential = own.softmax / 2.0 * (chip.rate("bf16") or chip.vector) / chip.vector
+    busy = own.rate * width / float(np.hypot(width, exponential))
+    return float(min(1.0, machine.clock * (reference.rate / (ON_CHIP_POWER * busy)) ** (1.0 / 3.0)))
+
+
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     """Price one table of kernels on a machine."""
     dtype = _computed(rows, machine.accelerator)
     name = implementation(machine.runtime, rows.family, dtype, machine.accelerator.architecture)
-    shape = rows.count.shape
+    columns = np.array(list(rows.columns.values()))
+    first, runs = _runs(columns)
+    columns = columns[:, :, first]
+    shape = columns.shape[1:]
     kinds = np.repeat(rows.kind, shape[1])
-    cells = np.stack([kinds.astype(np.float64), *(column.ravel() for column in rows.columns.values())])
+    cells = np.concatenate([kinds[None], columns.reshape(len(columns), -1)])
     unique, inverse = (cells, None) if cells.shape[1] < DEDUPLICATE_ABOVE else _distinct(cells)
     prices = price_kernels(
         rows.family,
@@ -115,11 +142,21 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
         dtype=dtype,
         kernel=name,
         accelerator=machine.accelerator,
-        clock=machine.clock,
+        clock=_clock(rows, name, machine),
     )
-    if inverse is None:
-        return PricedKernels(rows, name, _map(prices, lambda column: column.reshape(shape)))
-    return PricedKernels(rows, name, _map(prices, lambda column: column[inverse].reshape(shape)))
+    place = np.arange(cells.shape[1]) if inverse is None else inverse
+    back = place.reshape(shape)[:, runs]
+    return PricedKernels(rows, name, _map(prices, lambda column: column[back]))
+
+
+def _runs(columns: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first plan of every run of plans with equal rows, and the run of each plan, from columns [C, R, P].
+
+    Decode steps of one batch differ in their cache alone, so most tables have one run of them.
+    """
+    changes = (columns[:, :, 1:] != columns[:, :, :-1]).any(axis=(0, 1))
+    runs = np.concatenate([[0], np.cumsum(changes)])
+    return np.flatnonzero(np.concatenate([[True], changes])), runs
 
 
 def _computed(rows: Kernels, accelerator: Accelerator) -> str:
@@ -162,20 +199,25 @@ def price_requests(requests: Sequence[Request], machine: Machine) -> list[Collec
         return []
     if machine.net is not None:
         return [_by_link(request, machine, machine.net) for request in requests]
-    communication = machine.runtime.communication
+    communication, plans = machine.runtime.communication, requests[0].size.shape[-1]
+    lines = [[np.reshape(getattr(r, name), (-1, plans)) for r in requests] for name in ("size", "ranks", "stride")]
+    cells = np.array([np.concatenate(line) for line in lines])
+    first, runs = _runs(cells)
+    size, ranks, stride = cells[:, :, first]
+    counts = [len(line) for line in lines[0]]
     prices = price_messages(
-        np.repeat([OPS.index(r.op) for r in requests], [r.size.size for r in requests]),
-        np.concatenate([r.size.ravel() for r in requests]),
-        np.concatenate([r.ranks.ravel() for r in requests]).astype(np.int64),
-        np.concatenate([r.stride.ravel() for r in requests]).astype(np.int64),
+        np.repeat([OPS.index(r.op) for r in requests], counts)[:, None],
+        size,
+        ranks.astype(np.int64),
+        stride.astype(np.int64),
         fabric=machine.fabric,
         library=communication.library,
         small=communication.small_all_reduce,
     )
-    columns = {name: getattr(prices, name) for name in CollectivePrices.__slots__}
+    columns = {name: getattr(prices, name)[:, runs] for name in CollectivePrices.__slots__}
     out, start = [], 0
-    for request in requests:
-        part, shape = slice(start, start + request.size.size), request.size.shape
+    for request, count in zip(requests, counts, strict=True):
+        part, shape = slice(start, start + count), request.size.shape
         out.append(CollectivePrices(**{name: column[part].reshape(shape) for name, column in columns.items()}))
         start = part.stop
     return out

@@ -67,7 +67,8 @@ def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) 
     offload = offloading(lowered, machine, forward, backward)
     if offload:
         forward, backward = forward + offload.forward, backward + offload.backward
-    send, passing = _paced(send_time(priced.others[: len(sent)], lowered), priced)
+    issued = plans.chunks * (runtime.host.per_send / machine.host_speed)
+    send, passing = _paced(send_time(priced.others[: len(sent)], lowered) + issued, priced)
     share = np.where(plans.pp > 1, send, 0.0)[:, None] * (np.arange(forward.shape[1]) < plans.pp[:, None])
     beside = _beside(priced, passes)
     times = Durations.of(forward + share, backward + share, _weight_gradients(priced), beside)

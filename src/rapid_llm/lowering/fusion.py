@@ -53,4 +53,8 @@ def _merge(run: list[Operator], rest: Sequence[Canonical]) -> Operator:
         weight=main.weight,
         frozen=main.frozen,
         when=main.when,
+        rounds=main.rounds,
+        passes=main.passes,
+        bias=main.bias,
+        pieces=main.pieces,
     )

@@ -65,14 +65,16 @@ def layers_per_part(model: Model, plans: Plans, balance: str = "layers") -> Coun
     ``layers``: layers are dealt in order. Where pp does not divide them the LM head counts as a layer of the last
     stage, or it and the embedding of the first (Megatron-Core ``account_for_loss_in_pipeline_split``; Llama 3, section
     3.3.2), if that makes stages equal; else the later stages hold one more. ``cost``: stages of equal cost, the LM head
-    being one more block. Layers that a user deals to stages stand as they are.
+    being one more block. Layers that a user deals to stages, or to all their chunks in order, stand as they are.
     """
     prefix = _prefix(model.pattern, len(model.blocks))
     parts = plans.parts
     most = int(parts.max())
     if plans.stage_layers:
-        bounds = np.tile(np.cumsum((0, *plans.stage_layers)), (len(plans), 1))
-    elif balance == "cost":
+        dealt = np.diff(prefix[:, np.cumsum((0, *plans.stage_layers))], axis=1)
+        on_parts = dealt.reshape(len(dealt), -1, most).sum(axis=1)  # chunk c stands on stage c mod pp
+        return np.repeat(on_parts[:, None, :], len(plans), axis=1)
+    if balance == "cost":
         bounds = np.stack([_balanced(model, int(pp), most) for pp in parts])
     else:
         edge = np.minimum(np.arange(most + 1)[None, :], parts[:, None])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -16,6 +17,7 @@ from rapid_llm.lowering.fusion import fuse
 from rapid_llm.lowering.layout import layers_per_part, on_stages
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
 from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_bytes
+from rapid_llm.lowering.rounding import in_pieces, rounded
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.sharding import shard_rows
 from rapid_llm.lowering.table import Builder, Kernels, Messages, gathered_bytes, saved_bytes
@@ -87,6 +89,8 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
 def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lowered:
     facts = runtime.training
     builder = Builder(s.plans)
+    if s.training and facts:
+        builder = Builder(s.plans, streams=facts.expert_streams, copies=facts.gather_copies)
     vocab = outer.padded_vocabulary(model.vocab_size, facts.vocab_multiple if facts else 1, s.plans.tp)
     sequences = _sequences(model, s, runtime, vocab)
     saved, working, gathered = _activations(sequences, s, facts)
@@ -100,7 +104,8 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
     if s.training and not bytes_only:
         for unit in range(len(sequences)):
             held = (dense[unit], trained[0, unit]), (expert[unit], trained[1, unit])
-            shard_rows(builder, unit, *held, s, whole=bool(facts and facts.whole_gradients))
+            element = s.weight if _short(s, facts) and unit < len(sequences) - OUTER else s.act
+            shard_rows(builder, unit, *held, s, element=element, whole=bool(facts and facts.whole_gradients))
             outer.optimizer_rows(builder, unit, trained[0, unit], trained[1, unit], s)
         if model.tie_word_embeddings and not s.lora:
             outer.tied_row(builder, len(sequences) - 1, vocab * model.hidden_size, s)
@@ -120,7 +125,7 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         working=working,
         gathered=gathered,
         cache=cached(model, s, runtime),
-        logits=s.rows * vocab,
+        logits=outer.head_rows(model, s) * vocab,
         experts_per_token=max([1.0, *(float(ffn.num_experts_per_tok) for ffn in mixtures)]),
         experts=max([1.0, *(float(ffn.num_experts) for ffn in mixtures)]),
     )
@@ -139,7 +144,25 @@ def _sequences(model: Model, s: Shapes, runtime: Runtime, vocab: Column) -> list
     sequences.append(outer.head(model, s, vocab) + ([] if s.training else outer.sampling(s, model.vocab_size)))
     if s.lora:
         sequences = [adapted(sequence, s.lora, s) for sequence in sequences]
-    return [fuse(sequence, runtime.fusions) for sequence in sequences]
+    if s.cast:
+        sequences = [rounded(sequence, s, gathers=_short(s, facts)) for sequence in sequences]
+    if runtime.overlap.tensor_parallel and s.training and s.tensor_parallel:
+        sequences = [*(in_pieces(sequence, s) for sequence in sequences[:-OUTER]), *sequences[-OUTER:]]
+    fused = [fuse(sequence, runtime.fusions) for sequence in sequences]
+    return [_decomposed(sequence, facts.decomposed) for sequence in fused] if facts and facts.decomposed else fused
+
+
+def _decomposed(sequence: list[Canonical], passes: Mapping[str, float]) -> list[Canonical]:
+    """The same operators, those named in ``passes`` moving so many times the bytes of one fused kernel."""
+    for op in sequence:
+        if isinstance(op, Operator) and op.name in passes:
+            op.passes = passes[op.name]
+    return sequence
+
+
+def _short(s: Shapes, facts: Training | None) -> bool:
+    """Whether the runtime gathers what it has rounded to the compute format."""
+    return facts is not None and s.compute in facts.short_gathers
 
 
 def _activations(sequences: list[list[Canonical]], s: Shapes, facts: Training | None) -> tuple[Matrix, Matrix, Matrix]:
@@ -162,9 +185,9 @@ def _activations(sequences: list[list[Canonical]], s: Shapes, facts: Training | 
 def _pass_rows(builder: Builder, sequences: list[list[Canonical]], s: Shapes, facts: Training | None) -> None:
     """Rows of the forward and backward passes of each unit; of a frozen embedding there is none backward."""
     layers = len(sequences) - OUTER
-    rerun = Rerun.of(s.plans, facts.selective if facts else ()) if s.training else None
+    rerun = Rerun.of(s.plans, facts.selective, stops=facts.recompute_stops) if s.training and facts else None
     for unit, sequence in enumerate(sequences):
-        forward_rows(builder, unit, sequence, rerun if unit < layers else None)
+        forward_rows(builder, unit, sequence, s, rerun if unit < layers else None)
         if s.training and not (s.lora and unit == layers):
             backward_rows(builder, unit, sequence, s)
 

@@ -12,15 +12,34 @@ Column = NDArray[np.float64]
 Tensors = dict[str, Column]
 
 
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Elements that a rank rounds to the format of a product [P]: of its input, and of the gradient of its output."""
+
+    input: Column
+    gradient: Column
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """In how many pieces a product runs beside the message of its input or output [P]: forward, and for the gradient of
+    its input."""
+
+    forward: Column | float
+    data: Column | float
+
+
 @dataclass(slots=True)
 class Operator:
     """One kernel of a forward pass.
 
     name: canonical name, what fusions and recompute sets speak of; family and columns: as ``operators.families``;
-    kind: access pattern of a pointwise kernel or kind of a recurrent one; dtype: what it computes in, the vector units'
-    own unless the matrix units take part; reads, writes: tensor name -> bytes [P];
-    saves: tensors kept for the backward pass; weight: a GEMM against a weight (has a weight gradient);
-    frozen: that weight is not trained (has none);
+    kind: access pattern of a pointwise kernel or kind of a recurrent one; dtype: what it computes in, the vector
+    units' own unless the matrix units take part; reads, writes: tensor name -> bytes [P]; saves: tensors kept for the
+    backward pass; weight: a GEMM against a weight (has a weight gradient); bias: it has one; frozen: that weight is
+    not trained (has none); source: its input has no gradient; rounds: what passes of their own round for it; pieces:
+    in how many it runs beside its messages; passes: how many times the bytes of one fused kernel its separate kernels
+    move;
     when: share of passes in which it runs [P] (prefill-only or decode-only rows).
     """
 
@@ -34,7 +53,12 @@ class Operator:
     saves: tuple[str, ...] = ()
     weight: bool = False
     frozen: bool = False
+    source: bool = False
     when: Column | float = 1.0
+    rounds: Rounds | None = None
+    passes: float = 1.0
+    bias: bool = False
+    pieces: Pieces | None = None
 
 
 @dataclass(slots=True)

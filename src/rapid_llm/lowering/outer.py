@@ -28,7 +28,9 @@ def embedding(model: Model, s: Shapes, *, dropout: bool) -> list[Canonical]:
     size = s.tokens * model.hidden_size * s.act
     shard = s.shard * model.hidden_size * s.act
     out: list[Canonical] = [pointwise("embedding", "gather", {"rows": size}, {"e": size})]
-    if s.tensor_parallel:
+    if model.patch_values:
+        out = [_patches(model, s)]
+    elif s.tensor_parallel:
         out += [
             Collective("embedding scatter", "reduce_scatter", "all_gather", "tp", size, when=s.plans.sp),
             Collective("embedding reduce", "all_reduce", "", "tp", size, when=1.0 - s.plans.sp),
@@ -41,17 +43,31 @@ def embedding(model: Model, s: Shapes, *, dropout: bool) -> list[Canonical]:
     return out
 
 
+def _patches(model: Model, s: Shapes) -> Operator:
+    """The projection of image patches, on every rank for its share of the sequence; of pixels there is no gradient."""
+    values, size = float(model.patch_values or 1), s.shard * model.hidden_size * s.act
+    pixels = {"pixels": s.shard * values * s.act}
+    op = matmul("patch", s, m=s.shard, n=model.hidden_size, k=values, reads="pixels", writes={"e": size}, x=pixels)
+    op.source, op.bias = True, True
+    return op
+
+
+def head_rows(model: Model, s: Shapes) -> Column:
+    """Rows of the head: of an image one, in training every token, in inference the last of each sequence."""
+    return s.batch if model.patch_values else s.rows
+
+
 def head(model: Model, s: Shapes, vocab: Column) -> list[Canonical]:
-    """Final norm, logits, and in training the cross entropy; in inference the last token of each sequence only."""
+    """Final norm, logits, and in training the cross entropy."""
     hidden = model.hidden_size
-    rows = s.rows
+    rows = head_rows(model, s)
     norm_rows = s.shard if s.training else rows
     size = norm_rows * hidden * s.act
     logits = {"logits": rows * vocab * s.act}
     out: list[Canonical] = [pointwise("norm", "reduce", {"xf": size}, {"nf": size}, saves=("xf",))]
     if s.training and s.tensor_parallel:
         out += gather("head", "nf", hidden, s)
-    out.append(matmul("lm_head", s, m=rows, n=vocab, k=hidden, reads="nf", writes=logits, plain=True))
+    out.append(matmul("lm_head", s, m=rows, n=vocab, k=hidden, reads="nf", writes=logits, plain=True, kept=s.head))
     if s.training:
         fp32 = {"logits32": rows * vocab * FP32_BYTES}
         out += [

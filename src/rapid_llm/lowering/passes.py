@@ -11,7 +11,9 @@ import numpy as np
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.table import (
+    AGAIN,
     BACKWARD,
+    BIAS_GRADIENT,
     FORWARD,
     RECOMPUTE,
     WEIGHT_GRADIENT,
@@ -31,32 +33,51 @@ class Rerun:
     selective: Sequence[str]
     chosen: Column
     others: Column
+    stops: bool
 
     @classmethod
-    def of(cls, plans: Plans, selective: Sequence[str]) -> Rerun | None:
-        """Under full recomputation every operator, under selective the named ones; None where no plan recomputes."""
+    def of(cls, plans: Plans, selective: Sequence[str], *, stops: bool) -> Rerun | None:
+        """Under full recomputation every operator, under selective the named ones; None where no plan recomputes.
+
+        ``stops``: at the last operator that writes a tensor of which the backward pass has need.
+        """
         if not plans.recompute.any():
             return None
         share = 1.0 / plans.recompute_every
         chosen, others = (np.where(plans.recompute > mode, share, 0.0) for mode in (NONE, SELECTIVE))
-        return cls(selective, chosen, others)
+        return cls(selective, chosen, others, stops)
+
+    def end(self, sequence: Sequence[Canonical]) -> int:
+        """How many operators of a layer can run again."""
+        if not self.stops:
+            return len(sequence)
+        kept = {name for op in sequence if isinstance(op, Operator) for name in op.saves}
+        return max(
+            (at for at, op in enumerate(sequence, 1) if isinstance(op, Operator) and kept & op.writes.keys()), default=0
+        )
 
     def share(self, op: Canonical) -> Column:
         """Share of the layers in which ``op`` runs again [P]."""
         return self.chosen if isinstance(op, Operator) and _in(op, self.selective) else self.others
 
 
-def forward_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], rerun: Rerun | None = None) -> None:
-    """Rows of the forward pass, and of what the backward pass runs again."""
+def forward_rows(
+    builder: Builder, unit: int, sequence: Sequence[Canonical], s: Shapes, rerun: Rerun | None = None
+) -> None:
+    """Rows of the forward pass, of what it rounds, and of what the backward pass runs again."""
     passes: list[tuple[int, Column | float]] = [(FORWARD, 1.0)]
-    for op in sequence:
+    end = 0 if rerun is None else rerun.end(sequence)
+    for at, op in enumerate(sequence):
         if rerun is not None:
             share = rerun.share(op)
-            passes = [(FORWARD, 1.0), (RECOMPUTE, share)] if share.any() else passes[:1]
+            passes = [(FORWARD, 1.0), (RECOMPUTE, share)] if share.any() and at < end else passes[:1]
         if isinstance(op, Operator):
             columns = forward_columns(op)
+            pieces = op.pieces.forward if op.pieces else 1.0
             for phase, again in passes:
-                builder.kernel(op, (unit, phase), columns, count=op.when * again)
+                builder.kernel(op, (unit, phase), columns, count=op.when * again, pieces=pieces)
+                if op.rounds:
+                    builder.cast(op, (unit, phase), op.rounds.input * s.cast, count=op.when * again)
         elif op.op:
             for phase, again in passes:
                 builder.message(op.name, op.op, op.axis, (unit, phase), size=op.size, count=op.when * again)
@@ -68,7 +89,7 @@ def backward_rows(builder: Builder, unit: int, sequence: Sequence[Canonical], s:
     for op in reversed(sequence):
         if isinstance(op, Collective):
             if op.again:
-                builder.message(op.name + " again", op.op, op.axis, cell, size=op.size, count=op.when)
+                builder.message(op.name + AGAIN, op.op, op.axis, cell, size=op.size, count=op.when)
             if op.backward:
                 size = op.size if op.grad_size is None else op.grad_size
                 builder.message(op.name + " grad", op.backward, op.axis, cell, size=size, count=op.when)
@@ -87,15 +108,26 @@ def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None
     y = np.where(s.plans.zero_stage >= 3, s.act, 2.0 * s.gradient) if op.weight else s.act
     data = {**c, "n": c["k"], "k": c["n"], "y_bytes": s.act}
     weight = {**c, "m": c["k"], "k": c["m"], "w_bytes": c["x_bytes"], "y_bytes": y}
-    builder.kernel(op, (unit, BACKWARD), data, count=op.when, name=op.name + " dgrad")
+    pieces = op.pieces.data if op.pieces else 1.0
+    if not op.source:
+        builder.kernel(op, (unit, BACKWARD), data, count=op.when, name=op.name + " dgrad", pieces=pieces)
+    if op.rounds:
+        builder.cast(op, (unit, BACKWARD), op.rounds.gradient * s.cast, count=op.when)
     if not op.frozen:
         builder.kernel(op, (unit, BACKWARD), weight, count=op.when, name=op.name + WEIGHT_GRADIENT)
+        if op.bias:
+            row = Operator(op.name, "pointwise", {}, {}, kind="reduce")
+            read: dict[str, Column | float] = {"read_bytes": total(op.writes), "write_bytes": 0.0, "flops": 0.0}
+            builder.kernel(row, (unit, BACKWARD), read, count=op.when, name=BIAS_GRADIENT)
+        if op.rounds:
+            turned = c["m"] * c["groups"] * (c["n"] + c["k"]) * s.turned
+            builder.cast(op, (unit, BACKWARD), turned, count=op.when, kind="gather")
 
 
 def _pointwise_backward(builder: Builder, unit: int, op: Operator) -> None:
     """Reads the gradients of what it wrote and what it saved, writes the gradients of what it read."""
     read = total(op.writes) + total(op.reads, op.saves)
-    columns = {"read_bytes": read, "write_bytes": total(op.reads), "flops": 0.0}
+    columns = {"read_bytes": op.passes * read, "write_bytes": op.passes * total(op.reads), "flops": 0.0}
     builder.kernel(op, (unit, BACKWARD), columns, count=op.when, name=op.name + " grad")
 
 

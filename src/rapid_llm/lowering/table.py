@@ -18,6 +18,15 @@ PHASES = ("forward", "recompute", "backward", "optimizer")
 FORWARD, RECOMPUTE, BACKWARD, OPTIMIZER = range(4)
 WEIGHT_GRADIENT = " wgrad"
 """How the names of rows that compute weight gradients end."""
+AGAIN = " again"
+"""How the names of messages end that gather once more what a weight gradient multiplies."""
+CAST = " cast"
+"""How the names of rows that round operands end."""
+BIAS_GRADIENT = "bias grad"
+WITH_PRODUCT = (CAST, BIAS_GRADIENT)
+"""How the names of kernels end that go out with a product, at no cost of the host's own."""
+SEQUENCE_OPS = ("all_gather", "reduce_scatter")
+"""What sequence parallelism sends along the sequence."""
 Cell = tuple[int, int]
 """Unit and phase of a row."""
 
@@ -61,21 +70,49 @@ _Row = tuple[str, int, int, int, tuple["Column | float", ...]]
 
 @dataclass(slots=True)
 class Builder:
-    """Collects rows, one list per table, and freezes them."""
+    """Collects rows, one list per table, and freezes them.
+
+    ``streams`` on which products of experts are launched one by one (0: one grouped kernel); ``copies``: what is
+    gathered or scattered along sequences passes a copy, sequences not being the outer dimension.
+    """
 
     plans: Plans
+    streams: int = 0
+    copies: bool = False
     kernels: dict[tuple[str, str], list[_Row]] = field(default_factory=dict)
     messages: dict[tuple[str, str], list[tuple[str, int, int, Column | float, Column | float]]] = field(
         default_factory=dict
     )
 
     def kernel(
-        self, op: Operator, cell: Cell, columns: Mapping[str, Column | float], *, count: Column | float, name: str = ""
+        self,
+        op: Operator,
+        cell: Cell,
+        columns: Mapping[str, Column | float],
+        *,
+        count: Column | float,
+        name: str = "",
+        pieces: Column | float = 1.0,
     ) -> None:
-        """Add one kernel row."""
+        """Add one kernel row, run in so many ``pieces`` of its rows; products on streams fill the accelerator as so
+        many equal ones do, again and again."""
+        if isinstance(pieces, np.ndarray):
+            columns, count = {**columns, "m": columns["m"] / pieces}, count * pieces
+        groups = columns["groups"] if self.streams and op.weight else 1.0
+        if isinstance(groups, np.ndarray):  # of experts; others are one
+            together = np.minimum(groups, self.streams)
+            columns, count = {**columns, "groups": together}, count * (groups / together)
         values = (*(columns[c] for c in COLUMNS[op.family]), count)
         kind = POINTWISE_KINDS.index(op.kind) if op.family == "pointwise" else 0
         self.kernels.setdefault((op.family, op.dtype), []).append((name or op.name, kind, *cell, values))
+
+    def cast(
+        self, op: Operator, cell: Cell, moved: Column | float, *, count: Column | float, kind: str = "stream"
+    ) -> None:
+        """Add the row of a pass that rounds an operand of ``op``, of so many bytes read and written."""
+        row = Operator(op.name, "pointwise", {}, {}, kind=kind)
+        columns: dict[str, Column | float] = {"read_bytes": moved, "write_bytes": 0.0, "flops": 0.0}
+        self.kernel(row, cell, columns, count=count, name=op.name + CAST)
 
     def message(
         self, name: str, op: str, axis: str, cell: Cell, *, size: Column | float, count: Column | float
@@ -84,6 +121,10 @@ class Builder:
         if isinstance(count, np.ndarray) and not count.any():
             return
         self.messages.setdefault((op, axis), []).append((name, *cell, size, count))
+        if self.copies and axis == "tp" and op in SEQUENCE_OPS:
+            moved: dict[str, Column | float] = {"read_bytes": size, "write_bytes": size, "flops": 0.0}
+            copy = Operator("sequence copy", "pointwise", {}, {}, kind="stream")
+            self.kernel(copy, cell, moved, count=count * np.where(self.plans.tp > 1, 1.0, 0.0))
 
     def freeze(self) -> tuple[tuple[Kernels, ...], tuple[Messages, ...]]:
         """All rows as arrays."""
@@ -133,7 +174,7 @@ def _filled(rows: Sequence[Sequence[Column | float]], width: int) -> NDArray[np.
 def forward_columns(op: Operator) -> dict[str, Column | float]:
     """The pricing columns of an operator's forward kernel."""
     if op.family == "pointwise":
-        return {"read_bytes": total(op.reads), "write_bytes": total(op.writes), "flops": 0.0}
+        return {"read_bytes": op.passes * total(op.reads), "write_bytes": op.passes * total(op.writes), "flops": 0.0}
     return dict(op.columns)
 
 

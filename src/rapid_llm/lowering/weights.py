@@ -102,5 +102,7 @@ def outer_parameters(model: Model, plans: Plans, vocab_multiple: int) -> tuple[C
     outer = {w.role: float(w.size) for w in outer_weights(model) if w.role not in ("embedding", "head")}
     last: Column | float = sum((outer.pop(role, 0.0) for role in ("final_norm", "final_norm.bias")), 0.0)
     last = last + outer.pop("head.bias", 0.0) / plans.tp
+    if model.patch_values:
+        return np.zeros_like(table) + sum(outer.values()), last + table
     own_head = np.where(plans.pp > 1, 1.0, 0.0) if model.tie_word_embeddings else 1.0
     return table + sum(outer.values()), last + own_head * table

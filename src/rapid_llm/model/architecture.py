@@ -22,8 +22,8 @@ class Attention:
     norms run over one head or over all heads. ``output_gate`` doubles the query projection (a gate per channel),
     ``head_gate`` adds one gate per head. ``sinks`` adds a learned logit per head. ``kv_shared`` layers reuse an
     earlier layer's keys and values and have no projections for them; ``k_eq_v`` shares one projection. ``cross``
-    attention reads the image. ``index_*`` describe a sparse indexer that keeps ``index_topk`` tokens per query
-    (MiniMax-M3).
+    attention reads the image; without ``causal`` every token sees all (encoders). ``index_*`` describe a sparse
+    indexer that keeps ``index_topk`` tokens per query (MiniMax-M3).
     """
 
     kind: Literal["attention"] = "attention"
@@ -44,6 +44,7 @@ class Attention:
     kv_shared: bool = False
     k_eq_v: bool = False
     cross: bool = False
+    causal: bool = True
     index_n_heads: Count | None = None
     index_head_dim: Count | None = None
     index_topk: Count | None = None
@@ -230,13 +231,15 @@ class VisionTower:
 @hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Model:
-    """A decoder-only (or multimodal) language model.
+    """A decoder-only (or multimodal) language model, or an encoder of images.
 
     ``blocks`` are the distinct layers, ``pattern`` gives for each of the ``num_hidden_layers`` layers its index in
     ``blocks``. ``embedding_size`` is the width of the token embedding where a projection maps it to ``hidden_size``
     (OPT-350M); ``num_positions`` the rows of a learned position table where they differ from
     ``max_position_embeddings``. ``quantization`` names the format of the checkpoint's weights where it is not 16-bit.
-    ``extra_parameters`` as in Block, outside the layers.
+    ``extra_parameters`` as in Block, outside the layers. ``patch_values``: a token is so many values of an image patch,
+    which a projection embeds, beside one token of its class; the head reads that one alone, and ``vocab_size`` is its
+    labels (Dosovitskiy et al. 2021, arXiv 2010.11929, section 3.1).
     """
 
     name: str
@@ -253,6 +256,7 @@ class Model:
     final_norm: bool = True
     head_bias: bool = False
     num_nextn_predict_layers: Whole = 0
+    patch_values: Count | None = None
     vision: VisionTower | None = None
     quantization: str | None = None
     extra_parameters: Whole = 0

@@ -64,7 +64,7 @@ def _mixer_flops(
             return 0.0
         case Attention():
             limits = [limit for limit in (mixer.sliding_window, mixer.index_topk) if limit is not None]
-            keys = mean_keys(length, min(limits, default=None), causal=causal)
+            keys = mean_keys(length, min(limits, default=None), causal=causal and mixer.causal)
             width = mixer.head_dim + mixer.value_dim
         case LatentAttention():
             keys = mean_keys(length, mixer.index_topk, causal=causal)
@@ -104,9 +104,18 @@ def head_flops(model: Model) -> int:
     return 2 * width * model.vocab_size + projection
 
 
+def outer_flops(model: Model, sequence_length: float) -> float:
+    """FLOPs of one token outside the layers, mean over a sequence: the head, which reads one token of an image, and the
+    projection of its patches."""
+    if model.patch_values is None:
+        return float(head_flops(model))
+    patches = 2.0 * model.patch_values * model.hidden_size * (sequence_length - 1.0)
+    return (patches + head_flops(model)) / sequence_length
+
+
 def forward_flops(model: Model, sequence_length: float, *, causal: bool = False, head: bool = True) -> float:
     """FLOPs of one token forward, mean over a sequence, in all blocks and the head."""
-    total = float(head_flops(model)) if head else 0.0
+    total = outer_flops(model, sequence_length) if head else 0.0
     for index, block in enumerate(model.blocks):
         one = block_matmul_flops(block, model.hidden_size) + attention_flops(block, sequence_length, causal=causal)
         total += model.pattern.count(index) * one

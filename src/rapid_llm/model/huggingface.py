@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from rapid_llm.documents import Document
 from rapid_llm.model.architecture import Model
-from rapid_llm.model.families import classic, deepseek, gemma, hybrid, llama, moe
+from rapid_llm.model.families import classic, deepseek, gemma, hybrid, llama, moe, vision
 from rapid_llm.model.families.multimodal import WRAPPERS, Wrapper, assemble, text_fields
 from rapid_llm.model.fields import Fields
 from rapid_llm.provenance import Catalogue
@@ -117,6 +117,7 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (hybrid.mamba1, "falcon_mamba", "FalconMambaForCausalLM"),
     (hybrid.mamba2, "mamba2", "Mamba2ForCausalLM"),
     (hybrid.nemotron_h, "nemotron_h", "NemotronHForCausalLM"),
+    (vision.vit, "vit", "ViTForImageClassification ViTModel"),
     (hybrid.lfm2, "lfm2", "Lfm2ForCausalLM"),
     (hybrid.lfm2, "lfm2_moe", "Lfm2MoeForCausalLM"),
 )

@@ -284,6 +284,8 @@ def outer_weights(model: Model) -> tuple[Weight, ...]:
     hidden, width = model.hidden_size, model.embedding_size or model.hidden_size
     last = model.blocks[model.pattern[-1]]
     found = [_weight("embedding", model.vocab_size, width)]
+    if model.patch_values:
+        found = [_weight("patch", model.patch_values, hidden), _weight("patch.bias", hidden), _weight("class", hidden)]
     if width != hidden:
         found += [_weight("embedding.in", width, hidden), _weight("embedding.out", hidden, width)]
     if model.position_embeddings == "learned":
@@ -347,6 +349,8 @@ _GROUPS = {
     "moe": "shared experts",
     "embedding": "embedding",
     "position": "embedding",
+    "patch": "embedding",
+    "class": "embedding",
     "head": "head",
     "vision": "vision",
     "extra": "other",

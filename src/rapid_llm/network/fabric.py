@@ -27,7 +27,7 @@ class Tier:
 
     bandwidth: B/s per accelerator and direction while all of them communicate; latency: one hop (s); kind: ``switch``
     non-blocking, ``full`` a link per pair, ``ring``, ``torus`` of ``dimensions``, ``shared`` one host bridge, whose
-    units cross over a single link.
+    units cross over a single link; ``behind`` accelerators each, whose groups share it.
     """
 
     name: str
@@ -39,9 +39,11 @@ class Tier:
     scope: Scope = "intra"
     in_network_reduction: bool = False
     dimensions: int = 1
+    behind: int = 1
 
-    def reach(self, members: int, stride: int) -> float:
-        """B/s per accelerator that a group of ``members``, ``stride`` apart, can use of this tier."""
+    def reach(self, members: int, stride: int, beside: int = 1) -> float:
+        """B/s per accelerator that a group of ``members``, ``stride`` apart, can use of this tier, where ``beside``
+        groups alternate."""
         if self.kind == "full":
             return self.bandwidth * (members - 1) / (self.span - 1)
         if self.kind == "ring":  # every hop passes `stride` links; an open chain returns over its own links
@@ -49,6 +51,8 @@ class Tier:
             return self.bandwidth / stride / (1 if closed else 2)
         if self.kind == "torus":  # a group along d of D dimensions drives d/D of the links
             return self.bandwidth * self.used(members) / self.dimensions
+        if self.kind == "shared":  # groups that take one accelerator of each unit cross at once
+            return self.bandwidth / min(beside, self.behind)
         return self.bandwidth
 
     def exchange_hops(self, members: int) -> float:
@@ -131,7 +135,8 @@ def _node_tiers(node: Node) -> tuple[Tier, ...]:
     technology = link(name)
     latency = technology.latency if up.latency is None else up.latency
     if up.topology == "pairs":
-        return (Tier("pair", up.group or 2, bandwidth, latency, name, "full"), *shared)
+        pair = Tier("pair", up.group or 2, bandwidth, latency, name, "full")
+        return (pair, *(replace(tier, behind=pair.span) for tier in shared))
     tier = Tier("node", count, bandwidth, latency, name, up.topology, in_network_reduction=up.in_network_reduction)
     return (tier,)
 

@@ -183,7 +183,7 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
             share = cost.switch or share
         elif template.phases[0].pattern in ("direct", "neighbour"):
             share = cost.spread or share
-        rates.append(tier.reach(group.bounds[level] // below, group.stride * below) * share)
+        rates.append(tier.reach(group.bounds[level] // below, group.stride * below, group.stride) * share)
     return np.array(rates)
 
 

@@ -143,6 +143,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     batch, _, past, heads, kv_heads, dim, v_dim, window, _, _, kv_bytes, shared = columns
     group = heads / kv_heads
     together = (group >= kernel.groups[0]) & (group <= kernel.groups[1])
+    if kernel.powers:
+        together &= np.log2(group) % 1.0 == 0.0
     inside = np.where(together, group, 1.0)
     step = np.where(together, float(kernel.kv_tile), float(kernel.lone_tile))
     whole = np.ceil((past + 1.0) / step) * step

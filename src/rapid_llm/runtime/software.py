@@ -6,7 +6,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
-from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Seconds
+from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Positive, Seconds
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Whole = Annotated[int, Field(ge=0, strict=True)]
@@ -41,32 +41,44 @@ class Host:
     """What the CPU adds, in seconds.
 
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass
-    since the queue runs ahead; ``per_layer``: gap per layer pass that is always exposed, by phase;
-    ``per_dispatch``: the same of a training pass through experts, while the host waits for how many tokens each
-    gets; ``per_step``: scheduler, input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``:
-    batch preparation; ``ingress``: arrival to first launch of one request; ``serial``: share of the shorter of
-    launching and running a pass that does not hide behind the longer; ``broadcast``: a step's inputs sent from the
-    scheduling process to one more level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the
-    launches of a collective drift apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each
-    further rank of a group that crosses nodes adds to it; ``per_peer_step``: the same for messages once a step;
-    ``per_peer_piped``: what launching a tensor-parallel collective costs per rank of its group beside a pipeline
-    that crosses nodes. ``captured`` phases run as a graph: no per-kernel cost, no drift. Seconds of a host of speed
-    1 (``Node.host_speed``).
+    since the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_dispatch``: what
+    a training pass through experts adds to that floor (router, permutation, products launched one by one);
+    ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_step``: scheduler, input preparation,
+    sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first
+    launch of one request; ``serial``: share of the shorter of launching and running a pass that does not hide
+    behind the longer; ``jitter``: how unevenly both run, so that a pass takes their norm of exponent 1 / jitter,
+    which is more than the longer where they are alike; ``waits``: as serial, of passes through experts, whose host
+    waits for how many tokens each gets; ``broadcast``: a step's inputs sent from the scheduling process to one more
+    level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift
+    apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each further rank of a group that
+    crosses nodes adds to it; ``per_peer_step``: the same for messages once a step; ``per_peer_piped``: what
+    launching a tensor-parallel collective costs per rank of its group beside a pipeline that crosses nodes;
+    ``per_send``: of one message between stages, while the accelerator waits; ``per_stage``: handing an inference
+    pass to the next stage; ``per_gib_mapped``: collectives on a stream of their own keep their tensors until the
+    host sees them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves
+    free of memory, the allocator maps new memory instead of reusing it, per GiB of them. ``captured`` phases run as
+    a graph: no per-kernel cost, no drift. Seconds of a host of speed 1 (``Node.host_speed``).
     """
 
     per_kernel: Seconds = 0.0
+    preparing: PerPhase = PerPhase()
     per_layer: PerPhase = PerPhase()
     per_step: Seconds = 0.0
     per_sequence: Seconds = 0.0
     per_kv_block: Seconds = 0.0
     per_dispatch: Seconds = 0.0
+    waits: NonNegative = 0.0
     ingress: Seconds = 0.0
     serial: NonNegative = 0.0
+    jitter: NonNegative = 0.0
     broadcast: Seconds = 0.0
     per_peer: Seconds = 0.0
     per_peer_across: Seconds = 0.0
     per_peer_step: Seconds = 0.0
     per_peer_piped: Seconds = 0.0
+    per_stage: Seconds = 0.0
+    per_gib_mapped: Seconds = 0.0
+    per_send: Seconds = 0.0
     captured: tuple[Literal["forward", "backward", "prefill", "decode"], ...] = ()
 
 
@@ -74,12 +86,17 @@ class Host:
 class Overlap:
     """Which communication runs beside computation: what the dependency graph lets this runtime hide.
 
-    ``shared_experts`` alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
+    ``recompute_covers``: what a sharded layer's backward pass gathers and reduces travels while the layer is
+    recomputed, too. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
+    same: an operation, a compute format, or ``again``: gathers repeated for a weight gradient. ``shared_experts``
+    alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
     """
 
     gradient_reduce: bool = False
     parameter_gather: bool = False
     tensor_parallel: bool = False
+    recompute_covers: bool = True
+    waits: tuple[str, ...] = ()
     expert_all_to_all: bool = False
     shared_experts: bool = False
     context_parallel: bool = False
@@ -136,12 +153,14 @@ class Allocator:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Defaults:
-    """What the runtime's users run when a scenario does not say."""
+    """What the runtime's users run when a scenario does not say; ``gradients``: the format that they accumulate in,
+    where it is not the one of the preset of precision."""
 
     precision: str
     sp: bool = False
     zero_stage: Literal[0, 1, 2, 3] = 0
     schedule: Literal["gpipe", "1f1b", "interleaved"] = "1f1b"
+    gradients: str | None = None
     recompute: Literal["none", "selective", "full"] = "none"
 
 
@@ -150,22 +169,30 @@ class Training:
     """Facts of a training framework that change operators, bytes and passes.
 
     ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``softmax_multiple``:
-    score matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and softmax run
-    apart; ``dropout`` adds its masks and passes; ``reduce_dtype`` carries gradients, ``ring_gradients`` those of
-    keys and values round a context-parallel ring (None: as activations); ``gradient_buffers`` extra bytes per
-    parameter beside the precision's gradient (nanotron keeps bf16 and fp32); ``whole_gradients`` ZeRO-1 all-reduces
-    gradients before it updates its shard; ``loss_copies`` fp32 copies of the logits alive at the loss;
-    ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that
-    selective recompute runs again; ``selective_keeps`` the tensors that stay under it, by compute dtype, where they
-    are not all that the other operators need; ``checkpoint_inputs`` hidden states that a fully recomputed layer
-    keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a pipeline gathers once a step and adds up whole gradients;
-    ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there are none
-    before the first backward pass of a step; ``gather_buffers`` whole inputs that sequence parallelism gathers into
-    buffers kept for ever; ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to
-    the next forward pass; ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under
-    them; ``balance`` deals layers to pipeline stages by number, or by cost with the LM head as one block;
-    ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message per rank and
-    gathers it behind (arXiv 2104.04473, section 4.1).
+    score matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and softmax run apart;
+    ``dropout`` adds its masks and passes; ``reduce_dtype`` carries gradients, ``ring_gradients`` those of keys and
+    values round a context-parallel ring (None: as activations); ``gradient_buffers`` extra bytes per parameter beside
+    the precision's gradient (nanotron keeps bf16 and fp32); ``whole_gradients`` ZeRO-1 all-reduces gradients before
+    it updates its shard; ``loss_copies`` fp32 copies of the logits alive at the loss; ``sharded_gather_layers``
+    unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective recompute runs again;
+    ``selective_keeps`` the tensors that stay under it, by compute dtype, where they are not all that the other
+    operators need; ``recompute_stops`` recomputation ends with the last tensor that the backward pass needs;
+    ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a
+    pipeline gathers once a step and adds up whole gradients; ``zero_stages`` up to which states can be sharded at
+    all, ``pipeline_zero_stage`` beside a pipeline; ``without`` the axes that the framework does not have;
+    ``experts_need_sp`` under tensor parallelism; ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other
+    weights; ``frees_gradients`` there are none before the first backward pass of a step; ``gather_buffers`` whole
+    inputs that sequence parallelism gathers into buffers kept for ever; ``step_buffers`` bytes per parameter that
+    ZeRO-1 and 2 hold from one optimizer step to the next forward pass; ``owned_buffers`` bytes beside the optimizer's
+    per parameter that a rank updates under them; ``balance`` deals layers to pipeline stages by number, or by cost
+    with the LM head as one block; ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a
+    pipeline message per rank and gathers it behind (arXiv 2104.04473, section 4.1).
+
+    ``short_gathers``: the compute formats in which inputs and output gradients of tensor parallelism, and the weights
+    of layers, are gathered, having been rounded before; ``gather_copies``: sequence parallelism gathers and scatters
+    along an inner dimension, through a copy; ``expert_streams`` on which the products of experts are launched one by
+    one (0: one grouped kernel); ``decomposed``: how many times the bytes of one fused kernel the separate kernels of an
+    operator move.
     """
 
     fused_attention: bool = True
@@ -186,9 +213,18 @@ class Training:
     checkpoint_inputs: NonNegative = 1.0
     sharded_masters: bool = False
     pipeline_keeps_whole: bool = False
+    pipeline_zero_stage: Literal[0, 1, 2, 3] = 3
+    zero_stages: Literal[0, 1, 2, 3] = 3
+    without: tuple[Literal["tp", "pp", "cp", "ep"], ...] = ()
+    experts_need_sp: bool = False
     frees_gradients: bool = False
     selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
     bucket: Bytes = 0
+    short_gathers: tuple[str, ...] = ()
+    gather_copies: bool = False
+    expert_streams: Whole = 0
+    recompute_stops: bool = False
+    decomposed: Map[Positive] = FrozenDict()
     scatter_gather: bool = False
 
 
@@ -199,8 +235,10 @@ class Serving:
     ``kv_block_tokens`` per block of the cache; ``max_batched_tokens`` of one step; ``max_sequences`` that run at once;
     ``capture_sizes``: batches that decode graphs were captured for, others are padded up to the next; ``mixed_steps``:
     prefill and decode share a step, else prefill runs alone; ``deals_batch``: a batch is dealt into micro-batches that
-    fill the pipeline stages, else it crosses them whole; ``reserved_output``: the share of a request's output that
-    admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence.
+    fill the pipeline stages, else it crosses them whole; ``overlaps_stages``: these run in different stages at once,
+    else one after the other through all; ``reserved_output``: the share of a request's output that
+    admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence;
+    ``bias_apart``: the bias of a row-parallel product is added behind its all-reduce by a kernel of its own.
     """
 
     kv_block_tokens: Count = 16
@@ -209,8 +247,10 @@ class Serving:
     capture_sizes: tuple[int, ...] = ()
     mixed_steps: bool = False
     deals_batch: bool = True
+    overlaps_stages: bool = True
     reserved_output: Share = 1.0
     logit_bytes: NonNegative = 8.0
+    bias_apart: bool = False
 
 
 @hash_once

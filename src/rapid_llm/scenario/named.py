@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic.dataclasses import dataclass
+
 from rapid_llm import hardware, model, runtime
 from rapid_llm.documents import Document, build, join, known_fields, merge, plain, read_yaml, show
 from rapid_llm.dtypes import PRESETS, Precision, dtype, precision
@@ -16,11 +18,22 @@ from rapid_llm.hardware import Accelerator, System
 from rapid_llm.model import Model
 from rapid_llm.model.catalogue import CATALOGUE as MODELS
 from rapid_llm.model.huggingface import read_document
+from rapid_llm.nouns import STRICT, replaced
 from rapid_llm.provenance import is_path
 from rapid_llm.runtime import Runtime
-from rapid_llm.scenario.scenario import system_mapping
+from rapid_llm.scenario.scenario import Draft, system_mapping
+from rapid_llm.units import Count
 
 Noun = TypeVar("Noun")
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class DraftInput:
+    """The model that drafts tokens; ``precision`` as the scenario's where it is left out."""
+
+    model: str | dict[str, Any]
+    precision: str | dict[str, Any] | None = None
+    tp: Count = 1
 
 
 def layer(below: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,7 +50,7 @@ def layer(below: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-_NAMED = {"recompute": "mode"}
+_NAMED = {"recompute": "mode", "draft": "model"}
 """What a field's text stands for when it becomes a mapping, where that is not the name of its base."""
 
 
@@ -57,9 +70,29 @@ def runtime_of(document: Document, system: System, default: str) -> Runtime:
     return _slot(document, "runtime", Runtime, by_name, partial(_runtime, by_name, default))
 
 
-def precision_of(document: Document, default: str) -> Precision:
-    """The precision of a scenario; fields without a base are laid over ``default``."""
-    return _slot(document, "precision", Precision, precision, partial(_precision, default))
+def precision_of(document: Document, preset: str, gradients: str | None = None) -> Precision:
+    """The precision of a scenario; fields without a base are laid over ``preset``. ``gradients``: the format in which
+    the runtime adds them up, where the scenario says nothing of it."""
+    return _slot(document, "precision", Precision, partial(_preset, gradients), partial(_precision, preset, gradients))
+
+
+def draft_of(document: Document, formats: Precision) -> Draft | None:
+    """The model that drafts tokens, by name or as fields."""
+    value = document.data.get("draft")
+    if value is None or isinstance(value, Draft):
+        return value
+    fields = value if isinstance(value, Mapping) else {"model": value}
+    given: DraftInput = build(DraftInput, fields, document, "draft")
+    if isinstance(given.model, Mapping):
+        found = _model(document, given.model, "draft.model")
+    else:
+        found = located(document, "draft.model", model.load, beside(document, given.model))
+    own = given.precision
+    if isinstance(own, Mapping):
+        formats = _precision("bf16", None, document, own, "draft.precision")
+    elif own is not None:
+        formats = located(document, "draft.precision", precision, own)
+    return Draft(model=found, precision=formats, tp=given.tp)
 
 
 def _slot(
@@ -207,10 +240,18 @@ def _runtime(
     return build(Runtime, merge(plain(below), _changed(value, str(base))), document, path)
 
 
-def _precision(default: str, document: Document, value: Mapping[str, Any], path: str) -> Precision:
-    base = str(value.get("base", default))
+def _preset(gradients: str | None, name: str) -> Precision:
+    one = precision(name)
+    return one if gradients is None else replaced(one, gradients=gradients)
+
+
+def _precision(
+    preset: str, gradients: str | None, document: Document, value: Mapping[str, Any], path: str
+) -> Precision:
+    base = str(value.get("base", preset))
     located(document, join(path, "base"), precision, base)
-    return build(Precision, merge(PRESETS[base], _changed(value, base)), document, path)
+    own = {} if gradients is None else {"gradients": gradients}
+    return build(Precision, merge(merge(PRESETS[base], own), _changed(value, base)), document, path)
 
 
 CHECKPOINTS = {"fp8": ("fp8-block", "fp8-wo"), "mxfp4": ("mxfp4-experts",), "int4": ("int4-wo",), "int8": ("int8-wo",)}

@@ -79,11 +79,10 @@ def exchanged_heads(row: Row) -> str:
 
 def dealt(row: Row) -> str:
     """Layers dealt by hand do not add up, or not to these stages."""
-    stages, layers = row["pp"] * (1 + row["folded"]), row["num_hidden_layers"]
-    if row["vpp"] > 1:
-        return f"parallelism.layers_per_stage deals whole stages, and vpp {row['vpp']} cuts them. Try vpp 1."
+    stages, layers = row["pp"] * row["vpp"] * (1 + row["folded"]), row["num_hidden_layers"]
+    what = f"chunks (pp {row['pp']} x vpp {row['vpp']})" if row["vpp"] > 1 else "stages"
     return (
-        f"parallelism.layers_per_stage must deal {layers} layers to {stages} stages "
+        f"parallelism.layers_per_stage must deal {layers} layers to {stages} {what} "
         f"(got {row['dealt_layers']} to {row['dealt_stages']}). Try {_even(layers, stages)}."
     )
 
@@ -92,6 +91,43 @@ def _even(layers: int, stages: int) -> str:
     """Stages as equal as can be, where a list of them is short enough to read."""
     each, more = divmod(layers, stages)
     return listed([each + 1] * more + [each] * (stages - more)) if stages <= MOST_TRIED else f"about {each} each"
+
+
+def draft(row: Row) -> str:
+    """A draft model without speculation by it, or the other way round."""
+    if row["has_draft"]:
+        return (
+            f"draft names {row['draft']}, and workload.speculation does not ask for a model that drafts. Try "
+            "speculation: {draft: model, acceptance: [0.8, 0.7, 0.6]}."
+        )
+    return "workload.speculation.draft: model needs a draft. Try draft: llama-3.2-1b, or speculation.draft: ngram."
+
+
+def draft_tp(row: Row) -> str:
+    """The draft model cannot be cut like that, or over more ranks than there are."""
+    fits = [d for d in divisors(row["draft_heads"]) if d <= row["tp"]]
+    return (
+        f"draft.tp {row['draft_tp']} must divide the {row['draft_heads']} heads of {row['draft']} and be at most tp "
+        f"{row['tp']}. Try {listed(fits)}."
+    )
+
+
+def sharded_pipeline(row: Row) -> str:
+    """A runtime shards gradients or weights, but not where a pipeline adds them up over micro-batches."""
+    most = row["pipeline_zero_stage"]
+    return (
+        f"parallelism.zero_stage {row['zero_stage']} does not go with pp {row['pp']} in {row['runtime']}, which shards "
+        f"no more than stage {most} does beside a pipeline. Try zero_stage {most}, or pp 1."
+    )
+
+
+def image(row: Row) -> str:
+    """A sequence of an image encoder is its patches and the token of the class."""
+    tokens = row["image_tokens"]
+    return (
+        f"workload.sequence_length must be {tokens}, the patches of an image of {row['model']} and its class "
+        f"(got {row['sequence_length']}). Try {tokens}."
+    )
 
 
 def routing(row: Row) -> str:

@@ -52,6 +52,7 @@ READINGS: Mapping[str, Callable[[Report], float | None]] = {
     "first_persistent": _first("persistent_bytes"),
     "first_reserved": _first("reserved_bytes"),
     "process": lambda report: float(report.memory.peak_bytes),
+    "cache_room": lambda report: float(report.memory.cache.room_bytes) if report.memory.cache else None,
     "out_of_memory": lambda report: float(any(v.kind == "memory" for v in report.violations)),
 }
 """What a case's ``quantity`` reads from a report."""

@@ -26,6 +26,7 @@ SCHEMAS: Mapping[str, frozenset[str]] = {
         "tokens_per_s_per_gpu mem_alloc_gb mem_reserved_gb"
     ),
     "memory": _columns("id source gpu n_gpus framework model tp pp outcome mem_gb mem_unit mem_kind"),
+    "caches": _columns("id source source_ref model accelerator n_gpus runtime tp precision utilisation cache_gib"),
     "inference": _columns(
         "id source gpu n_gpus engine model tp pp batch_or_concurrency arrival input_len output_len metric value "
         "completeness"

@@ -119,15 +119,17 @@ def _has_runtime(name: str) -> bool:
     return True
 
 
-def runtime_of(row: Row) -> str:
-    """Runtime that the ``framework`` or ``engine`` cell names; Skip where no rule or no runtime does."""
+def runtime_of(row: Row) -> str | Mapping[str, Any]:
+    """Runtime that the ``framework`` or ``engine`` cell names, or a change of one; Skip where no rule or none does."""
     rule = first("runtimes", row)
     words = row.get("framework") or row.get("engine", "")
     if rule is None:
         raise Skip(f"no rule for the software '{words}'")
-    if not _has_runtime(rule["runtime"]):
-        raise Skip(f"no runtime '{rule['runtime']}' in the catalogue")
-    return str(rule["runtime"])
+    found: str | Mapping[str, Any] = rule["runtime"]
+    name = found["base"] if isinstance(found, Mapping) else found
+    if not _has_runtime(name):
+        raise Skip(f"no runtime '{name}' in the catalogue")
+    return found
 
 
 @lru_cache(maxsize=256)

@@ -79,7 +79,7 @@ def decoder(f: Fields, layers: Sequence[Block], **changes: Any) -> Model:
     values: dict[str, Any] = {
         "name": str(f.document.data.get("name") or f.document.file or "model"),
         "hidden_size": f.size("hidden_size"),
-        "vocab_size": f.size("vocab_size"),
+        "vocab_size": changes["vocab_size"] if "vocab_size" in changes else f.size("vocab_size"),
         "blocks": tuple(blocks),
         "pattern": tuple(index[block] for block in layers),
         "tie_word_embeddings": f.flag("tie_word_embeddings", False),

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rapid_llm.model.architecture import VisionTower
+from rapid_llm.model.architecture import Block, Model, VisionTower
+from rapid_llm.model.families.parts import decoder, gqa, mlp
 from rapid_llm.model.fields import Fields
 
 
@@ -316,3 +317,28 @@ def audio_gemma4(f: Fields) -> int:
     stem = 9 * first + first + 9 * first * second + second + first // 4 * second * width
     layer = 2 * feed_forward + attention + convolution + 3 * width
     return layers * layer + stem + linear(width, f.size("output_proj_dims", 1536))
+
+
+def vit(f: Fields) -> Model:
+    """ViT with a classifier on the token of its class (Dosovitskiy et al. 2021); a sequence is one image."""
+    image, patch = f.size("image_size"), f.size("patch_size")
+    if image % patch:
+        raise f.error(
+            f"{f.path('patch_size')} must divide image_size: {image} / {patch} leaves {image % patch}. "
+            f"Try image_size {image // patch * patch}.",
+            "patch_size",
+        )
+    tokens = (image // patch) ** 2 + 1
+    bias = f.flag("qkv_bias", True)
+    mixer = gqa(f, qkv_bias=bias, o_bias=True, rotary=False, causal=False)
+    block = Block(mixer=mixer, ffn=mlp(f, gated=False, bias=True), norm="layernorm", norm_bias=True)
+    return decoder(
+        f,
+        [block] * f.layers,
+        vocab_size=f.size("num_labels", 1000),
+        position_embeddings="learned",
+        max_position_embeddings=tokens,
+        patch_values=f.size("num_channels", 3) * patch**2,
+        head_bias=True,
+        tie_word_embeddings=False,
+    )

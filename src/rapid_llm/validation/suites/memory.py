@@ -1,4 +1,4 @@
-"""The memory suite: peak and persistent bytes of training runs, and whether they run out of memory."""
+"""The memory suite: peak and persistent bytes of training runs, whether they run out, and the caches of engines."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -18,7 +18,9 @@ OUTCOMES = {"OOM": 1.0, "ok": 0.0}
 
 
 def cases(table: Table) -> Iterator[Case]:
-    """Cases of a memory table (peak, verdict) and of the nanotron sweep (peak, persistent, verdict)."""
+    """Cases of a memory table (peak, verdict), of the nanotron sweep (persistent beside them), of engines' caches."""
+    if table.schema == "caches":
+        yield from map(_cache_case, table.rows)
     if table.schema == "memory":
         for row in map(translate.completed, table.rows):
             yield from _table_cases(row)
@@ -47,6 +49,31 @@ def _nanotron_cases(row: Row) -> Iterator[Case]:
         ):
             value = number(row, column)
             yield _case(row, metric, quantity, value * UNITS["GiB"] if value else None)
+
+
+def _cache_case(row: Row) -> Case:
+    """What an engine sets aside for its cache when it starts."""
+    serving = {"max_batched_tokens": count(row, "max_batched_tokens")} if row.get("max_batched_tokens") else {}
+    changed = {"allocator": {"utilisation": number(row, "utilisation")}, **({"serving": serving} if serving else {})}
+    ranks = count(row, "n_gpus")
+    return Case(
+        suite=SUITE,
+        group=row["source"],
+        metric="cache",
+        id=row["id"],
+        key=f"{row['runtime']}/{row['model']}",
+        quantity="cache_room",
+        measured=(number(row, "cache_gib") or 0.0) * UNITS["GiB"],
+        scenario={
+            "model": row["model"],
+            "system": {"base": row["accelerator"], "node": {"accelerators": ranks}},
+            "accelerators": ranks,
+            "runtime": {"base": row["runtime"], **changed},
+            "parallelism": {"tp": count(row, "tp")},
+            "precision": row["precision"],
+            "workload": {"kind": "inference", "batch_size": 1, "prompt_tokens": 1024, "output_tokens": 128},
+        },
+    )
 
 
 def _banded(case: Case, row: Row) -> Iterator[Case]:

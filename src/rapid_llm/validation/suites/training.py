@@ -129,6 +129,10 @@ def parallelism_of(row: Row) -> Mapping[str, Any]:
         plan["etp"] = etp
     if plan.get("vpp"):
         plan["schedule"] = "interleaved"
+    if plan.get("cp") and translate.first("exchanges", row):
+        plan["ulysses"] = plan["cp"]
+    if rule := translate.first("layouts", row):
+        plan["layers_per_stage"] = list(rule["layers"])
     if plan.get("tp") and row.get("sp"):
         plan["sp"] = bool(number(row, "sp"))
     rule = _sharding(row)
@@ -145,10 +149,10 @@ def _sharding(row: Row) -> Mapping[str, Any]:
     return rule
 
 
-def recompute_of(row: Row) -> str:
-    """Recompute mode of a row; none where it does not say."""
+def recompute_of(row: Row) -> str | Mapping[str, Any]:
+    """Recompute mode of a row, or its fields; none where it does not say."""
     rule = translate.first("recomputes", row)
-    return str(rule["recompute"]) if rule else "none"
+    return rule["recompute"] if rule else "none"
 
 
 def _own_bandwidth(row: Row, scenario: Mapping[str, Any]) -> Mapping[str, Any]:
