@@ -162,7 +162,7 @@ def test_a_ten_line_device_takes_the_rest_from_its_architecture(tmp_path: Path) 
     file.write_text(_DEVICE)
     one = hardware.accelerator(str(file))
     assert one.vendor == "NVIDIA"
-    assert one.sustained.launch == 2.7e-6
+    assert one.sustained.launch == 2e-6
     assert one.memory.shared_per_unit == 228 * 1024
     assert hardware.entry("accelerator", str(file))[1]["sustained.launch"].kind == "architecture"
 

@@ -15,6 +15,10 @@ DEVICES = [
 ]  # fmt: skip
 GEMMS = [name for name in operators.kernel_names() if operators.kernel(name).family == "gemm"]
 OTHERS = [name for name in operators.kernel_names() if operators.kernel(name).family in ("moe", "scan", "pointwise")]
+MOES = [name for name in OTHERS if operators.kernel(name).family == "moe"]
+PREFILLS = [name for name in operators.kernel_names() if operators.kernel(name).family == "attention"]
+DECODES = [name for name in operators.kernel_names() if operators.kernel(name).family == "decode"]
+A_TILE = 0.06  # of a window of 1024 keys
 SEEDS = st.integers(0, 2**31)
 
 
@@ -30,10 +34,17 @@ def shapes(family, seed):
             sides = {name: spread(rng, 16, 30000) for name in "nk"}
             width = {"x_bytes": 2 * one, "w_bytes": 2 * one, "y_bytes": 2 * one}
             return {"m": spread(rng, 1, 20000), "groups": rng.choice([1.0, 1.0, 8.0], ROWS), **sides, **width}
+        case "attention" | "decode":
+            kv_heads, dim = rng.choice([1.0, 2.0, 8.0], ROWS), rng.choice([64.0, 128.0, 256.0], ROWS)
+            many = one if family == "decode" else spread(rng, 2, 8000)
+            heads = {"heads": kv_heads * rng.choice([1.0, 4.0, 8.0], ROWS), "kv_heads": kv_heads}
+            size = {"batch": spread(rng, 1, 128), "new": many, "past": spread(rng, 1, 60000), "head_dim": dim}
+            mask = {"window": rng.choice([0.0, 0.0, 1024.0], ROWS), "causal": one, "backward": 0 * one}
+            return {**size, **heads, "v_head_dim": dim, **mask, "kv_bytes": 2 * one, "shared_kv": 0 * one}
         case "moe":
             tokens = spread(rng, 1, 20000)
             hit = np.minimum(rng.choice([1.0, 8.0, 64.0], ROWS), 2 * tokens)
-            size = {"hidden": spread(rng, 512, 8000), "inter": spread(rng, 256, 20000), "matrices": 3 * one}
+            size = {"hidden": 16 * spread(rng, 32, 500), "inter": 16 * spread(rng, 16, 1250), "matrices": 3 * one}
             load = {"rows": 2 * tokens, "hit": hit, "largest": operators.most_loaded(2 * tokens, hit), "tokens": tokens}
             held = {"pairs": 2 * tokens, "experts": 64 * one, "x_bytes": 2 * one, "w_bytes": 2 * one}
             return {**load, **held, **size}
@@ -45,11 +56,17 @@ def shapes(family, seed):
             return {name: spread(rng, 10, 1e9) for name in ("read_bytes", "write_bytes", "flops")}
 
 
+def family_of(kernel):
+    """The family whose columns a kernel takes."""
+    family = operators.kernel(kernel).family
+    return "attention" if family == "decode" else family
+
+
 def price(kernel, columns, device):
     chosen = operators.kernel(kernel)
     own = getattr(chosen, "computes", None)
     dtype = own if own in device.peak else "bf16" if "bf16" in device.peak else "fp16"
-    return operators.price(chosen.family, columns, dtype=dtype, kernel=chosen, accelerator=device), dtype
+    return operators.price(family_of(kernel), columns, dtype=dtype, kernel=chosen, accelerator=device), dtype
 
 
 def better(device, what):
@@ -64,7 +81,10 @@ def better(device, what):
 
 
 @given(
-    st.sampled_from(GEMMS + OTHERS), st.sampled_from(DEVICES), st.sampled_from(["bandwidth", "units", "clock"]), SEEDS
+    st.sampled_from(GEMMS + OTHERS + PREFILLS + DECODES),
+    st.sampled_from(DEVICES),
+    st.sampled_from(["bandwidth", "units", "clock"]),
+    SEEDS,
 )
 def test_better_hardware_is_never_slower(kernel, name, what, seed):
     device, columns = hardware.accelerator(name), shapes(operators.kernel(kernel).family, seed)
@@ -72,12 +92,11 @@ def test_better_hardware_is_never_slower(kernel, name, what, seed):
     assert np.all(after.seconds <= before.seconds * (1 + 1e-9))
 
 
-@given(st.sampled_from(GEMMS + OTHERS), st.sampled_from(DEVICES), SEEDS)
+@given(st.sampled_from(GEMMS + OTHERS + PREFILLS + DECODES), st.sampled_from(DEVICES), SEEDS)
 def test_no_price_beats_the_physical_bound(kernel, name, seed):
-    device, family = hardware.accelerator(name), operators.kernel(kernel).family
-    columns = shapes(family, seed)
+    device, columns = hardware.accelerator(name), shapes(operators.kernel(kernel).family, seed)
     priced, dtype = price(kernel, columns, device)
-    floor = operators.roofline(family, columns, dtype=dtype, accelerator=device)
+    floor = operators.roofline(family_of(kernel), columns, dtype=dtype, accelerator=device)
     assert np.all(np.isfinite(priced.seconds))
     assert np.all(priced.seconds >= floor.seconds)
 
@@ -87,6 +106,29 @@ def test_a_larger_product_is_never_faster_beyond_a_tile(kernel, name, side, seed
     device, columns = hardware.accelerator(name), shapes("gemm", seed)
     before = price(kernel, columns, device)[0].seconds
     after = price(kernel, columns | {side: 2.0 * columns[side]}, device)[0].seconds
+    assert np.all(after >= before * (1 - 1e-9))
+
+
+@given(st.sampled_from(PREFILLS + DECODES), st.sampled_from(DEVICES), st.sampled_from(["batch", "new", "past"]), SEEDS)
+def test_more_queries_or_keys_never_take_less_beyond_a_tile(kernel, name, side, seed):
+    device, family = hardware.accelerator(name), operators.kernel(kernel).family
+    columns = shapes(family, seed)
+    if family == "decode" and side == "new":
+        return
+    before = price(kernel, columns, device)[0].seconds
+    for more in (2.0 * columns[side], columns[side] + 1.0):
+        after = price(kernel, columns | {side: more}, device)[0].seconds
+        assert np.all(after >= before * (1 - A_TILE * (columns["window"] > 0) * (family == "attention") - 1e-9))
+
+
+@given(st.sampled_from(MOES), st.sampled_from(DEVICES), st.sampled_from(["hit", "hidden", "inter"]), SEEDS)
+def test_more_experts_of_the_same_rows_or_wider_ones_never_take_less(kernel, name, side, seed):
+    device, columns = hardware.accelerator(name), shapes("moe", seed)
+    more = 2.0 * columns[side]
+    if side == "hit":  # the most loaded expert keeps its load
+        more = np.where(columns["largest"] <= columns["rows"] - more + 1.0, more, columns["hit"])
+    before = price(kernel, columns, device)[0].seconds
+    after = price(kernel, columns | {side: more}, device)[0].seconds
     assert np.all(after >= before * (1 - 1e-9))
 
 
@@ -105,6 +147,8 @@ def test_a_row_of_numbers_is_the_row_of_a_table_and_is_remembered():
     for family, kernel in (
         ("gemm", "vllm-fp8"),
         ("moe", "cutlass-moe"),
+        ("attention", "vllm-fa2"),
+        ("decode", "flash-decode"),
         ("moe", "triton-moe"),
         ("scan", "fla"),
         ("pointwise", "fused-pointwise"),
@@ -112,7 +156,7 @@ def test_a_row_of_numbers_is_the_row_of_a_table_and_is_remembered():
         device, columns = hardware.accelerator("l40s"), shapes(family, 3)
         table = price(kernel, columns, device)[0]
         alone = [price(kernel, {k: float(v[i]) for k, v in columns.items()}, device)[0] for i in range(ROWS)]
-        assert np.array_equal(table.seconds, np.concatenate([row.seconds for row in alone]))
+        assert np.allclose(table.seconds, np.concatenate([row.seconds for row in alone]), rtol=1e-12, atol=0.0)
         assert np.array_equal(table.bound, np.concatenate([row.bound for row in alone]))
         again = price(kernel, {k: float(v[0]) for k, v in columns.items()}, device)[0]
         assert again is alone[0]

@@ -26,9 +26,9 @@ def test_gemm_rows_become_cases_of_their_group(tmp_path):
     rows = "1,4096,4096,bf16,15.0,vllm,0.24.0,linear\n4096,4096,4096,bf16,190,vllm,0.24.0,linear\n"
     found = cases("gemm", tmp_path, "gemm_h100_sxm.csv", GEMM + rows)
     assert {case.group for case in found} == {"h100-sxm/bf16/vllm"}
-    assert [case.metric for case in found] == ["latency", "latency"]
+    assert [case.metric for case in found] == ["latency"] * 2 + ["latency_lent"] * 2  # the device without its fit, too
     assert found[0].answer() == pytest.approx(15e-6, rel=0.15)
-    assert set(found[0].baselines) == {"three-constants", "roofline", "structural (notes)"}
+    assert set(found[0].baselines) == {"three-constants", "roofline", "structural fit"}
     assert found[0].baselines["roofline"].prediction < found[0].measured
 
 

@@ -54,7 +54,7 @@ def calibrate(name: str, files: Sequence[Path]) -> Sustained:
             field="table",
         )
     hbm = min(float(np.quantile(streaming, _STREAM_QUANTILE)) / device.memory.hbm.bandwidth, 1.0)
-    setup = operators.kernel("cublas").on(device.architecture).setup
+    setup = operators.kernel("cublas").on(device.architecture, device.clocks.boost).setup
     launch = max(float(np.quantile(times, _LAUNCH_QUANTILE)) - setup, 0.0)
     fitted = hardware.build_accelerator(Document({"base": device.name, "sustained": _texts(hbm, launch)}))
     unseen = [s.half("unseen") for s in found]

@@ -13,7 +13,7 @@ from rapid_llm import charts
 from rapid_llm.cli import text
 from rapid_llm.cli.files import write_page
 from rapid_llm.cli.style import show
-from rapid_llm.validation import Scorecard, ScoreRow, confidence, run
+from rapid_llm.validation import STRUCTURAL, Scorecard, ScoreRow, against, confidence, run
 
 _HEADER = ("suite", "metric", "group", "rows", "scored", "MAPE", "unseen", "median", "p90", "bias", "rank", "baseline")
 _NOTE = (
@@ -56,7 +56,7 @@ def _progress(done: int, total: int) -> None:
 
 def _lines(card: Scorecard) -> list[str]:
     table = text.columns(_table(card), _HEADER, right=range(3, len(_HEADER)))
-    return [*table, *_skipped(card.rows), *text.wrapped("", _NOTE, indent=0, lines=5)]
+    return [*table, *_structural(card.rows), *_skipped(card.rows), *text.wrapped("", _NOTE, indent=0, lines=5)]
 
 
 def _table(card: Scorecard) -> list[list[str]]:
@@ -77,6 +77,17 @@ def _cells(row: ScoreRow, unseen: float | None) -> list[str]:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _structural(rows: Iterable[ScoreRow]) -> list[str]:
+    """How often a published structural fit to the very rows is met, and where it is missed most."""
+    lines: list[str] = []
+    for name, ratios in against(rows, STRUCTURAL).items():
+        met = sum(ratio <= 1.0 for ratio in ratios.values())
+        worst = max(ratios, key=lambda group: ratios[group])
+        said = f"{name}: structural fit met or beaten in {met} of {len(ratios)} groups"
+        lines += text.wrapped("ladder", f"{said}; worst {ratios[worst]:.2f} of its error ({worst})", lines=2)
+    return lines
 
 
 def _skipped(rows: Iterable[ScoreRow]) -> list[str]:

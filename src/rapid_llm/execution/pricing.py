@@ -22,6 +22,7 @@ from rapid_llm.network.flow_prices import Interconnect, Links, interconnect, pri
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import Prices
 from rapid_llm.operators import price as price_kernels
+from rapid_llm.operators.rates import rates
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]
@@ -119,7 +120,8 @@ def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
     product = implementation(machine.runtime, "gemm", rows.dtype, chip.architecture)
     own, reference = (operators.kernel(name).on(chip.architecture) for name in (kernel, product))
     width = 2.0 * float(rows.columns["head_dim"].max())
-    exponential = own.softmax / 2.0 * (chip.rate("bf16") or chip.vector) / chip.vector
+    known = rates(chip, rows.dtype)
+    exponential = own.softmax / 2.0 * known.peak / known.exponentials
     busy = own.rate * width / float(np.hypot(width, exponential))
     return float(min(1.0, machine.clock * (reference.rate / (ON_CHIP_POWER * busy)) ** (1.0 / 3.0)))
 

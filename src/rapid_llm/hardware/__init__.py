@@ -19,6 +19,7 @@ from rapid_llm.hardware.catalogue import (
     sources,
     system,
     system_names,
+    typical,
 )
 from rapid_llm.hardware.system import (
     LinkUse,
@@ -52,4 +53,5 @@ __all__ = [
     "sources",
     "system",
     "system_names",
+    "typical",
 ]

@@ -85,14 +85,15 @@ class Sustained:
 
     ``clock`` is the share of the boost clock that long tensor work sustains, ``hbm`` and ``l2`` the reachable shares
     of those bandwidths, ``launch`` the floor of one captured kernel in seconds; ``matrix`` is the share of the matrix
-    peak that the power limit allows even for one short kernel (1 but for boards far below their chip's power).
+    peak that one short kernel can draw on: below 1 on boards far below their chip's power, above where the driver
+    clocks beyond the boost that the datasheet rates.
     """
 
     clock: Fraction
     hbm: Fraction
     l2: Fraction
     launch: Seconds
-    matrix: Fraction = 1.0
+    matrix: Positive = 1.0
 
 
 HOST_MEMORY_BANDWIDTH = 328e9

@@ -74,6 +74,14 @@ def build_accelerator(document: Document, prefix: str = "") -> Accelerator:
     return build(Accelerator, {"name": "accelerator", **merged.data}, merged, prefix)
 
 
+def typical(name: str) -> Accelerator:
+    """The accelerator of that name as if nothing had been measured on it: with what its architecture sustains."""
+    document, given = ACCELERATORS.entry(ACCELERATORS.resolve(name))
+    datasheet = {key: value for key, value in document.data.items() if key != "sustained"}
+    merged, _ = _with_architecture(replace(document, data=datasheet), given)
+    return build(Accelerator, {"name": "accelerator", **merged.data}, merged)
+
+
 def build_system(document: Document, prefix: str = "") -> System:
     """The system that a document describes (``base`` and sources allowed); ``prefix`` is its path in the file.
 

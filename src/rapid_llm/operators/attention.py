@@ -15,6 +15,9 @@ from rapid_llm.operators.work import attention_work
 Whole = NDArray[np.int64] | int
 
 _SPLIT_KEYS: Final = 512.0  # keys of the shortest part, where a kernel splits them over idle units
+_HALF: Final = 0.5  # a part more than whole ones, on average over lengths; counted in steps, more keys would take less
+_PARTIAL_BYTES: Final = 8.0  # an fp32 partial sum, written and read
+_VECTOR_FLOPS: Final = 8.0  # beside a byte that a unit can draw: 32 bytes a cycle on Hopper, 16 on Ampere
 _BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
 
 
@@ -39,15 +42,19 @@ def _visited(tiles: Column, step: Column, kv_tile: Whole, columns: tuple[Column,
     on which tiles end; a window has two ends and pays twice that.
     """
     _, new, past, *_, window, causal = columns[:9]
-    grid = np.gcd(np.rint(np.maximum(step, 1.0)).astype(np.int64), kv_tile)
-    total, reach = past + new, window + np.minimum(step, new)
-    sliding = (window > 0) & (reach < total)
-    whole = np.ceil(total / kv_tile) * kv_tile
-    longest = np.where(sliding, np.minimum(reach + kv_tile - grid, whole), whole)
-    ramp = np.minimum(np.maximum(np.floor((np.where(sliding, reach, total) - past) / step), 0.0), tiles - 1.0)
+    grid = np.gcd(np.maximum(step, 1.0).astype(np.int64), kv_tile)
+    total = past + new
+    longest = np.ceil(total / kv_tile) * kv_tile
+    unlimited = new
+    if window.any():
+        reach = window + np.minimum(step, new)
+        sliding = (window > 0) & (reach < total)
+        longest = np.where(sliding, np.minimum(reach + kv_tile - grid, longest), longest)
+        unlimited = np.where(sliding, np.maximum(reach - past, 0.0), new)
+    ramp = np.minimum(np.floor(unlimited / step), tiles - 1.0)
     rising = ramp * (past + step * (ramp + 1.0) / 2.0 + (kv_tile - grid) / 2.0)
     mean = (np.minimum(rising, ramp * longest) + (tiles - ramp) * longest) / tiles
-    return np.where(causal > 0, mean, longest), longest
+    return (mean if causal.all() else np.where(causal > 0, mean, longest)), longest
 
 
 def _append(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> float | Column:
@@ -74,12 +81,12 @@ def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConst
     """What one score costs, in columns of head width at the matrix rate: both products and the exponential beside them.
 
     They neither follow each other nor hide wholly behind each other: the norm with p = 2 of d + dv and of ``softmax``
-    FLOPs at the vector rate, of which a column has two at the matrix rate.
+    exponentials, a column being two FLOPs at the matrix rate.
     """
     dim, v_dim = columns[5:7]
     if kernel.padded_head:
         dim, v_dim = 2.0 ** np.ceil(np.log2(dim)), 2.0 ** np.ceil(np.log2(v_dim))
-    softmax = c.softmax / 2.0 * (r.peak * 16.0 / kernel.product_bits) / r.vector
+    softmax = c.softmax / 2.0 * (r.peak * 16.0 / kernel.product_bits) / r.exponentials
     width: Column = np.hypot(dim + v_dim, softmax)
     return width / np.where(np.isin(columns[5], kernel.spilling), c.spill, 1.0) if kernel.spilling else width
 
@@ -98,19 +105,22 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     if kernel.fresh:
         columns = (*columns[:10], np.full_like(columns[10], 2.0), columns[11])
     batch, new, _, heads, kv_heads, dim, *_, backward = columns[:10]
-    group = heads / kv_heads if kernel.packed else np.ones_like(heads)
+    group = heads / kv_heads if kernel.packed else np.ones(heads.shape)
     rows, kv_tile = _tiles(kernel, dim)
     tile = np.minimum(rows, np.ceil(new * group / kernel.query_pad) * kernel.query_pad)
     per_head = np.ceil(new * group / tile)
     ctas = batch * heads / group * per_head
     mean, longest = _visited(per_head, tile / group, kv_tile, columns)
-    rate = np.where(backward > 0, (c.backward_rate or _BACKWARD * c.rate) / 2.5, c.rate)
+    rate: float | Column = c.rate
+    if backward.any():
+        rate = np.where(backward > 0, (c.backward_rate or _BACKWARD * c.rate) / 2.5, c.rate)
     peak = r.peak * 16.0 / kernel.product_bits
     column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / (rate * peak)  # of one KV position of one tile
-    parts = np.clip(np.floor(r.units / ctas), 1.0, np.ceil(mean / _SPLIT_KEYS)) if kernel.split_kv else 1.0
-    one = column_time * mean / parts + c.item
-    last = column_time * longest / parts + c.item
-    waves = ctas * parts / r.units
+    one, last = column_time * mean + c.item, column_time * longest + c.item
+    if kernel.split_kv:
+        parts = np.minimum(np.maximum(longest / _SPLIT_KEYS + _HALF, 1.0), np.maximum(r.units // ctas, 1.0))
+        last = column_time * longest / parts + c.item
+    waves = ctas / r.units
     compute = np.where(waves > 1.0, np.maximum(one * waves + 0.5 * last, last), last)
     flops, moved = attention_work(columns)
     memory = r.stream(moved, c.bandwidth)
@@ -122,16 +132,17 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     """Time of split-KV attention with one query per sequence (FlashDecoding), columns as ``COLUMNS['attention']``.
 
     Lengths are rounded up to the KV tile, the query heads of a KV head up to the rows of a matrix instruction. A work
-    item is (sequence, KV head, at most ``query_tile`` query heads); s splits of it make w = items s / S waves:
-    t = launch + setup + ||B/(bandwidth HBM min(1, w)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
-    s > 1 + combine.
+    item is (sequence, KV head, at most ``query_tile`` query heads); s splits of it make w = items s / S waves. Units in
+    use draw a byte for 8 vector FLOPs each, together a share u of HBM:
+    t = launch + setup + ||B/(bandwidth HBM min(1, u)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
+    s > 1 + combine and the partial sums of a unit at what it can draw. An item stays whole where that is faster than
+    as many splits as fill the units.
     Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, as dot products
     on vector units; the further heads of a KV head find its cache in L2.
     """
     batch, _, past, heads, kv_heads, dim, v_dim, window, _, _, kv_bytes, shared = columns
     group = heads / kv_heads
-    least, most = kernel.groups
-    together = (group >= least) & (group <= most)
+    together = (group >= kernel.groups[0]) & (group <= kernel.groups[1])
     if kernel.powers:
         together &= np.log2(group) % 1.0 == 0.0
     inside = np.where(together, group, 1.0)
@@ -140,27 +151,42 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     length = np.where(window > 0, np.minimum(np.ceil(window / step) * step + step, whole), whole)
     sharers = heads / inside
     items = batch * sharers * np.ceil(inside / kernel.query_tile)
-    splits = np.clip(np.floor(r.units / items), 1.0, np.ceil(length / kernel.split_tokens))
+    most = np.maximum(r.units // items, 1.0)
+    splits = np.minimum(np.maximum(length / kernel.split_tokens + _HALF, 1.0), most)
     if not kernel.splits_alone:
         splits = np.where(group > 1.0, splits, 1.0)
-    waves = items * splits / r.units
-    used = np.minimum(waves, 1.0)
     flops = attention_work(columns)[0]
     cache = batch * length * kv_heads * (dim + np.where(shared > 0, 0.0, v_dim)) * kv_bytes
     ends = 2.0 * batch * heads * (dim + v_dim)
-    moved = cache + ends + np.where(splits > 1.0, 8.0 * splits * batch * heads * v_dim, 0.0)
-    memory = r.stream(moved, c.bandwidth) * used**-c.occupancy
+    moved = cache + ends
+    stream = r.stream(moved, c.bandwidth)
     rows = np.where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
-    rate = np.where(together, c.rate * r.peak * 16.0 / kernel.product_bits, c.lone_rate * r.vector)
-    compute = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate * np.ceil(waves) / waves
-    item = np.where(together, c.item, c.lone_item or c.item)
-    extra = item * items / r.units + np.where(splits > 1.0, c.combine, 0.0)
+    peak = (r.warps if kernel.warps else r.peak) * 16.0 / kernel.product_bits
+    rate = np.where(together, c.rate * peak, c.lone_rate * r.vector)
+    busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
+    draw = r.vector / (_VECTOR_FLOPS * r.units * r.hbm)  # the share of the bandwidth that one unit can take
+
+    def split(parts: float | Column, joining: float | Column) -> tuple[Column, ...]:
+        """Seconds with so many parts an item, and both sides."""
+        working = items * parts
+        used = np.minimum(np.minimum(working, r.units) * draw, 1.0)
+        memory = stream * used**-c.occupancy
+        waves = working / r.units
+        compute = busy * np.ceil(waves) / waves
+        return join(compute, memory, c.overlap) + joining, compute, memory
+
+    best = split(1.0, 0.0)
+    if (splits > 1.0).any():
+        partial = _PARTIAL_BYTES * batch * heads * v_dim / items  # that each unit writes for another to read
+        parted = split(splits, c.combine + partial / (draw * r.hbm))
+        better = (splits > 1.0) & (parted[0] < best[0])
+        best = tuple(np.where(better, there, here) for there, here in zip(parted, best, strict=True))
+    seconds, compute, memory = best
+    extra = np.where(together, c.item, c.lone_item or c.item) * items / r.units
     if kernel.regroups:  # with one sequence or one KV head the order is already right
         copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
         extra = extra + np.where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
-    return summarise(
-        r.launch + c.setup, join(compute, memory, c.overlap) + extra, work=(flops, moved), sides=(compute, memory)
-    )
+    return summarise(r.launch + c.setup, seconds + extra, work=(flops, moved), sides=(compute, memory))
 
 
 def is_decode(columns: tuple[Column, ...]) -> NDArray[np.bool_]:

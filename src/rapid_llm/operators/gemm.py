@@ -4,7 +4,7 @@ For each candidate tile (bm, bn) and split s, with S compute units and steps of 
 
     step  = ((2 bm bn kb S / (P rate))^3 + step^3)^(1/3)      a k-step computes, or waits for its loads
     CTA   = groups ceil(m/bm) ceil(n/bn),  waves = ceil(CTA s / S)
-    Tc    = waves ceil(k / (s kb)) step + epilogue CTA bm bn y / (bandwidth HBM)
+    Tc    = waves ceil(k / (s kb)) step + epilogue CTA bm bn y / (64 S clock)
     T     = (Tc^p + Tm^p)^(1/p) + [s > 1] (split + 4 s m n / (bandwidth HBM)),   Tm = B / (bandwidth HBM)
 
 with B the compulsory bytes. t = launch + setup + min T over the candidates; every term grows with m, n and k, and so
@@ -32,6 +32,7 @@ from rapid_llm.operators.work import gemm_work
 Array = NDArray[np.float64]
 
 _LEAST_SPLIT_K: Final = 128.0  # a split keeps at least this much of k, or it is all prologue
+_STORE_BYTES: Final = 64.0  # that a compute unit can write in a cycle
 _PARTIAL_BYTES: Final = 4.0  # partial sums are fp32
 _UNQUANTISED_BYTES: Final = 2.0  # activations before a kernel's own quantise pass are 16 bit
 _PIPELINE_NORM: Final = 3.0  # how sharply a k-step turns from waiting to computing
@@ -70,7 +71,7 @@ class _Best(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _table(kernel: GemmKernel, architecture: str, r: Rates) -> _Table:
-    c = kernel.on(architecture)
+    c = kernel.on(architecture, r.clock)
     bm, bn = (np.array(side, dtype=float)[:, None] for side in zip(*kernel.tiles_on(architecture), strict=True))
     busy = 2.0 * bm * bn * kernel.k_step * r.units / (r.peak * c.rate)
     served = kernel.rows_on(architecture)
@@ -80,7 +81,7 @@ def _table(kernel: GemmKernel, architecture: str, r: Rates) -> _Table:
         constants=c,
         rows=bm,
         cols=bn,
-        out=bm * bn * (c.epilogue / bandwidth),
+        out=bm * bn * (c.epilogue / (_STORE_BYTES * r.units * r.clock)),
         step=(busy**_PIPELINE_NORM + c.step**_PIPELINE_NORM) ** (1.0 / _PIPELINE_NORM),
         per_split=split * kernel.k_step,
         share=split / r.units,
@@ -137,7 +138,7 @@ def _at(values: Array, index: NDArray[np.intp]) -> Array:
 
 def price_gemm(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r: Rates) -> Prices:
     """Time of the fastest candidate for each row; columns as ``COLUMNS['gemm']``, each (rows,) or one number."""
-    c, rows = kernel.on(architecture), columns[0].size
+    c, rows = kernel.on(architecture, r.clock), columns[0].size
     if columns[0].ndim == 0 or 0 < rows <= _ROWS_AT_ONCE:
         best = _best(columns, kernel, architecture, r)
     else:
@@ -157,7 +158,7 @@ def price_gemm(columns: tuple[Column, ...], kernel: GemmKernel, architecture: st
 def _cast(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r: Rates) -> tuple[Column, Column]:
     """Bytes and seconds of the kernel's own quantise pass: it reads 16 bit, once or twice, and writes X."""
     m, _, k, groups, x_bytes, *_ = columns
-    c = kernel.on(architecture)
+    c = kernel.on(architecture, r.clock)
     moved = groups * m * k * (kernel.quantise * _UNQUANTISED_BYTES + x_bytes)
     if r.resident:
         reuse = Reuse(columns, kernel.quantise, r, architecture)

@@ -4,7 +4,7 @@ A kernel is one file in ``data/``. Its numbers are shared by every accelerator o
 inference; what differs between two accelerators of one architecture stands in the accelerator (``sustained``).
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -12,20 +12,27 @@ from pydantic.dataclasses import dataclass
 
 from rapid_llm.documents import build
 from rapid_llm.dtypes import DtypeName
-from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
+from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once, replaced
 from rapid_llm.provenance import Catalogue, Sources
 from rapid_llm.units import Count, Fraction, NonNegative, Positive, Seconds
 
 KERNELS: Final = Catalogue("rapid_llm.operators", "data", "kernel")
 
-NEAREST: Final[dict[str, str]] = {
-    "volta": "turing", "turing": "ampere", "ampere-rtx": "ampere", "ada": "ampere", "ampere": "hopper",
-    "blackwell-rtx": "ada", "hopper": "blackwell", "blackwell": "hopper", "cdna2": "cdna3", "cdna4": "cdna3",
-    "cdna3": "ampere", "gaudi": "hopper", "tpu": "hopper", "xe2": "ampere", "apple": "ada",
+NEAREST: Final[dict[str, tuple[str, ...]]] = {
+    "volta": ("turing", "ampere"), "turing": ("ampere",), "ampere-rtx": ("ampere", "ada"), "ampere": ("ada",),
+    "ada": ("ampere",), "blackwell-rtx": ("ada", "ampere"), "hopper": ("blackwell",), "blackwell": ("hopper",),
+    "cdna2": ("cdna3", "ampere"), "cdna3": ("ampere",), "cdna4": ("cdna3", "ampere"), "gaudi": ("hopper",),
+    "tpu": ("hopper",), "xe2": ("ampere",), "apple": ("ada", "ampere"),
 }  # fmt: skip
-"""The architecture whose numbers stand in for one that a kernel was not measured on; chains are followed."""
+"""The architectures whose numbers stand in for one that a kernel was not measured on, the nearest first: those whose
+matrix instructions work alike."""
 
 FALLBACK: Final = "hopper"
+"""The one for all others."""
+
+FITTED_AT: Final[dict[str, float]] = {"ampere": 1.41e9, "ada": 2.52e9, "hopper": 1.83e9, "blackwell": 1.856e9}
+"""Boost clock (Hz) of the accelerator that an architecture's numbers were fitted on. Latencies inside a chip are
+cycles: on another clock, of the architecture or of one it stands in for, the seconds change with it."""
 
 Tiles = tuple[tuple[int, int], ...]
 ContextTiles = tuple[tuple[Count, Count, Count], ...]
@@ -36,9 +43,9 @@ class GemmConstants:
     """``setup`` beyond the launch floor (s); ``rate``, ``bandwidth`` reachable shares of peak and of sustained HBM.
 
     ``step``: least time of one k-step of a tile, the latency of its loads over the stages in flight (s); ``epilogue``:
-    share of writing a wave's output that nothing hides; ``overlap``: p of the norm that joins compute and memory;
-    ``split``: cost of the reduction pass of split-K (s); ``row``: cost of one activation row in the kernel's own
-    quantise pass (s).
+    cycles in which a compute unit writes 64 bytes of its output that nothing hides; ``overlap``: p of the norm that
+    joins compute and memory; ``split``: cost of the reduction pass of split-K (s); ``row``: cost of one activation row
+    in the kernel's own quantise pass (s).
     """
 
     setup: Seconds
@@ -53,11 +60,10 @@ class GemmConstants:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ContextConstants:
-    """``softmax``: what the exponential of one score takes, in FLOPs at the vector rate (FlashAttention-3, 3.1: a unit
-    has 16 exponentials a clock, a sixteenth of the vector FLOPs of Hopper); ``item``: prologue and epilogue of one
-    query tile (s); ``token``: block of the pass that writes one token into the cache (s); ``spill``: share of ``rate``
-    that head sizes in ``spilling`` reach; ``backward_rate``: share of peak of the backward pass, None for a kernel that
-    no training runs.
+    """``softmax``: what one score takes beside its products, in exponentials (a compute unit has 16 a clock,
+    FlashAttention-3, 3.1); ``item``: prologue and epilogue of one query tile (s); ``token``: block of the pass that
+    writes one token into the cache (s); ``spill``: share of ``rate`` that head sizes in ``spilling`` reach;
+    ``backward_rate``: share of peak of the backward pass, None for a kernel that no training runs.
     """
 
     setup: Seconds
@@ -160,21 +166,27 @@ class Kernel:
 
         An architecture that has neither numbers nor a variant of its own takes both from the one that stands in.
         """
+        if not self.variants:
+            return self
         likely = architecture if architecture in self.variants else self.stands_in(architecture)
         return _variant(self, likely) if likely in self.variants else self
 
-    def on(self, architecture: str) -> Any:
-        """The numbers for an architecture: its own, or those of the nearest one that has any (see ``stands_in``)."""
-        return self.constants[self.stands_in(architecture)]  # type: ignore[attr-defined]
+    def on(self, architecture: str, clock: float | None = None) -> Any:
+        """The numbers for an architecture: its own, or those of the nearest one that has any (see ``stands_in``), with
+        times as they are at a boost clock (Hz) where one is given."""
+        found = self.stands_in(architecture)
+        constants: Any = self.constants[found]  # type: ignore[attr-defined]
+        if clock is None or FITTED_AT.get(found, clock) == clock:
+            return constants
+        return _at_clock(constants, FITTED_AT[found] / clock)
 
     def stands_in(self, architecture: str) -> str:
         """The architecture whose numbers ``on`` returns; differs from the argument where nothing was measured."""
         known: dict[str, Any] = self.constants  # type: ignore[attr-defined]
-        seen: set[str] = set()
-        while architecture not in known and architecture not in seen:
-            seen.add(architecture)
-            architecture = NEAREST.get(architecture, FALLBACK)
-        return architecture if architecture in known else next(iter(known))
+        if architecture in known:
+            return architecture
+        likely = (architecture, *NEAREST.get(architecture, ()), FALLBACK, *known)
+        return next(name for name in likely if name in known)
 
 
 @hash_once
@@ -250,8 +262,9 @@ class DecodeKernel(Kernel):
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
     one work item takes; ``split_tokens`` is the least length of a split; ``groups``: least and most query heads of a KV
     head that share a work item, ``powers``: only where they are a power of two; the others run alone on vector units,
-    in steps of ``lone_tile``. ``splits_alone``: rows with one query head a KV head are split too; ``regroups``: copies
-    of Q and O bring the heads of a group together; ``product_bits`` as in prefill.
+    in steps of ``lone_tile``. ``splits_alone``: rows with one query head a KV head are split too; ``warps``:
+    instructions of a warp multiply (``Rates.warps``), so that ``rate`` is a share of what those reach; ``regroups``:
+    copies of Q and O bring the heads of a group together; ``product_bits`` as in prefill.
     """
 
     family: Literal["decode"]
@@ -264,6 +277,7 @@ class DecodeKernel(Kernel):
     powers: bool = False
     lone_tile: Count = 16
     splits_alone: bool = True
+    warps: bool = False
     regroups: bool = False
     product_bits: Literal[8, 16] = 16
 
@@ -314,6 +328,13 @@ _NOUNS: Final[dict[str, type[Kernel]]] = {
     "gemm": GemmKernel, "attention": AttentionKernel, "decode": DecodeKernel, "moe": MoeKernel, "scan": ScanKernel,
     "pointwise": PointwiseKernel,
 }  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _at_clock(constants: Any, slower: float) -> Any:
+    """Constants whose times are so many times as long."""
+    times = (field.name for field in fields(constants) if field.type is Seconds)
+    return replaced(constants, **{name: slower * getattr(constants, name) for name in times})
 
 
 @lru_cache(maxsize=256)

@@ -122,12 +122,12 @@ _kernel = kernel
 
 
 def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, architecture: str) -> Prices:
-    chosen, constants = chosen.shaped(architecture), chosen.on(architecture)
+    if isinstance(chosen, AttentionKernel):
+        return _attention(columns, chosen, r, architecture)
+    chosen, constants = chosen.shaped(architecture), chosen.on(architecture, r.clock)
     match chosen:
         case GemmKernel():
             return gemm.price_gemm(columns, chosen, architecture, r)
-        case AttentionKernel():
-            return _attention(columns, chosen, r, architecture)
         case DecodeKernel():
             return price_decode(columns, chosen, constants, r)
         case MoeKernel():
@@ -156,13 +156,13 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
         sibling = replace(chosen, decode=chosen.decode_8bit, decode_8bit=None)
         plain = replace(chosen, decode_8bit=None)
         return _merge(columns, small, lambda rows, mine: _attention(rows, sibling if mine else plain, r, architecture))
-    split = cast(DecodeKernel, _kernel(chosen.decode).shaped(architecture))
-    tiled = cast(AttentionKernel, chosen.shaped(architecture))
 
     def run(rows: tuple[Column, ...], one_query: bool) -> Prices:
         if one_query:
-            return price_decode(rows, split, split.on(architecture), r)
-        return price_context(rows, tiled, tiled.on(architecture), r)
+            split = cast(DecodeKernel, _kernel(chosen.decode).shaped(architecture))
+            return price_decode(rows, split, split.on(architecture, r.clock), r)
+        tiled = cast(AttentionKernel, chosen.shaped(architecture))
+        return price_context(rows, tiled, tiled.on(architecture, r.clock), r)
 
     return _merge(columns, is_decode(columns), run)
 

@@ -15,6 +15,13 @@ from rapid_llm.operators.families import Column
 _RESIDENT_STEEPNESS: Final = 8.0
 
 
+_EXPONENTIALS: Final = 16.0  # that a compute unit takes in a cycle (FlashAttention-3, 3.1)
+
+_WARP_FLOPS: Final = 2048.0
+"""16-bit FLOPs that matrix instructions of one warp (mma.sync) finish in a cycle and compute unit of NVIDIA's: all of
+the matrix rate of Ampere and Ada, half of that of Hopper, whose faster instructions take four warps and 64 rows."""
+
+
 class Replay(NamedTuple):
     """How a benchmark repeats a matrix multiplication: ``copies`` of its weights in turn, where ``to_l2`` only as many
     as exceed L2 together; ``inputs``: each copy has an input of its own."""
@@ -33,15 +40,19 @@ class Replay(NamedTuple):
 class Rates(NamedTuple):
     """SI rates of one accelerator for one compute dtype.
 
-    ``peak`` and ``vector`` in FLOP/s at the given clock share, ``peak`` as far as power allows; ``hbm`` the reachable
+    ``clock`` the boost clock in Hz; ``peak``, ``vector`` (FLOP/s) and ``exponentials`` (1/s) at the given share of it,
+    ``peak`` as far as power allows, ``warps`` as much of it as instructions of one warp reach; ``hbm`` the reachable
     bandwidth and ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the
     reachable bandwidth of buffers that stay in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident``
     how many bytes stay: 0 in a model, which cycles through more than fits; ``replay`` how a benchmark comes back.
     """
 
     units: int
+    clock: float
     peak: float
+    warps: float
     vector: float
+    exponentials: float
     hbm: float
     datasheet: float
     launch: float
@@ -78,11 +89,16 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
             f"{accelerator.name} has no matrix rate for {dtype}: it has {known}. Try one of these.",
             field="precision.compute",
         )
+    cycles = accelerator.compute_units * accelerator.clocks.boost * clock
+    matrix = peak * accelerator.sustained.matrix * clock
     hbm, l2, sustained = accelerator.memory.hbm, accelerator.memory.l2, accelerator.sustained
     return Rates(
         units=accelerator.compute_units,
-        peak=peak * sustained.matrix * clock,
+        clock=accelerator.clocks.boost,
+        peak=matrix,
+        warps=min(matrix, _WARP_FLOPS * cycles) if accelerator.vendor == "NVIDIA" else matrix,
         vector=accelerator.vector * clock,
+        exponentials=_EXPONENTIALS * cycles,
         hbm=hbm.bandwidth * sustained.hbm,
         datasheet=hbm.bandwidth,
         launch=sustained.launch,

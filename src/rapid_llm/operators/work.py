@@ -12,6 +12,8 @@ def query_key_pairs(new: Column, past: Column, window: Column, causal: Column) -
     Causal: sum over i = 1..new of min(past + i, window); else every query sees min(past + new, window). window 0 is
     unlimited.
     """
+    if not window.any():
+        return np.where(causal > 0, new * (past + (new + 1.0) / 2.0), new * (past + new))
     span = np.where(window > 0, window, np.inf)
     most = np.minimum(past + new, span)
     ramp = np.minimum(np.maximum(span - past, 0.0), new)  # queries that still see everything before them
@@ -33,7 +35,9 @@ def attention_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
     batch, new, past, heads, kv_heads, head_dim, v_head_dim, window, causal, backward, kv_bytes, shared_kv = columns
     widths = head_dim + v_head_dim
     flops = 2.0 * batch * heads * widths * query_key_pairs(new, past, window, causal)
-    span = np.where(window > 0, np.minimum(past + new, window + new - 1.0), past + new)
+    span = past + new
+    if window.any():
+        span = np.where(window > 0, np.minimum(span, window + new - 1.0), span)
     cache = batch * span * kv_heads * (head_dim + v_head_dim * (shared_kv <= 0)) * kv_bytes
     moved = 2.0 * batch * new * heads * widths + cache
     return (1.0 + 1.5 * (backward > 0)) * flops, (1.0 + (backward > 0)) * moved

@@ -83,6 +83,16 @@ def score(results: Sequence[Result]) -> Scorecard:
     return Scorecard(tuple(rows), tuple(results))
 
 
+def against(rows: Iterable[ScoreRow], baseline: str) -> dict[str, dict[str, float]]:
+    """Suite and metric to each group's error over that of a baseline: of unseen rows, or of all where none is."""
+    ratios: dict[str, dict[str, float]] = {}
+    for row in sorted(rows, key=lambda row: row.split != "all"):
+        base = row.baselines.get(baseline)
+        if row.split != "fit" and row.group != MEAN and base and row.mape is not None:
+            ratios.setdefault(f"{row.suite} {row.metric}", {})[row.group] = row.mape / base
+    return ratios
+
+
 def _lines(suite: str, group: str, metric: str, results: Sequence[Result]) -> Iterable[ScoreRow]:
     for split in ("fit", "unseen", "all"):
         chosen = [r for r in results if split in ("all", r.case.split)]

@@ -1,77 +1,36 @@
 """What simpler models say of a set of kernel rows: three constants a set, and published errors of structural fits."""
 
-from collections.abc import Mapping
-from typing import Final
+from functools import lru_cache
+from importlib import resources
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.documents import parse_yaml
+
+_FITS: Final = "structural_fits.yaml"
 _ROWS: Final = 1500  # more rows move no constant
 _ROUNDS: Final = 3  # of a grid that narrows around its best point
 _POINTS: Final = 9  # a side of it
 
-PUBLISHED: Final[Mapping[tuple[str, str, str], float]] = {
-    ("gemm", "latency", "a100-sxm/bf16/trtllm"): 0.1,
-    ("gemm", "latency", "a100-sxm/bf16/vllm"): 0.1,
-    ("gemm", "latency", "a100-sxm/bf16/sglang"): 0.1,
-    ("gemm", "latency", "a100-sxm/int8_wo/trtllm"): 0.113,
-    ("gemm", "latency", "a100-sxm/sq/trtllm"): 0.16,
-    ("gemm", "latency", "h100-sxm/bf16/trtllm"): 0.073,
-    ("gemm", "latency", "h100-sxm/bf16/vllm"): 0.073,
-    ("gemm", "latency", "h100-sxm/bf16/sglang"): 0.073,
-    ("gemm", "latency", "h100-sxm/fp8/trtllm"): 0.1,
-    ("gemm", "latency", "h100-sxm/fp8/vllm"): 0.23,
-    ("gemm", "latency", "h100-sxm/fp8/sglang"): 0.18,
-    ("gemm", "latency", "h100-sxm/fp8_block/trtllm"): 0.138,
-    ("gemm", "latency", "h100-sxm/fp8_block/sglang"): 0.138,
-    ("gemm", "latency", "b200-sxm/bf16/trtllm"): 0.097,
-    ("gemm", "latency", "b200-sxm/bf16/vllm"): 0.097,
-    ("gemm", "latency", "b200-sxm/bf16/sglang"): 0.097,
-    ("gemm", "latency", "b200-sxm/fp8/trtllm"): 0.11,
-    ("gemm", "latency", "b200-sxm/fp8/vllm"): 0.28,
-    ("gemm", "latency", "b200-sxm/fp8/sglang"): 0.17,
-    ("gemm", "latency", "b200-sxm/nvfp4/trtllm"): 0.17,
-    ("gemm", "latency", "b200-sxm/nvfp4/vllm"): 0.14,
-    ("gemm", "latency", "b200-sxm/nvfp4/sglang"): 0.15,
-    ("gemm", "latency", "l40s/bf16/trtllm"): 0.165,
-    ("gemm", "latency", "l40s/bf16/vllm"): 0.165,
-    ("gemm", "latency", "l40s/bf16/sglang"): 0.165,
-    ("gemm", "latency", "l40s/fp8/trtllm"): 0.16,
-    ("gemm", "latency", "l40s/fp8/vllm"): 0.32,
-    ("gemm", "latency", "l40s/fp8/sglang"): 0.25,
-    ("attention", "context", "a100-sxm/bf16/trtllm"): 0.049,
-    ("attention", "context", "a100-sxm/bf16/vllm"): 0.115,
-    ("attention", "context", "a100-sxm/bf16/sglang"): 0.089,
-    ("attention", "context", "h100-sxm/bf16/trtllm"): 0.091,
-    ("attention", "context", "h100-sxm/fp8/trtllm"): 0.128,
-    ("attention", "context", "h100-sxm/bf16/vllm"): 0.134,
-    ("attention", "context", "h100-sxm/bf16/sglang"): 0.143,
-    ("attention", "context", "h100-sxm/fp8/sglang"): 0.156,
-    ("attention", "context", "b200-sxm/bf16/trtllm"): 0.097,
-    ("attention", "context", "b200-sxm/fp8/trtllm"): 0.089,
-    ("attention", "context", "b200-sxm/bf16/vllm"): 0.18,
-    ("attention", "context", "l40s/bf16/trtllm"): 0.21,
-    ("attention", "context", "l40s/bf16/vllm"): 0.18,
-    ("attention", "generation", "a100-sxm/bf16/vllm"): 0.176,
-    ("attention", "generation", "a100-sxm/bf16/sglang"): 0.12,
-    ("attention", "generation", "a100-sxm/bf16/trtllm"): 0.34,
-    ("attention", "generation", "h100-sxm/bf16/vllm"): 0.116,
-    ("attention", "generation", "h100-sxm/bf16-kv8/vllm"): 0.143,
-    ("attention", "generation", "h100-sxm/bf16/sglang"): 0.15,
-    ("attention", "generation", "h100-sxm/bf16-kv8/sglang"): 0.152,
-    ("attention", "generation", "h100-sxm/bf16/trtllm"): 0.3,
-    ("attention", "generation", "h100-sxm/bf16-kv8/trtllm"): 0.26,
-    ("attention", "generation", "b200-sxm/bf16/vllm"): 0.081,
-    ("attention", "generation", "b200-sxm/bf16-kv8/vllm"): 0.108,
-    ("attention", "generation", "b200-sxm/bf16/trtllm"): 0.137,
-    ("attention", "generation", "b200-sxm/bf16-kv8/trtllm"): 0.146,
-    ("attention", "generation", "b200-sxm/bf16/sglang"): 0.181,
-    ("attention", "generation", "b200-sxm/bf16-kv8/sglang"): 0.143,
-    ("attention", "generation", "l40s/bf16/vllm"): 0.42,
-    ("attention", "generation", "l40s/bf16-kv8/vllm"): 0.2,
-}
-"""Suite, metric and group to the mean error of a structural model fitted on the very rows (up to seven constants a
-set: tiles, waves, splits, occupancy), from a study of the same public tables."""
+STRUCTURAL: Final = "structural fit"
+"""Name of the baseline that ``published`` gives."""
+
+
+@lru_cache(maxsize=1)
+def _published() -> dict[str, Any]:
+    text = resources.files("rapid_llm.validation").joinpath("data", _FITS).read_text("utf-8")
+    return parse_yaml(text, _FITS).data
+
+
+def published(suite: str, metric: str, group: str) -> float | None:
+    """Mean error of a published structural fit to the very rows of a group; None where the study has none."""
+    known, name = _published(), f"{suite} {metric}"
+    found = known["sets"].get(name, {}).get(group)
+    if found is None and (between := known["ranges"].get(name, {}).get(group.split("/", maxsplit=1)[0])):
+        found = sum(between) / 2.0
+    return None if found is None else float(found)
 
 
 def three_constants(

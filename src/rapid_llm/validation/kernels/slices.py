@@ -100,6 +100,7 @@ def _scan(kernel: str, priors: Mapping[str, float] | None = None, /, **rule: str
 
 
 _FA2 = "vllm_flash_attn|vllm_flash_attn_fa2|torch_sdpa"
+_FLASH_DECODE = "fa3|vllm_flash_attn|torch_sdpa"
 _NEWER_FA2 = "vllm_flash_attn_fa2"
 _FLASHINFER = "flashinfer|flash_attention"
 _EIGHT_BIT = "fa3|vllm_flash_attn.*|vllm_flashinfer_fi.*"
@@ -107,11 +108,13 @@ _GENERATED = "trtllm_mha|vllm_flashinfer_trtllmdecode"
 _ON_B200 = f"{_GENERATED}|flashinfer"
 _TRITON_SCANS = "fused_recurrent.*|chunk_gated_delta_rule|.*triton.*"
 _FLASHINFER_SCANS = ".*flashinfer.*|.*packed_decode.*"
+_CUTLASS_MOE = ({"dtype": "bf16", "framework": "trtllm"}, {"dtype": "bf16", "source": "torch_grouped_mm"})
 _TILED = {"setup": 2e-5, "rate": 0.6, "step": 3e-7}  # several launches, tiles of generated code
 _CHUNKED = {"setup": 2e-5, "bandwidth": 0.2}  # several launches, and intermediate states a chunk
 
 SLICES: Final[tuple[KernelSlice, ...]] = (
     _gemm("cublas", "bf16", dtype="bf16"),
+    _gemm("cublas-fp8", "fp8", dtype="fp8", source="torch_scaled_mm"),
     _gemm("cutlass-fp8", "fp8", dtype="fp8", framework="sglang"),
     _gemm("vllm-fp8", "fp8", dtype="fp8", framework="vllm"),
     _gemm("trtllm-fp8", "fp8", dtype="fp8", framework="trtllm"),
@@ -136,7 +139,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _context("fa3-fp8", "fp8", {"source": "fa3"}),
     _context("trtllm-fmha", "bf16", {"source": "torch_flow"}),
     _context("trtllm-fmha-fp8", "fp8", {"source": "torch_flow"}),
-    _decode("flash-decode", "bf16", {"source": "fa3|vllm_flash_attn"}, {"source": _NEWER_FA2, "window": "0"}),
+    _decode("flash-decode", "bf16", {"source": _FLASH_DECODE}, {"source": _NEWER_FA2, "window": "0"}),
     _decode("flashinfer-decode", "bf16", {"source": _FLASHINFER, "gpu": "!b200-sxm"}),
     _decode("flash-decode-fp8", "fp8", {"source": _EIGHT_BIT, "gpu": "!b200-sxm"}),
     _decode("flashinfer-decode-fp8", "fp8", {"source": "flashinfer", "gpu": "!b200-sxm"}),
@@ -151,7 +154,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _mla("mla-kv8", "context", "fp8"),
     _mla("mla-decode", "generation", "bf16"),
     _mla("mla-decode-kv8", "generation", "fp8"),
-    _moe("cutlass-moe", "bf16", dtype="bf16", framework="trtllm"),
+    KernelSlice("cutlass-moe", "kernel_moe", "bf16", _CUTLASS_MOE),
     _moe("cutlass-moe-fp8", "fp8", dtype="fp8", framework="trtllm"),
     _moe("deepgemm-moe", "fp8_block", dtype="fp8_block", framework="trtllm"),
     _moe("cutlass-moe-nvfp4", "nvfp4", dtype="nvfp4", source=".*cutlass.*"),

@@ -4,7 +4,9 @@ Layer profiles of other tools (``profiles``) show what transfers to devices with
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from rapid_llm import hardware
 from rapid_llm.errors import InputError
 from rapid_llm.validation.cases import Baseline, Case
-from rapid_llm.validation.kernels import baselines, profiles, slices
+from rapid_llm.validation.kernels import baselines, lent, profiles, slices
 from rapid_llm.validation.kernels.columns import Cells
 from rapid_llm.validation.kernels.labels import dtypes_of, metrics_of
 from rapid_llm.validation.kernels.modules import module_seconds
@@ -27,6 +29,9 @@ SCHEMAS = {
     "ssm": ("kernel_ssm",),
 }
 """Suite to the schemas of its tables."""
+
+_LENT: Final = frozenset({("gemm", "bf16"), ("attention", "bf16"), ("attention", "fp8")})
+"""Suites and compute dtypes that are scored without the fit of the device, too."""
 
 _MISLABELLED = f"more than {MOST_UNSOUND:.0%} of this set beats the roofline: it is not what its shape says"
 _UNSOUND = "faster than the datasheet roofline, with operands that L2 cannot hold"
@@ -105,14 +110,19 @@ def _scored(name: str, table: Table, part: slices.KernelSlice, cells: Cells) -> 
         yield from _skipped(name, table, cells, _MISLABELLED)
         return
     yield from _skipped(name, table, subset(cells, ~sound), _UNSOUND)
-    yield from _priced(name, table, found.take(np.flatnonzero(sound)))
+    yield from _priced(name, table, part, found.take(np.flatnonzero(sound)))
 
 
-def _priced(name: str, table: Table, found: Sample) -> Iterator[Case]:
+def _priced(name: str, table: Table, part: slices.KernelSlice, found: Sample) -> Iterator[Case]:
+    """The cases of sound rows; of 16-bit GEMMs and attention also what the device gets without its own fit."""
     floor = found.roofline()
-    yield from _answered(
-        name, table, found, predicted=found.price(), floor=floor.seconds, work=(floor.flops, floor.hbm_bytes)
-    )
+    known: dict[str, Any] = {"floor": floor.seconds, "work": (floor.flops, floor.hbm_bytes)}
+    yield from _answered(name, table, found, predicted=found.price(), **known)
+    if (name, part.dtype) in _LENT and table.schema not in profiles.READERS:
+        bare = lent.without_its_fit(part, found.accelerator, found.framework, found.table_dtype)
+        if bare is not None:
+            renamed = replace(found, metric=np.char.add(found.metric, lent.LENT))
+            yield from _answered(name, table, renamed, predicted=found.price(*bare), **known)
 
 
 def _modules(name: str, table: Table, cells: Cells) -> Iterator[Case]:
@@ -138,12 +148,12 @@ def _answered(
     for metric in np.unique(found.metric):
         rows = np.flatnonzero(found.metric == metric)
         line = baselines.three_constants(work[0][rows], work[1][rows], found.seconds[rows])
-        published = baselines.PUBLISHED.get((name, str(metric), group))
+        published = baselines.published(name, str(metric), group)
         for at, row in enumerate(rows):
             measured = float(found.seconds[row])
             known = {"three-constants": Baseline(float(line[at])), "roofline": Baseline(float(floor[row]))}
             if published is not None:
-                known["structural (notes)"] = Baseline(measured * (1.0 + published))
+                known[baselines.STRUCTURAL] = Baseline(measured * (1.0 + published))
             yield Case(
                 suite=name,
                 group=group,

@@ -1,0 +1,32 @@
+"""A device as if nothing had been measured on it or on its architecture."""
+
+import pytest
+
+from rapid_llm import hardware, operators
+from rapid_llm.validation.kernels import slice_of
+from rapid_llm.validation.kernels.lent import without_its_fit
+
+
+def test_nothing_fitted_on_the_device_or_its_architecture_is_left():
+    kernel, device = without_its_fit(slice_of("cublas"), "l40s", "vllm", "bf16")
+    own = hardware.accelerator("l40s")
+    assert "ada" not in kernel.constants
+    assert kernel.stands_in("ada") == "ampere"
+    assert device.peak == own.peak
+    assert device.sustained == hardware.typical("l40s").sustained != own.sustained
+    assert device.sustained.matrix == 1.0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "device", "framework", "lender"),
+    [("trtllm-gen", "b200-sxm", "vllm", "vllm-fa3"), ("trtllm-gen-decode", "b200-sxm", "vllm", "vllm-fa3-decode")],
+)
+def test_a_kernel_of_one_architecture_keeps_its_structure_and_takes_other_numbers(kernel, device, framework, lender):
+    found, _ = without_its_fit(slice_of(kernel), device, framework, "bf16")
+    own, other = operators.kernel(kernel), operators.kernel(lender)
+    assert found.constants == other.constants
+    assert {**vars(found), "constants": 0, "variants": 0} == {**vars(own), "constants": 0, "variants": 0}
+
+
+def test_a_kernel_that_no_other_architecture_has_numbers_for_is_left_out():
+    assert without_its_fit(slice_of("flashinfer-kv8"), "l40s", "sglang", "bf16-kv8") is None
