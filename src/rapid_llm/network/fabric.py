@@ -43,8 +43,8 @@ class Tier:
 
     bandwidth: B/s per accelerator and direction while all of them communicate; latency: one hop (s); kind: ``switch``
     non-blocking, ``full`` a link per pair, ``ring``, ``torus`` of ``dimensions``, ``axis`` one of those, ``shared`` one
-    host bridge, whose units cross over a single link; ``behind`` accelerators each, whose groups share it. ``port``: B/s
-    of one whose neighbours are silent, where that is more; ``astray``: what a hop to another rail adds (s).
+    host bridge, whose units cross over a single link; ``behind`` accelerators each, whose groups share it. ``port``:
+    B/s of one whose neighbours are silent, where that is more; ``astray``: what a hop to another rail adds (s).
     """
 
     name: str
