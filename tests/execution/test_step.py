@@ -189,7 +189,7 @@ def test_messages_that_wait_stay_on_the_compute_stream() -> None:
 def test_what_a_backward_pass_gathers_travels_while_its_layer_is_recomputed() -> None:
     plans = plan(1, recompute="full", dp=64, zero_stage=3)
     slow = Communication(library="nccl", nics=1)
-    rules = (Overlap(parameter_gather=True, recompute_covers=on) for on in (True, False))
+    rules = (Overlap(parameter_gather=True, fetched_once=on) for on in (False, True))
     beside, after = (step(plans, overlap=rule, communication=slow) for rule in rules)
     assert beside.passes.exposed[BACKWARD, 0, 0] < after.passes.exposed[BACKWARD, 0, 0]
     assert beside.passes.exposed[FORWARD, 0, 0] == after.passes.exposed[FORWARD, 0, 0]

@@ -26,6 +26,8 @@ _HIDDEN_BY = {
     "replicas": "gradient_reduce",
 }
 """Which flag of ``runtime.Overlap`` puts the messages of an axis on a stream of their own."""
+_SHARDED = ("shard", "edp")
+"""Axes over which weights are gathered and their gradients reduced."""
 _COVERS = {"tp": "gemm", "cp": "attention"}
 """Kernels that can run beside the messages of an axis, where it is not all of the pass: a chunked product beside its
 gather or scatter, attention on one chunk of the sequence beside the ring."""
@@ -73,8 +75,11 @@ def on_side_stream(machine: Machine, axis: str) -> bool:
 
 def side_share(machine: Machine, rows: Messages, compute: str) -> Matrix:
     """1.0 for messages that run beside computation in a format, 0.0 for those on the compute stream [R, 1]."""
-    waits = frozenset(machine.runtime.overlap.waits if rows.axis == "tp" else ())
+    overlap = machine.runtime.overlap
+    waits = frozenset(overlap.waits if rows.axis == "tp" else ())
     beside = on_side_stream(machine, rows.axis) and waits.isdisjoint((rows.op, compute))
+    if rows.axis in _SHARDED and rows.op == "reduce_scatter":
+        beside = overlap.gradient_reduce
     shares = np.full((len(rows.names), 1), float(beside))
     if beside and "again" in waits:
         shares[_ending(rows.names, (AGAIN,))] = 0.0
@@ -156,8 +161,10 @@ def _beside(
         moved = _by_cell([part for part in apart if _cover(machine, part[0].axis) == beside], own.shape)
         moved[OPTIMIZER] = 0.0
         cover = _by_cell([(rows, _covering(rows, s, beside)) for rows, s in spent], own.shape) if beside else own.copy()
-        if not beside and machine.runtime.overlap.recompute_covers:
-            cover[BACKWARD] += np.where(moved[RECOMPUTE] == 0.0, own[RECOMPUTE], 0.0)
+        if not beside:
+            again = np.where(moved[RECOMPUTE] == 0.0, own[RECOMPUTE], 0.0)
+            alone_under = again > 0 if machine.runtime.overlap.fetched_once else np.zeros(again.shape, bool)
+            cover[BACKWARD] = np.where(alone_under, again, cover[BACKWARD] + again)
         alone = moved / tp if beside == _COVERS["tp"] else 0.0
         exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, share * moved))
         side += moved

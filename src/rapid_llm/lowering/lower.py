@@ -185,7 +185,10 @@ def _activations(sequences: list[list[Canonical]], s: Shapes, facts: Training | 
 def _pass_rows(builder: Builder, sequences: list[list[Canonical]], s: Shapes, facts: Training | None) -> None:
     """Rows of the forward and backward passes of each unit; of a frozen embedding there is none backward."""
     layers = len(sequences) - OUTER
-    rerun = Rerun.of(s.plans, facts.selective, stops=facts.recompute_stops) if s.training and facts else None
+    rerun = None
+    if s.training and facts:
+        partly = facts.selective_share.get(s.compute, {})
+        rerun = Rerun.of(s.plans, facts.selective, partly, stops=facts.recompute_stops)
     for unit, sequence in enumerate(sequences):
         forward_rows(builder, unit, sequence, s, rerun if unit < layers else None)
         if s.training and not (s.lora and unit == layers):

@@ -79,8 +79,9 @@ class Host:
 class Overlap:
     """Which communication runs beside computation: what the dependency graph lets this runtime hide.
 
-    ``recompute_covers``: what a sharded layer's backward pass gathers and reduces travels while the layer is
-    recomputed, too. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
+    What a sharded layer's backward pass gathers and reduces travels while the layer is recomputed, too;
+    ``fetched_once``: only then, where its weights are fetched for the recomputation and the next layer's after the
+    backward pass. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
     same: an operation, a compute format, or ``again``: gathers repeated for a weight gradient. ``shared_experts``
     alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
     """
@@ -88,7 +89,7 @@ class Overlap:
     gradient_reduce: bool = False
     parameter_gather: bool = False
     tensor_parallel: bool = False
-    recompute_covers: bool = True
+    fetched_once: bool = False
     waits: tuple[str, ...] = ()
     expert_all_to_all: bool = False
     shared_experts: bool = False
@@ -100,8 +101,9 @@ class Overlap:
 class Communication:
     """Which collective library (a name in ``network/data/libraries``) carries messages, and small all-reduces.
 
-    ``compute_units`` of the accelerator are busy while a collective kernel runs. ``nics``: how many network cards of a
-    node its collectives drive; None: all. ``expert``: a library (a name in
+    ``compute_units`` of the accelerator are busy while a collective kernel runs. ``piece``: seconds in which a gather or
+    reduction of a layer's shards copies what it has of one rank, where it works on a list of tensors, one a rank.
+    ``nics``: how many network cards of a node its collectives drive; None: all. ``expert``: a library (a name in
     ``network/data/experts``) made for dispatch to experts and combine, in place of all-to-alls.
     """
 
@@ -110,6 +112,7 @@ class Communication:
     expert: str | None = None
     compute_units: Whole = 0
     nics: Count | None = None
+    piece: Seconds = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -168,6 +171,7 @@ class Training:
     the precision's gradient (nanotron keeps bf16 and fp32); ``whole_gradients`` ZeRO-1 all-reduces gradients before
     it updates its shard; ``loss_copies`` fp32 copies of the logits alive at the loss; ``sharded_gather_layers``
     unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective recompute runs again;
+    ``selective_share`` how much of an operator, by compute dtype, where it is another share than all of these;
     ``selective_keeps`` the tensors that stay under it, by compute dtype, where they are not all that the other
     operators need; ``recompute_stops`` recomputation ends with the last tensor that the backward pass needs;
     ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a
@@ -212,6 +216,7 @@ class Training:
     experts_need_sp: bool = False
     frees_gradients: bool = False
     selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
+    selective_share: Map[Map[Share]] = FrozenDict()
     bucket: Bytes = 0
     short_gathers: tuple[str, ...] = ()
     gather_copies: bool = False
