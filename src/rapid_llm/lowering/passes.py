@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
+from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Rounds, total
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.table import (
     AGAIN,
@@ -126,8 +126,15 @@ def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None
             read: dict[str, Column | float] = {"read_bytes": total(op.writes), "write_bytes": 0.0, "flops": 0.0}
             builder.kernel(row, (unit, BACKWARD), read, count=op.when, name=BIAS_GRADIENT)
         if op.rounds:
-            turned = c["m"] * c["groups"] * (c["n"] + c["k"]) * s.turned
-            builder.cast(op, (unit, BACKWARD), turned, count=op.when, kind="gather")
+            builder.cast(op, (unit, BACKWARD), _turned_bytes(op, op.rounds, s), count=op.when, kind="gather")
+
+
+def _turned_bytes(op: Operator, rounds: Rounds, s: Shapes) -> Column:
+    """Bytes moved for the turned copies of both operands of a weight gradient: the kernel that rounds writes them, but
+    what was rounded in shards and gathered is read once more."""
+    rows, gathers = op.columns["m"] * op.columns["groups"], s.input < s.act
+    sizes = ((rows * op.columns["k"], rounds.input), (rows * op.columns["n"], rounds.gradient))
+    return np.asarray(sum(size * (s.turned + s.input * (gathers & (rounded < size))) for size, rounded in sizes))
 
 
 def _pointwise_backward(builder: Builder, unit: int, op: Operator) -> None:

@@ -101,8 +101,8 @@ class Overlap:
 class Communication:
     """Which collective library (a name in ``network/data/libraries``) carries messages, and small all-reduces.
 
-    ``compute_units`` of the accelerator are busy while a collective kernel runs. ``piece``: seconds in which a gather or
-    reduction of a layer's shards copies what it has of one rank, where it works on a list of tensors, one a rank.
+    ``compute_units`` of the accelerator are busy while a collective kernel runs. ``piece``: seconds in which a gather
+    or reduction of a layer's shards copies what it has of one rank, where it works on a list of tensors, one a rank.
     ``nics``: how many network cards of a node its collectives drive; None: all. ``expert``: a library (a name in
     ``network/data/experts``) made for dispatch to experts and combine, in place of all-to-alls.
     """
