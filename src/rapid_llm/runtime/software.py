@@ -164,26 +164,27 @@ class Defaults:
 class Training:
     """Facts of a training framework that change operators, bytes and passes.
 
-    ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``softmax_multiple``:
-    score matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and softmax run apart;
+    ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``softmax_multiple``: score
+    matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and softmax run apart;
     ``dropout`` adds its masks and passes; ``reduce_dtype`` carries gradients, ``ring_gradients`` those of keys and
     values round a context-parallel ring (None: as activations); ``gradient_buffers`` extra bytes per parameter beside
-    the precision's gradient (nanotron keeps bf16 and fp32); ``whole_gradients`` ZeRO-1 all-reduces gradients before
-    it updates its shard; ``loss_copies`` fp32 copies of the logits alive at the loss; ``sharded_gather_layers``
-    unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective recompute runs again;
+    the precision's gradient (nanotron keeps bf16 and fp32); ``whole_gradients`` ZeRO-1 all-reduces gradients before it
+    updates its shard; ``loss_copies`` fp32 copies of the logits alive at the loss; ``sharded_gather_layers`` unsharded
+    layers alive under ZeRO-3; ``selective`` the canonical operators that selective recompute runs again;
     ``selective_share`` how much of an operator, by compute dtype, where it is another share than all of these;
     ``selective_keeps`` the tensors that stay under it, by compute dtype, where they are not all that the other
     operators need; ``recompute_stops`` recomputation ends with the last tensor that the backward pass needs;
     ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a
-    pipeline gathers once a step and adds up whole gradients; ``zero_stages`` up to which states can be sharded at
-    all, ``pipeline_zero_stage`` beside a pipeline; ``without`` the axes that the framework does not have;
-    ``experts_need_sp`` under tensor parallelism; ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other
-    weights; ``frees_gradients`` there are none before the first backward pass of a step; ``gather_buffers`` whole
-    inputs that sequence parallelism gathers into buffers kept for ever; ``step_buffers`` bytes per parameter that
-    ZeRO-1 and 2 hold from one optimizer step to the next forward pass; ``owned_buffers`` bytes beside the optimizer's
-    per parameter that a rank updates under them; ``balance`` deals layers to pipeline stages by number, or by cost
-    with the LM head as one block; ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a
-    pipeline message per rank and gathers it behind (arXiv 2104.04473, section 4.1).
+    pipeline gathers once a step and adds up whole gradients; ``zero_stages`` up to which states can be sharded at all,
+    ``pipeline_zero_stage`` beside a pipeline; ``pipeline_offload`` activations can leave for the host beside one;
+    ``without`` the axes that the framework does not have; ``experts_need_sp`` under tensor parallelism;
+    ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there are none
+    before the first backward pass of a step; ``gather_buffers`` whole inputs that sequence parallelism gathers into
+    buffers kept for ever; ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to the
+    next forward pass; ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under them;
+    ``balance`` deals layers to pipeline stages by number, or by cost with the LM head as one block; ``bucket`` bytes of
+    one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message per rank and gathers it behind (arXiv
+    2104.04473, section 4.1).
 
     ``short_gathers``: the compute formats in which inputs and output gradients of tensor parallelism, and the weights
     of layers, are gathered, having been rounded before; ``gather_copies``: sequence parallelism gathers and scatters
@@ -211,6 +212,7 @@ class Training:
     sharded_masters: bool = False
     pipeline_keeps_whole: bool = False
     pipeline_zero_stage: Literal[0, 1, 2, 3] = 3
+    pipeline_offload: bool = True
     zero_stages: Literal[0, 1, 2, 3] = 3
     without: tuple[Literal["tp", "pp", "cp", "ep"], ...] = ()
     experts_need_sp: bool = False

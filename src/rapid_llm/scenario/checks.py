@@ -362,6 +362,18 @@ CHECKS: tuple[Check, ...] = (
             "Try system.node.nvme: 25 GB/s, or to: host."
         ),
     ),
+    Check(
+        "weights are offloaded in shards",
+        "workload.offload.weights",
+        lambda c: (c.weights_leave == 0) | (c.zero_stage >= 3),
+        sentences.offloaded_weights,
+    ),
+    Check(
+        "runtime offloads beside a pipeline",
+        "workload.offload.activations",
+        lambda c: (c.activations_leave == 0) | (c.pipeline_offload > 0) | (c.pp == 1),
+        sentences.offloaded_activations,
+    ),
     Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
     Check(
         "an image is a sequence",
