@@ -123,16 +123,18 @@ def time_passes(priced: Priced) -> Passes:
     blocking = _by_cell([(rows, seconds * (1.0 - side_share(machine, rows, compute))) for rows, seconds in sent], shape)
     blocking[OPTIMIZER] = 0.0
     side, exposed = _beside(spent, sent, kernels + blocking, priced)
-    launched = [(table.rows, np.minimum(table.rows.count, 1.0) * _apart(table.rows)) for table in priced.kernels]
+    launched = [(table.rows, _launches(table.rows)) for table in priced.kernels]
     issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
     if machine.runtime.host.per_peer_piped:
         issue += _by_cell(_piped(moving, priced), shape)
     return Passes(kernels, blocking, side, exposed, _host(machine, kernels + blocking + exposed, issue, priced))
 
 
-def _apart(rows: Kernels) -> Matrix:
-    """1.0 for rows that the host launches on their own, 0.0 for those that go out with a product [R, 1]."""
-    return np.where(_ending(rows.names, WITH_PRODUCT), 0.0, 1.0)[:, None]
+def _launches(rows: Kernels) -> Matrix:
+    """Operators that the host issues for the rows of a table [R, P]: none for those that go out with a product, one for
+    a product in pieces or of many experts (``Host.per_dispatch`` holds these), each of another kind."""
+    issued = rows.count if rows.family == "pointwise" else np.minimum(rows.count, 1.0)
+    return np.where(_ending(rows.names, WITH_PRODUCT)[:, None], 0.0, issued)
 
 
 def _by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:

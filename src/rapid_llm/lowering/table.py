@@ -98,6 +98,8 @@ class Builder:
         many equal ones do, again and again."""
         if isinstance(pieces, np.ndarray):
             columns, count = {**columns, "m": columns["m"] / pieces}, count * pieces
+        if self.streams and op.each is not None:
+            columns, count = {name: value / op.each for name, value in columns.items()}, count * op.each
         groups = columns["groups"] if self.streams and op.weight else 1.0
         if isinstance(groups, np.ndarray):  # of experts; others are one
             together = np.minimum(groups, self.streams)
