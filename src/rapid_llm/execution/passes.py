@@ -76,14 +76,12 @@ def on_side_stream(machine: Machine, axis: str) -> bool:
 def side_share(machine: Machine, rows: Messages, compute: str) -> Matrix:
     """1.0 for messages that run beside computation in a format, 0.0 for those on the compute stream [R, 1]."""
     overlap = machine.runtime.overlap
-    waits = frozenset(overlap.waits if rows.axis == "tp" else ())
-    beside = on_side_stream(machine, rows.axis) and waits.isdisjoint((rows.op, compute))
-    if rows.axis in _SHARDED and rows.op == "reduce_scatter":
-        beside = overlap.gradient_reduce
-    shares = np.full((len(rows.names), 1), float(beside))
-    if beside and "again" in waits:
-        shares[_ending(rows.names, (AGAIN,))] = 0.0
-    return shares
+    if rows.axis == "tp":
+        plain, again = (overlap.in_pieces(rows.op, compute, again=repeated) for repeated in (False, True))
+        return np.where(_ending(rows.names, (AGAIN,)), float(again), float(plain))[:, None]
+    reduced = rows.axis in _SHARDED and rows.op == "reduce_scatter"
+    beside = overlap.gradient_reduce if reduced else on_side_stream(machine, rows.axis)
+    return np.full((len(rows.names), 1), float(beside))
 
 
 @lru_cache(maxsize=256)

@@ -96,6 +96,11 @@ class Overlap:
     context_parallel: bool = False
     pipeline: bool = False
 
+    def in_pieces(self, op: str, compute: str, *, again: bool) -> bool:
+        """Whether a message of tensor parallelism travels in pieces beside products; ``again``: it repeats a gather."""
+        stays = {op, compute, "again" if again else op}
+        return self.tensor_parallel and stays.isdisjoint(self.waits)
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Communication:
@@ -188,9 +193,9 @@ class Training:
 
     ``short_gathers``: the compute formats in which inputs and output gradients of tensor parallelism, and the weights
     of layers, are gathered, having been rounded before; ``gather_copies``: sequence parallelism gathers and scatters
-    along an inner dimension, through a copy; ``expert_streams`` on which the products of experts are launched one by
-    one (0: one grouped kernel); ``decomposed``: how many times the bytes of one fused kernel the separate kernels of an
-    operator move.
+    along an inner dimension, through a copy, what does not travel in pieces; ``expert_streams`` on which the products
+    of experts are launched one by one (0: one grouped kernel); ``decomposed``: how many times the bytes of one fused
+    kernel the separate kernels of an operator move.
     """
 
     fused_attention: bool = True
