@@ -70,6 +70,8 @@ def _formats() -> dict[str, Dtype]:
         "q6_k": 210 / 256,
         "q5_k": 176 / 256,
         "q4_k": 144 / 256,
+        # Q4_K_M: q6_k in half of the value and down projections (llama.cpp, use_more_bits), 29 % of a layer of Llama 3
+        "q4_k_m": (144 + 0.5 * 0.29 * (210 - 144)) / 256,
         "q4_0": 18 / 32,
     }
     expanded = (Dtype(name, size, "fp16", weight_only=True) for name, size in weight_only.items())
@@ -134,7 +136,8 @@ class Precision:
 
     ``compute`` of matrix products, ``weights`` as they are kept, ``activations`` between kernels, ``communication`` of
     activations between ranks, ``kv_cache``; training also ``gradients`` as they are accumulated, and ``optimizer``.
-    ``experts``: weights of routed experts, where they are kept in another format than the rest.
+    ``experts``: weights of routed experts, where they are kept in another format than the rest; ``head``: of the LM
+    head and the embedding, which most formats leave as ``activations``.
     ``name`` is the preset that it came from.
     """
 
@@ -147,6 +150,7 @@ class Precision:
     gradients: DtypeName
     optimizer: OptimizerState
     experts: DtypeName | None = None
+    head: DtypeName | None = None
 
     @property
     def of_experts(self) -> "Precision":
@@ -192,9 +196,9 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "fp8-wo": _preset("bf16", weights="fp8_wo"),
         "int8-wo": _preset("fp16", weights="int8_wo"),
         "int4-wo": _preset("fp16", weights="int4_wo"),
-        "q8-0": _preset("fp16", weights="q8_0"),
-        "q4-k": _preset("fp16", weights="q4_k"),
-        "q4-0": _preset("fp16", weights="q4_0"),
+        "q8-0": _preset("fp16", weights="q8_0", head="q8_0"),
+        "q4-k": _preset("fp16", weights="q4_k_m", head="q6_k"),
+        "q4-0": _preset("fp16", weights="q4_0", head="q6_k"),
     }
 )
 

@@ -85,3 +85,11 @@ def test_bars_never_overflow(values):
     bar = text_stack(parts, width=40)[0]
     assert len(bar) <= 42
     ET.fromstring(stacked_bar(parts))
+
+
+def test_marks_stand_at_round_multiples_of_a_unit_and_a_bound_is_dashed():
+    held = Series("held", [0, 1], [0.0, 60 * 2.0**30], filled=True)
+    bound = Series("may use", [0, 1], [79.2 * 2.0**30] * 2, bound=True)
+    drawn = plot([held, bound], form=lambda size: f"{size / 2**30:g} GiB", unit=2.0**30)
+    assert all(f">{mark} GiB<" in drawn for mark in (0, 20, 40, 60, 80))
+    assert 'stroke="var(--ink)" stroke-width="2" stroke-dasharray' in drawn

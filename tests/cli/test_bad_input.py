@@ -67,7 +67,7 @@ SETS = [
     ("nonsense", "'--set nonsense' must name a field and a value, such as --set parallelism.tp=4."),
     (
         "precision=q4-k",
-        "precision.weights q4_k is a format for inference alone, and workload.kind is training. "
+        "precision.weights q4_k_m is a format for inference alone, and workload.kind is training. "
         "Try precision: bf16-mixed.",
     ),
     (

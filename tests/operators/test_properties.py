@@ -47,7 +47,8 @@ def shapes(family, seed):
 
 def price(kernel, columns, device):
     chosen = operators.kernel(kernel)
-    dtype = "bf16" if "bf16" in device.peak else "fp16"
+    own = getattr(chosen, "computes", None)
+    dtype = own if own in device.peak else "bf16" if "bf16" in device.peak else "fp16"
     return operators.price(chosen.family, columns, dtype=dtype, kernel=chosen, accelerator=device), dtype
 
 

@@ -282,3 +282,12 @@ def test_rounds_keep_the_account_of_the_batch_as_given():
     table = evaluate(given_)
     assert not bool(table.account.fits[-1])
     assert replace(table, rounds=1).e2e_s == table.e2e_s
+
+
+@pytest.mark.parametrize("output", [1, 2, 200])
+@pytest.mark.parametrize("runtime", ["vllm", "sglang"])
+def test_no_part_of_a_loop_over_stages_is_negative(runtime, output):
+    """Prompts of others pass the first stage while a request's own is in the last: they are not counted twice."""
+    report = predict(scenario(tp=2, pp=2, batch_size=9, output_tokens=output, runtime=runtime, batching="continuous"))
+    assert all(leaf.seconds >= 0 for leaf in report.breakdown.leaves())
+    assert sum(leaf.seconds for leaf in report.breakdown.leaves()) == pytest.approx(report.e2e_s, rel=1e-9)

@@ -72,3 +72,11 @@ def test_training_has_no_latency_objective():
         InputError, match=r"^workload.kind must be inference for a latency objective \(got training\)\.$"
     ):
         largest_batch(training)
+
+
+def test_pools_have_no_objective_yet():
+    pools = {"prefill": {"parallelism": {"tp": 1}}, "decode": {"parallelism": {"tp": 1}}}
+    work = {"kind": "inference", "batch_size": 8, "prompt_tokens": 100, "output_tokens": 10}
+    given = from_mapping({"model": "llama-3.1-8b", "system": "dgx-h100", "workload": work, "pools": pools})
+    with pytest.raises(InputError, match=r"a latency objective is answered for one pool"):
+        largest_batch(given, tpot_s=0.03)

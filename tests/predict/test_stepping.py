@@ -8,7 +8,7 @@ import pytest
 from rapid_llm.errors import InputError
 from rapid_llm.execution import Machine
 from rapid_llm.predict import plans_of, stepper
-from rapid_llm.predict.inference import Job
+from rapid_llm.predict.replica import Job
 from rapid_llm.scenario import from_mapping
 from rapid_llm.workload import points_of
 
@@ -97,3 +97,19 @@ def test_training_has_no_engine_step():
     given = from_mapping({"model": "llama-3.1-8b", "system": "h100-sxm", "workload": job})
     with pytest.raises(InputError, match=r"^workload.kind must be inference for a step predictor \(got training\)\.$"):
         stepper(given)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"pools": {"prefill": {}, "decode": {}}}, "a step predictor knows no pools. Try to leave it out."),
+        ({"workload": {"offload": {"weights": 0.5}}}, "a step predictor knows no offload. Try to leave it out."),
+    ],
+)
+def test_what_no_grid_holds_is_refused(changed, sentence):
+    work = {"kind": "inference", "batch_size": 8, "prompt_tokens": 100, "output_tokens": 10}
+    mapping = {"model": "llama-3.1-8b", "system": "dgx-h100", **changed}
+    mapping["workload"] = {**work, **changed.get("workload", {})}
+    with pytest.raises(InputError) as error:
+        stepper(from_mapping(mapping))
+    assert str(error.value) == sentence

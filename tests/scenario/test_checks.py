@@ -124,8 +124,18 @@ def full(override):
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["parallelism.cp=2"],
-         "parallelism.cp 2 is for training, and workload.kind is inference. Try cp 1 and more tp."),
+        (["workload.speculation={acceptance: [0.8], draft: model}"],
+         "workload.speculation.draft: model needs a draft. Try draft: llama-3.2-1b, or speculation.draft: ngram."),
+        (["draft=llama-3.2-1b"],
+         "draft names llama-3.2-1b, and workload.speculation does not ask for a model that drafts. Try speculation: "
+         "{draft: model, acceptance: [0.8, 0.7, 0.6]}."),
+        (["workload.speculation={acceptance: [0.8]}", "workload.beams=4"],
+         "workload.beams 4 go without speculation. Try beams 1, or to leave speculation out."),
+        (["workload.routing.skew=1"],
+         "workload.routing needs a model with experts, and llama-3.1-8b has none. Try to leave it out."),
+        (["workload.offload={weights: 0.5, to: nvme}"],
+         "workload.offload.to nvme needs drives, and a node of dgx-h100 has none. Try system.node.nvme: 25 GB/s, or "
+         "to: host."),
         (["accelerators=8"],
          "workload.batch_size 4 is below dp 8: 4 replicas would idle. Try batch_size 8, or dp 4."),
         (["runtime=megatron-core"],

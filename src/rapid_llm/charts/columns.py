@@ -42,7 +42,7 @@ class Branch:
 @dataclass(frozen=True, slots=True)
 class Series:
     """Points of one kind: ``x`` and ``y`` of equal length, an optional label for each, joined by a line or not;
-    ``filled``: an area down to the axis instead."""
+    ``filled``: an area down to the axis instead; ``bound``: a dashed line that the others must stay below."""
 
     label: str
     x: Sequence[float]
@@ -50,3 +50,4 @@ class Series:
     joined: bool = True
     labels: Sequence[str] = ()
     filled: bool = False
+    bound: bool = False

@@ -35,34 +35,39 @@ def plot(
     form_x: Format = short,
     title: str = "",
     size: tuple[float, float] = (720, 360),
+    unit: float = 1.0,
 ) -> str:
     """Lines and points, the legend below. Points that a logarithmic axis cannot show (0 or less) are left out.
 
-    ``form`` prints the marks of the upright axis, ``form_x`` those of the other.
+    ``form`` prints the marks of the upright axis, at round multiples of ``unit``; ``form_x`` those of the other.
     """
     width, height = size
     kept = [_visible(one, log_x, log_y) for one in series]
     across = _axis([p[0] for points in kept for p in points], log_x, LEFT, width - RIGHT)
-    up = _axis([p[1] for points in kept for p in points], log_y, height - BOTTOM, TOP)
+    up = _axis([p[1] for points in kept for p in points], log_y, height - BOTTOM, TOP, unit)
     pieces = _grid(across, up, width, height, (form_x, form))
     pieces += [words((LEFT + width) / 2, height - 6, x_label, anchor="middle", dim=True)]
     pieces += [words(-height / 2, 14, y_label, anchor="middle", dim=True, more='transform="rotate(-90)"')]
     for index, (one, points) in enumerate(zip(series, kept, strict=True)):
         placed = [(across.place(x), up.place(y), tip) for x, y, tip in points]
-        pieces += _drawn(one, placed, colour(index), height - BOTTOM)
-    named = [(one.label, index) for index, one in enumerate(series) if one.label]
+        pieces += _drawn(one, placed, _stroke(one, index), height - BOTTOM)
+    named = [(one.label, _stroke(one, index)) for index, one in enumerate(series) if one.label]
     legend, end = _legend(named, width, height + ROW)
     return drawing(width, end if named else height, [*pieces, *legend], title)
 
 
-def _legend(named: Sequence[tuple[str, int]], width: float, y: float) -> tuple[list[str], float]:
+def _stroke(one: Series, index: int) -> str:
+    return "var(--ink)" if one.bound else colour(index)
+
+
+def _legend(named: Sequence[tuple[str, str]], width: float, y: float) -> tuple[list[str], float]:
     """Labels beside their colours in as many lines as they need from ``y`` on, and where they end."""
     pieces, x = [], LEFT
-    for label, index in named:
+    for label, fill in named:
         need = len(label) * CHARACTER + 30
         if x + need > width and x > LEFT:
             x, y = LEFT, y + ROW
-        pieces += [box((x, y - 9, 10, 10), colour(index)), words(x + 15, y, label)]
+        pieces += [box((x, y - 9, 10, 10), fill), words(x + 15, y, label)]
         x += need
     return pieces, y + 8
 
@@ -77,7 +82,7 @@ def _visible(one: Series, log_x: bool, log_y: bool) -> list[tuple[float, float, 
     ]
 
 
-def _axis(values: Sequence[float], log: bool, start: float, end: float) -> _Axis:
+def _axis(values: Sequence[float], log: bool, start: float, end: float, unit: float = 1.0) -> _Axis:
     low, high = (min(values), max(values)) if values else (1.0, 10.0)
     if log:
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
@@ -85,7 +90,7 @@ def _axis(values: Sequence[float], log: bool, start: float, end: float) -> _Axis
         span = (end - start) / (last - first)
         return _Axis(lambda v: start + (math.log10(v) - first) * span, [10.0**k for k in range(first, last + 1)])
     low = min(low, 0.0)
-    step = _round_step((high - low) / TICKS)
+    step = _round_step((high - low) / TICKS / unit) * unit
     count = math.ceil((high - low) / step) or 1
     ticks = [low + step * k for k in range(count + 1)]
     span = (end - start) / (step * count)
@@ -120,8 +125,9 @@ def _drawn(one: Series, points: list[tuple[float, float, str]], fill: str, floor
         ends = f"{points[-1][0]:.1f},{floor:.1f} {points[0][0]:.1f},{floor:.1f}"
         pieces.append(f'<polygon points="{path} {ends}" fill="{fill}"><title>{escape(one.label)}</title></polygon>')
     elif one.joined and len(points) > 1:
-        pieces.append(f'<polyline points="{path}" fill="none" stroke="{fill}" stroke-width="2"/>')
-    for x, y, tip in points if one.labels or not one.filled else ():
+        dashes = ' stroke-dasharray="6 4"' if one.bound else ""
+        pieces.append(f'<polyline points="{path}" fill="none" stroke="{fill}" stroke-width="2"{dashes}/>')
+    for x, y, tip in points if one.labels or not (one.filled or one.bound) else ():
         shape = box((x - 3, y - 3, 6, 6), fill, f"{one.label} {tip}".strip(), 'rx="3"')
         pieces.append(shape)
     return pieces

@@ -31,6 +31,7 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
             *_notes(report, width),
             *_verdict(report, width),
             *_headline(report, width),
+            *_pools(report, width),
             *_memory(report, width),
             *_cache(report, width),
             *_costs(report, width, costs),
@@ -48,7 +49,7 @@ def _title(scenario: Mapping[str, Any], width: int) -> list[str]:
     plan = " ".join(
         f"{axis} {degrees[axis]}" for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp") if _shown(degrees, axis)
     )
-    count = scenario.get("accelerators", 1)
+    count = _accelerators(scenario) or 1
     parts = [
         f"{_name(scenario.get('model'))} {scenario.get('workload', {}).get('kind', '')}",
         f"{text.counted(count, 'accelerator')} of {_name(scenario.get('system'))}",
@@ -57,6 +58,14 @@ def _title(scenario: Mapping[str, Any], width: int) -> list[str]:
         _name(scenario.get("precision")),
     ]
     return text.flowed("", filter(None, parts), separator=" · ", indent=0, lines=2, width=width)
+
+
+def _accelerators(scenario: Mapping[str, Any]) -> int:
+    """Accelerators of the job, of both its pools; 0 where nothing is said."""
+    pools = scenario.get("pools")
+    if pools:
+        return int(pools["prefill"]["accelerators"] + pools["decode"]["accelerators"])
+    return int(scenario.get("accelerators", 0))
 
 
 def _links(report: Report, width: int) -> list[str]:
@@ -127,7 +136,9 @@ def _violation(violation: Violation, report: Report, width: int) -> list[str]:
 
 
 def _headline(report: Report, width: int) -> list[str]:
-    bound = text.wrapped("bound by", report.bound_by, lines=2, width=width) if report.bound_by else []
+    turns = report.compute_bound_batch
+    point = f"; its products turn compute-bound at {turns:,} requests a replica" if turns else ""
+    bound = text.wrapped("bound by", report.bound_by + point, lines=3, width=width) if report.bound_by else []
     if report.step_time_s is not None:
         return [*_training(report, report.step_time_s, width), *bound]
     return [*_inference(report, width), *bound] if report.e2e_s is not None else []
@@ -166,11 +177,30 @@ def _inference(report: Report, width: int) -> list[str]:
             )
     if report.output_tokens_per_s is not None and report.total_tokens_per_s is not None:
         output = format_rate(report.output_tokens_per_s, "output tokens/s")
-        count = report.scenario.get("accelerators")
+        count = _accelerators(report.scenario)
         each = f"{format_rate(report.output_tokens_per_s / count)} per accelerator, " if count else ""
         total = format_rate(report.total_tokens_per_s)
         lines += text.wrapped("throughput", f"{output}, {each}{total} with the prompt", width=width)
     return lines
+
+
+def _pools(report: Report, width: int) -> list[str]:
+    """What each pool is able to run, which limits, and the cache between them."""
+    pools = report.pools
+    if pools is None:
+        return []
+    lines = []
+    for name, pool in (("prefill", pools.prefill), ("decode", pools.decode)):
+        said = (
+            f"{pool.accelerators:,} accelerators, {pool.replicas:,} replica{'s' if pool.replicas > 1 else ''}: able to "
+            f"run {format_rate(pool.requests_per_s, 'requests/s')}, {format_percent(pool.utilisation)} used"
+        )
+        lines += text.wrapped(f"{name} pool", said, width=width)
+    hidden = pools.transfer_s - pools.transfer_exposed_s
+    sent = f"{format_bytes(pools.transfer_bytes)} a request in {text.seconds(pools.transfer_s)}"
+    balance = f"one prefill replica feeds {pools.decode_per_prefill:.2g} of decode; {pools.limited_by} limits"
+    said = f"{sent}, {text.seconds(max(hidden, 0.0))} of it hidden; {balance}"
+    return [*lines, *text.wrapped("KV transfer", said, width=width)]
 
 
 def _interval(report: Report) -> str:

@@ -132,6 +132,16 @@ class InferenceFlags:
     batch_size: Annotated[str | None, _in(_JOB, "Requests in flight in the whole job.")] = None
     prompt_tokens: Annotated[str | None, _in(_JOB, "Tokens in, per request.")] = None
     output_tokens: Annotated[str | None, _in(_JOB, "Tokens out, per request.")] = None
+    batching: Annotated[str | None, _in(_JOB, "static, or continuous: requests are replaced as they finish.")] = None
+    acceptance: Annotated[
+        str | None, _in(_JOB, "Speculation: the chance that each draft is accepted after those before it, [0.8, 0.7].")
+    ] = None
+    draft: Annotated[str | None, _in(_JOB, "What drafts: mtp (default), ngram, or the name of a smaller model.")] = None
+    beams: Annotated[str | None, _in(_JOB, "Beams of beam search.")] = None
+    prefill: Annotated[
+        str | None, _in(_JOB, "Prefill on a pool of its own: its fields, as tp=4,dp=2,system=dgx-h100.")
+    ] = None
+    decode: Annotated[str | None, _in(_JOB, "The decode pool beside it, as tp=8,dp=4,precision=fp8.")] = None
 
 
 COMMON, ANSWERING, FITTING, OBJECTIVE = Common(), Answering(), Fitting(), Objective()
@@ -153,7 +163,7 @@ def overrides(*groups: ScenarioFlags, memory_alone: bool = False) -> list[str]:
         said = keywords.with_system(given, memory_alone=memory_alone)
     except InputError as error:
         raise in_flags(error) from None
-    return [f"{keywords.path(name)}={_text(value)}" for name, value in said.items()]
+    return [f"{path}={_text(value)}" for path, value in keywords.spelled(said).items()]
 
 
 def _text(value: Any) -> str:

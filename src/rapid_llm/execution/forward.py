@@ -8,12 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.messages import send_time, sends
+from rapid_llm.execution.offload import host_copies
 from rapid_llm.execution.passes import Passes, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, price_step
 from rapid_llm.execution.stragglers import Slow, paces
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.table import FORWARD
+from rapid_llm.workload import HostShare
 
+GIB = 2.0**30
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
@@ -23,7 +26,8 @@ class ForwardSteps:
     """N forward passes, each with its own shapes.
 
     stages: seconds of one pass on each stage, sends included [N, S]; host: what the engine adds to each step [N] (s);
-    late: what slow accelerators add to each stage of the slowest replica [N, S].
+    late: what slow accelerators add to each stage of the slowest replica [N, S]; fetched: what copies from the host
+    add to each stage [N, S], of ``copies`` seconds in all.
     """
 
     priced: Priced
@@ -32,6 +36,8 @@ class ForwardSteps:
     send: Column
     host: Column
     late: Matrix
+    fetched: Matrix | None = None
+    copies: Matrix | None = None
 
     @property
     def traversal(self) -> Column:
@@ -51,17 +57,27 @@ class ForwardSteps:
         return np.asarray(sum(found, np.zeros(passes.shape[1])))
 
 
-def forward_steps(lowered: Lowered, machine: Machine, slow: Slow | None = None) -> ForwardSteps:
-    """Time the forward passes of a lowered inference table, of one plan; ``slow``: accelerators that compute slower."""
+def forward_steps(
+    lowered: Lowered, machine: Machine, slow: Slow | None = None, offload: HostShare | None = None
+) -> ForwardSteps:
+    """Time the forward passes of a lowered inference table, of one plan; ``slow``: accelerators that compute slower;
+    ``offload``: what they fetch from their hosts."""
     priced = price_step(lowered, machine, sends(lowered, machine.runtime))
     passes = time_passes(priced)
     plans = lowered.shapes.plans
     stages = np.einsum("ups,up->ps", lowered.layers, passes.forward)
-    send = send_time(priced.others, lowered)
+    send = send_time(priced.others, lowered) + (plans.pp > 1) * machine.runtime.host.per_stage / machine.host_speed
     last = np.arange(stages.shape[1])[None, :] >= plans.pp[:, None] - 1
     late = _late(lowered, passes, slow) if slow else np.zeros_like(stages)
     stages = stages + np.where(last, 0.0, send[:, None]) + late
-    return ForwardSteps(priced, passes, stages, send, _engine_time(lowered, machine), late)
+    host = _engine_time(lowered, machine)
+    if machine.runtime.host.per_gib_mapped:
+        host = host + mapping(lowered, machine)
+    if offload is None or not offload.any:
+        return ForwardSteps(priced, passes, stages, send, host, late)
+    copies = host_copies(lowered, machine, offload)
+    fetched = np.maximum(copies - stages, 0.0)
+    return ForwardSteps(priced, passes, stages + fetched, send, host, late, fetched, copies)
 
 
 def _late(lowered: Lowered, passes: Passes, slow: Slow) -> Matrix:
@@ -80,3 +96,17 @@ def _engine_time(lowered: Lowered, machine: Machine) -> Column:
     growing = host.per_sequence * s.batch + host.per_kv_block * blocks
     ranks = s.plans.tp * s.plans.pp
     return (host.per_step + host.broadcast * np.log2(ranks) + np.where(s.decode > 0, growing, 0.0)) / machine.host_speed
+
+
+def mapping(lowered: Lowered, machine: Machine) -> Column:
+    """Seconds in which the allocator maps memory in each pass [N], because tensors of its messages are not free yet.
+
+    The host runs ahead of a pass, so it needs memory for all of them at once; once that is more than is left, every
+    pass frees what it held and maps it again (PyTorch caching allocator, ``record_stream``).
+    """
+    allocator, host = machine.runtime.allocator, machine.runtime.host
+    passes = lowered.layers.sum(axis=2)
+    found = [m.size * m.count * (m.ranks > 1) * passes[m.unit] for m in lowered.messages if m.op == "all_reduce"]
+    held = sum((rows.sum(axis=0) for rows in found), np.zeros(passes.shape[1]))
+    free = (1.0 - (allocator.utilisation or 1.0)) * machine.accelerator.memory.reported_capacity
+    return np.where(held > free, held / GIB * host.per_gib_mapped / machine.host_speed, 0.0)

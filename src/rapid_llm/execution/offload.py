@@ -11,6 +11,7 @@ from rapid_llm.execution.pricing import Machine
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.outer import FP32_BYTES, OPTIMIZER_STATES
 from rapid_llm.network import link
+from rapid_llm.workload import HostShare
 
 Matrix = NDArray[np.float64]
 UPDATE_SHARE = 0.53
@@ -92,6 +93,22 @@ def offloading(lowered: Lowered, machine: Machine, forward: Matrix, backward: Ma
         tail=tail,
         tail_copies=tail_copies,
     )
+
+
+def host_copies(lowered: Lowered, machine: Machine, shares: HostShare) -> Matrix:
+    """Seconds in which the copies of each forward pass keep the host link of each stage busy [P, S].
+
+    A pass fetches its layers' weights that are not on the accelerator, and the cache that its queries read; new keys
+    and values leave. Layers are fetched while those before compute, so a pass takes the longer of the two.
+    """
+    s, layers = lowered.shapes, lowered.layers
+    path = HostPath.of(machine, to_drives=shares.to == "nvme")
+    kinds = slice(0, len(lowered.units) - 2)
+    weights = np.einsum("ups,up->ps", layers[kinds], (lowered.dense + lowered.expert)[kinds]) * s.weight
+    cache = np.einsum("ups,up->ps", layers, lowered.cache)
+    read = s.past / np.maximum(s.past + s.new, 1.0)
+    up = shares.weights * weights + shares.kv_cache * cache * read[:, None]
+    return path.seconds(up, shares.kv_cache * cache * (1.0 - read)[:, None])
 
 
 def _step(lowered: Lowered, path: HostPath, cover: Matrix) -> tuple[Matrix, Matrix, Matrix]:

@@ -198,6 +198,7 @@ def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matr
         floor *= [[[phase not in host.captured]] for phase in PHASES]
     else:
         gap[FORWARD, layers] = np.where(shapes.decode > 0, host.per_layer.decode, host.per_layer.prefill)
+        floor[FORWARD, layers] += np.where(shapes.decode > 0, host.preparing.decode, host.preparing.prefill)
         floor *= host_launched(priced.lowered, machine.runtime)
     floor[OPTIMIZER] = 0.0
     floor /= machine.host_speed

@@ -128,9 +128,12 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     """Price one table of kernels on a machine."""
     dtype = _computed(rows, machine.accelerator)
     name = implementation(machine.runtime, rows.family, dtype, machine.accelerator.architecture)
-    shape = rows.count.shape
+    columns = np.array(list(rows.columns.values()))
+    first, runs = _runs(columns)
+    columns = columns[:, :, first]
+    shape = columns.shape[1:]
     kinds = np.repeat(rows.kind, shape[1])
-    cells = np.stack([kinds.astype(np.float64), *(column.ravel() for column in rows.columns.values())])
+    cells = np.concatenate([kinds[None], columns.reshape(len(columns), -1)])
     unique, inverse = (cells, None) if cells.shape[1] < DEDUPLICATE_ABOVE else _distinct(cells)
     prices = price_kernels(
         rows.family,
@@ -141,9 +144,19 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
         accelerator=machine.accelerator,
         clock=_clock(rows, name, machine),
     )
-    if inverse is None:
-        return PricedKernels(rows, name, _map(prices, lambda column: column.reshape(shape)))
-    return PricedKernels(rows, name, _map(prices, lambda column: column[inverse].reshape(shape)))
+    place = np.arange(cells.shape[1]) if inverse is None else inverse
+    back = place.reshape(shape)[:, runs]
+    return PricedKernels(rows, name, _map(prices, lambda column: column[back]))
+
+
+def _runs(columns: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first plan of every run of plans with equal rows, and the run of each plan, from columns [C, R, P].
+
+    Decode steps of one batch differ in their cache alone, so most tables have one run of them.
+    """
+    changes = (columns[:, :, 1:] != columns[:, :, :-1]).any(axis=(0, 1))
+    runs = np.concatenate([[0], np.cumsum(changes)])
+    return np.flatnonzero(np.concatenate([[True], changes])), runs
 
 
 def _computed(rows: Kernels, accelerator: Accelerator) -> str:
@@ -186,20 +199,25 @@ def price_requests(requests: Sequence[Request], machine: Machine) -> list[Collec
         return []
     if machine.net is not None:
         return [_by_link(request, machine, machine.net) for request in requests]
-    communication = machine.runtime.communication
+    communication, plans = machine.runtime.communication, requests[0].size.shape[-1]
+    lines = [[np.reshape(getattr(r, name), (-1, plans)) for r in requests] for name in ("size", "ranks", "stride")]
+    cells = np.array([np.concatenate(line) for line in lines])
+    first, runs = _runs(cells)
+    size, ranks, stride = cells[:, :, first]
+    counts = [len(line) for line in lines[0]]
     prices = price_messages(
-        np.repeat([OPS.index(r.op) for r in requests], [r.size.size for r in requests]),
-        np.concatenate([r.size.ravel() for r in requests]),
-        np.concatenate([r.ranks.ravel() for r in requests]).astype(np.int64),
-        np.concatenate([r.stride.ravel() for r in requests]).astype(np.int64),
+        np.repeat([OPS.index(r.op) for r in requests], counts)[:, None],
+        size,
+        ranks.astype(np.int64),
+        stride.astype(np.int64),
         fabric=machine.fabric,
         library=communication.library,
         small=communication.small_all_reduce,
     )
-    columns = {name: getattr(prices, name) for name in CollectivePrices.__slots__}
+    columns = {name: getattr(prices, name)[:, runs] for name in CollectivePrices.__slots__}
     out, start = [], 0
-    for request in requests:
-        part, shape = slice(start, start + request.size.size), request.size.shape
+    for request, count in zip(requests, counts, strict=True):
+        part, shape = slice(start, start + count), request.size.shape
         out.append(CollectivePrices(**{name: column[part].reshape(shape) for name, column in columns.items()}))
         start = part.stop
     return out

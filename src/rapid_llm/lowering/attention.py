@@ -68,8 +68,8 @@ def _before_core(q: Column, kv: Column, s: Shapes) -> list[Canonical]:
     if not s.context_parallel:
         return []
     p = s.plans
-    elements = s.tokens * p.cp * (kv / p.ulysses)
-    ring, exchanged = ((ranks > 1).astype(float) for ranks in (p.cp / p.ulysses, p.ulysses))
+    elements = s.documents * (s.length + s.past) * (kv / p.ulysses)
+    ring, exchanged = ((ranks > 1) * s.prefill for ranks in (p.cp / p.ulysses, p.ulysses))
     heads = s.tokens * (q + kv) * s.act
     exchange = Collective("attention kv exchange", "all_gather", "reduce_scatter", "cp", elements * s.act, again=True)
     exchange.when, exchange.grad_size = ring, elements * s.ring_gradient
@@ -80,21 +80,36 @@ def _before_core(q: Column, kv: Column, s: Shapes) -> list[Canonical]:
 
 
 def _after_core(width: Column, s: Shapes) -> list[Canonical]:
-    """Ulysses exchanges tokens of the output back for heads, ``width`` elements a token."""
+    """Ulysses exchanges tokens of the output back for heads, ``width`` elements a token. In decode every rank of a cp
+    group has attended its share of the cache: partial outputs are added up, scaled by their sums (Helix, 2507.07120).
+    """
     if not s.context_parallel:
         return []
-    exchanged = (s.plans.ulysses > 1).astype(float)
+    exchanged = (s.plans.ulysses > 1) * s.prefill
     size = s.tokens * width * s.act
-    return [Collective("attention output exchange", "all_to_all", "all_to_all", "ulysses", size, when=exchanged)]
+    out: list[Canonical] = [
+        Collective("attention output exchange", "all_to_all", "all_to_all", "ulysses", size, when=exchanged)
+    ]
+    if s.decode.any():
+        out.append(Collective("attention merge", "all_reduce", "", "cp", s.tokens * width * FP32_BYTES, when=s.decode))
+    return out
 
 
 def _context(s: Shapes) -> tuple[Column, Column]:
     """Query tokens of this rank and the past that gives its mean share of causal pairs under a balanced split.
 
-    new' = length / ring; past' so that new' past' + new'^2 / 2 = (new past + new^2 / 2) / ring (zig-zag rings).
+    new' = length / ring; past' so that new' past' + new'^2 / 2 = (new past + new^2 / 2) / ring (zig-zag rings). In
+    decode all queries meet the rank's share of the cache.
     """
-    new = s.length * s.plans.ulysses / s.plans.cp
-    return new, s.past + (s.length - new) / 2.0
+    if not s.context_parallel:
+        return s.length, s.past
+    new = np.where(s.decode > 0, s.length, s.length * s.plans.ulysses / s.plans.cp)
+    return new, np.where(s.decode > 0, s.past / s.plans.cp, s.past + (s.length - new) / 2.0)
+
+
+def _dealt(s: Shapes) -> Column:
+    """Ranks over which the heads of a rank are dealt round the core [P]."""
+    return np.where(s.decode > 0, 1.0, s.plans.ulysses) if s.context_parallel else s.plans.ulysses
 
 
 def _core(mixer: Attention, heads: tuple[Column, Column], qkv: Tensors, a: Tensors, s: Shapes) -> Operator:
@@ -110,8 +125,8 @@ def _core(mixer: Attention, heads: tuple[Column, Column], qkv: Tensors, a: Tenso
             "batch": s.documents,
             "new": new,
             "past": past,
-            "heads": heads[0] / s.plans.ulysses,
-            "kv_heads": heads[1] / s.plans.ulysses,
+            "heads": heads[0] / _dealt(s),
+            "kv_heads": heads[1] / _dealt(s),
             "head_dim": mixer.head_dim,
             "v_head_dim": mixer.v_head_dim or mixer.head_dim,
             "window": mixer.sliding_window or 0,
@@ -199,7 +214,7 @@ def _latent_core(mixer: LatentAttention, heads: Column, q: dict[str, Column], s:
         "batch": s.documents,
         "new": new,
         "past": past,
-        "heads": heads / s.plans.ulysses,
+        "heads": heads / _dealt(s),
         "window": mixer.index_topk or 0,
         "causal": 1,
         "backward": 0,
@@ -207,7 +222,7 @@ def _latent_core(mixer: LatentAttention, heads: Column, q: dict[str, Column], s:
     }
     dense: dict[str, Column | float] = {
         **common,
-        "kv_heads": heads / s.plans.ulysses,
+        "kv_heads": heads / _dealt(s),
         "head_dim": nope + rope,
         "v_head_dim": dv,
         "shared_kv": 0,

@@ -19,6 +19,7 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
     facts = runtime.training
     dropout = bool(s.training and facts and facts.dropout)
     stored = facts if s.training and facts and not facts.fused_attention else None
+    apart = runtime.serving is not None and runtime.serving.bias_apart
     size = s.shard * hidden * s.act
     out: list[Canonical] = []
     x = "x"
@@ -36,6 +37,8 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
         if layer.side_mixer is not None:
             out.extend(renamed(state_space(layer.side_mixer, hidden, s), "side_", keep=("n1",)))
         if not (layer.parallel and layer.ffn):
+            if apart and getattr(layer.mixer, "o_bias", False):
+                out.append(pointwise("bias", "stream", {"o": size}, {"o": size}))
             out.extend(_residual(x, "o", "x1", size, s, dropout=dropout, sandwich=layer.norms >= SANDWICH_NORMS))
             x = "x1"
     if layer.ffn is not None:
@@ -44,6 +47,8 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
             out.extend(mlp(layer.ffn, hidden, s))
         else:
             out.extend(mixture(layer.ffn, hidden, s, fused=runtime.fused_experts))
+        if apart and getattr(layer.ffn, "bias", False):
+            out.append(pointwise("bias", "stream", {"d": size}, {"d": size}))
         out.extend(_residual(x, "d", "x2", size, s, dropout=dropout, sandwich=layer.norms >= SANDWICH_NORMS))
     return out
 

@@ -67,7 +67,7 @@ def head(model: Model, s: Shapes, vocab: Column) -> list[Canonical]:
     out: list[Canonical] = [pointwise("norm", "reduce", {"xf": size}, {"nf": size}, saves=("xf",))]
     if s.training and s.tensor_parallel:
         out += gather("head", "nf", hidden, s)
-    out.append(matmul("lm_head", s, m=rows, n=vocab, k=hidden, reads="nf", writes=logits, plain=True))
+    out.append(matmul("lm_head", s, m=rows, n=vocab, k=hidden, reads="nf", writes=logits, plain=True, kept=s.head))
     if s.training:
         fp32 = {"logits32": rows * vocab * FP32_BYTES}
         out += [

@@ -20,13 +20,14 @@ def matmul(
     when: Column | float = 1.0,
     x: Tensors | None = None,
     plain: bool = False,
+    kept: tuple[float, str] | None = None,
     bias: bool = False,
 ) -> Operator:
     """Y[m, n] = X[m, k] W[k, n] at the compute dtype; m defaults to this rank's tokens. The input is saved.
 
     ``weight`` False multiplies two activations (attention scores), which keeps both; ``plain`` runs at the activation
-    dtype although the rest is quantised (router, absorbed projections). ``groups`` equal GEMMs are one launch. A
-    ``bias`` is added in the epilogue; its gradient is a sum over all rows.
+    dtype although the rest is quantised (router, absorbed projections), or in the format ``kept``: bytes and dtype.
+    ``groups`` equal GEMMs are one launch. A ``bias`` is added in the epilogue; its gradient is a sum over all rows.
     """
     rows = s.tokens if m is None else m
     plain = plain or not weight
@@ -36,7 +37,7 @@ def matmul(
         "k": k,
         "groups": groups,
         "x_bytes": s.act if plain else s.input,
-        "w_bytes": s.act if plain else s.weight,
+        "w_bytes": kept[0] if kept else s.act if plain else s.weight,
         "y_bytes": s.act,
     }
     source = x if x is not None else {reads: rows * k * s.act * groups}
@@ -46,7 +47,7 @@ def matmul(
         reads=source,
         writes=writes,
         columns=columns,
-        dtype=s.activation_dtype if plain else s.compute,
+        dtype=kept[1] if kept else s.activation_dtype if plain else s.compute,
         saves=tuple(source),
         weight=weight,
         when=when,

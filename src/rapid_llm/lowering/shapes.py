@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +12,10 @@ from numpy.typing import NDArray
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
-from rapid_llm.workload import Lora, Offload, Training
+from rapid_llm.workload import Lora, Offload, Routing, Training
 
 Column = NDArray[np.float64]
+EVEN = Routing()
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +26,10 @@ class Shapes:
     tensors for a backward pass. tokens: query tokens on this rank (context parallelism divides them); shard: of
     those, what norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head.
     documents: how many of ``length`` query tokens fill the batch, apart from each other where sequences are packed.
-    load: of the experts of the hottest rank over the mean. ahead: predictors of further tokens. offload: what lives
-    on the host. cast, turned: bytes that rounding an element to the compute format moves, 0 where nothing is rounded
-    apart (``dtypes``). tensor_parallel, context_parallel: whether any plan is.
+    decode: passes that generate; their tokens are on every rank of a cp group, each with its share of the cache.
+    routing: of tokens to experts. ahead: predictors of further tokens. offload: what lives on the host. cast, turned:
+    bytes that rounding an element to the compute format moves, 0 where nothing is rounded apart (``dtypes``).
+    tensor_parallel, context_parallel: whether any plan is. head: bytes of a weight of the LM head, and its dtype.
     """
 
     plans: Plans
@@ -51,15 +54,16 @@ class Shapes:
     compute: str
     activation_dtype: str
     attention_dtype: str
+    routing: Routing
     cast: float
     turned: float
-    load: Column
     lora: Lora | None
     ahead: int
     offload: Offload
     tensor_parallel: bool
     context_parallel: bool
-    made_of: tuple[Precision, Runtime, Training | None]
+    head: tuple[float, str]
+    made_of: tuple[Any, ...]
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -92,16 +96,25 @@ class Shapes:
         precision: Precision,
         runtime: Runtime,
         work: Training | None = None,
+        routing: Routing = EVEN,
+        verified: NDArray[np.bool_] | None = None,
     ) -> Shapes:
         """Shapes of a pass of ``plans.micro_batch`` sequences of ``new`` tokens after ``past``.
 
-        ``work``: the training job, where it packs documents, trains adapters alone, or loads experts unevenly.
+        ``work``: the training job, where it packs documents, trains adapters alone, or loads experts unevenly;
+        ``routing`` of an inference batch; ``verified`` [P]: decode steps of several tokens, each with a row of logits.
         """
         batch = plans.micro_batch
         document = work.document if work else None
-        tokens = batch * new / plans.cp
-        decode = ((new <= 1) & (past > 0)).astype(float)
+        decoding = (new <= 1) & (past > 0)
+        decode = (decoding if verified is None else decoding | verified).astype(float)
+        context_parallel = bool((plans.cp > 1).any())
+        tokens = batch * new
+        if context_parallel:
+            tokens = tokens / np.where(decode > 0, 1.0, plans.cp)
+        rows = batch if verified is None else np.where(verified, batch * new, batch)
         weight, compute = _products(precision, training=training)
+        head = precision.head or precision.activations
         return cls(
             plans=plans,
             batch=batch,
@@ -109,7 +122,7 @@ class Shapes:
             past=past,
             tokens=tokens,
             shard=np.where(plans.sp > 0, tokens / plans.tp, tokens),
-            rows=tokens if training else batch,
+            rows=tokens if training else rows,
             documents=batch if document is None else batch * new / document,
             length=new if document is None else np.full_like(new, document),
             decode=decode,
@@ -127,13 +140,14 @@ class Shapes:
             attention_dtype=_attention_dtype(precision),
             cast=dtype(precision.compute).cast if training else 0.0,
             turned=dtype(precision.compute).turned,
-            load=np.ones(len(plans)) if work is None else np.array([work.routing.load(int(ep)) for ep in plans.ep]),
+            routing=work.routing if work else routing,
             lora=work.lora if work else None,
             ahead=work.mtp_layers if work else 0,
             offload=work.offload if work else Offload(),
             tensor_parallel=bool((plans.tp > 1).any()),
-            context_parallel=bool((plans.cp > 1).any()),
-            made_of=(precision, runtime, work),
+            context_parallel=context_parallel,
+            head=(dtype(head).bytes, head),
+            made_of=(precision, runtime, work, routing, None if verified is None else verified.tobytes()),
         )
 
 

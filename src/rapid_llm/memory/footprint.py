@@ -44,7 +44,9 @@ def training_footprint(
     return replace(unit, shapes=shapes, saved=saved, working=working, gathered=gathered, logits=logits)
 
 
-def inference_footprint(model: Model, runtime: Runtime, precision: Precision, plans: Plans, *, cached: int) -> Lowered:
+def inference_footprint(
+    model: Model, runtime: Runtime, precision: Precision, plans: Plans, *, cached: float
+) -> Lowered:
     """Bytes of the decode step of one plan after which ``cached`` tokens of every request are cached."""
     length = cached if _reads_by_length(model) else SHORT
     unit = _decode((model, runtime, precision), _degrees(plans), length)
@@ -98,7 +100,7 @@ def _curves(software: Software, degrees: Degrees) -> tuple[Lowered, Matrix, Matr
 
 
 @lru_cache(maxsize=512)
-def _decode(software: Software, degrees: Degrees, cached: int) -> Lowered:
+def _decode(software: Software, degrees: Degrees, cached: float) -> Lowered:
     model, runtime, precision = software
     shapes = _shapes(_plan(degrees), (1.0, cached - 1.0), (runtime, precision), training=False)
     return lower(model, shapes, runtime, bytes_only=True)

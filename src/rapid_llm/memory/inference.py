@@ -15,29 +15,50 @@ from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.memory.account import CATEGORIES, Account, stacked
 from rapid_llm.model import Model
 from rapid_llm.runtime import Allocator, Runtime, Serving
+from rapid_llm.workload import HostShare
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 CACHE = CATEGORIES.index("kv_cache")
+LAYERS_IN_FLIGHT = 2.0
+"""Layers whose fetched weights are on the accelerator at once: the one in use and the next."""
 RESIDUAL_STREAMS = 2.0
 """Hidden states that stand beside the widest kernel of a pass: the residual and the layer's input."""
 
 
-def inference_account(lowered: Lowered, runtime: Runtime, precision: Precision, accelerator: Accelerator) -> Account:
+def inference_account(  # noqa: PLR0917
+    lowered: Lowered,
+    runtime: Runtime,
+    precision: Precision,
+    accelerator: Accelerator,
+    offload: HostShare | None = None,
+    beside: tuple[float, float] = (0.0, 0.0),
+) -> Account:
     """Weights, the cache of all requests at their longest, and the widest pass that the engine prepares for.
 
     ``lowered`` is the last decode step (past + new tokens are cached); its micro-batch holds all requests of a replica.
-    The limits are what the engine may use: see ``limits``.
+    The limits are what the engine may use: see ``limits``. Of what is offloaded one layer is on its way and one in use.
+    ``beside``: weights and cache of a draft model on a rank of the last stage.
     """
     s, layers, allocator = lowered.shapes, lowered.layers, runtime.allocator
     kinds = len(lowered.units) - 2
     sizes = np.full(len(lowered.units), dtype(precision.weights).bytes)
-    sizes[kinds:] = s.act
+    sizes[kinds:] = s.head[0]
     kept = lowered.dense * sizes[:, None] + lowered.expert * dtype(precision.of_experts.weights).bytes
     weights = np.einsum("ups,up->ps", layers, kept)
     cache = np.einsum("ups,up->ps", layers, lowered.cache)
     workspace = _workspace(lowered, runtime) + allocator.workspace
+    host = np.zeros_like(weights)
+    if offload is not None and offload.any:
+        held = np.einsum("ups,up,u->ps", layers[:kinds], (lowered.dense + lowered.expert)[:kinds], sizes[:kinds])
+        host = offload.weights * held + offload.kv_cache * cache
+        widest = ((lowered.dense + lowered.expert)[:kinds] * sizes[:kinds, None]).max(axis=0)
+        weights, cache = weights - offload.weights * held, (1.0 - offload.kv_cache) * cache
+        workspace = workspace + (LAYERS_IN_FLIGHT * offload.weights * widest)[:, None]
     alive = np.arange(layers.shape[2])[None, :] < s.plans.pp[:, None]
+    if any(beside):
+        last = np.arange(layers.shape[2])[None, :] == s.plans.pp[:, None] - 1
+        weights, cache = weights + last * beside[0], cache + last * beside[1]
     slack = allocator.fragmentation * (workspace + cache) + allocator.slack
     parts = {"weights": weights, "kv_cache": cache, "workspace": workspace, "allocator": slack}
     by_category = stacked(parts, s.plans, allocator, alive)
@@ -49,7 +70,7 @@ def inference_account(lowered: Lowered, runtime: Runtime, precision: Precision, 
         reclaimable=np.zeros(alive.shape),
         limits=limits(by_category, allocator, capacity),
         capacity=capacity,
-        host=np.zeros(alive.shape),
+        host=np.where(alive, host, 0.0),
     )
 
 
@@ -124,16 +145,26 @@ def cache_room(account: Account) -> Matrix:
 
 
 def cache_budget(
-    lowered: Lowered, model: Model, runtime: Runtime, account: Account, *, length: int, row: int = -1
+    lowered: Lowered,
+    model: Model,
+    runtime: Runtime,
+    account: Account,
+    *,
+    length: int,
+    row: int = -1,
+    share: float = 1.0,
 ) -> CacheBudget:
-    """Blocks, and sequences of ``length`` tokens, that one replica's cache holds: the least over its stages."""
+    """Blocks, and sequences of ``length`` tokens, that one replica's cache holds: the least over its stages.
+
+    ``share``: of a sequence's cache that is on one rank: context parallelism and offload leave less than all.
+    """
     tokens = runtime.serving.kv_block_tokens if runtime.serving else 1
     plans, layers = lowered.shapes.plans, lowered.layers[:, row, :]
     room = np.maximum(cache_room(account)[row], 0.0)
 
     def held(size: int) -> Column:
         """Bytes of a sequence on every stage."""
-        return np.asarray(layers.T @ cache_bytes(model, plans, float(size), lowered.shapes.kv, tokens)[:, row])
+        return np.asarray(layers.T @ cache_bytes(model, plans, float(size), lowered.shapes.kv, tokens)[:, row]) * share
 
     states = held(0)
     grows = held(tokens) - states

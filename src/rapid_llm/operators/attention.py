@@ -132,6 +132,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     group = heads / kv_heads
     least, most = kernel.groups
     together = (group >= least) & (group <= most)
+    if kernel.powers:
+        together &= np.log2(group) % 1.0 == 0.0
     inside = np.where(together, group, 1.0)
     step = np.where(together, float(kernel.kv_tile), float(kernel.lone_tile))
     whole = np.ceil((past + 1.0) / step) * step

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.documents import build
+from rapid_llm.dtypes import DtypeName
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
 from rapid_llm.provenance import Catalogue, Sources
 from rapid_llm.units import Count, Fraction, NonNegative, Positive, Seconds
@@ -184,6 +185,7 @@ class GemmKernel(Kernel):
     ``quantise``: how often the kernel's own quantise pass reads the 16-bit activations: 1, 2 where it looks for their
     largest value first, 0 without such a pass. ``vector``: a single row goes to a matrix-vector kernel where that is
     faster. ``edges``: where a library takes its tile by rows alone, the most rows of each tile but the last.
+    ``computes``: the format whose rate its instructions have, where that is not the row's own.
     """
 
     family: Literal["gemm"]
@@ -192,6 +194,7 @@ class GemmKernel(Kernel):
     splits: tuple[Count, ...] = (1,)
     k_step: Count = 64
     quantise: int = 0
+    computes: DtypeName | None = None
     vector: bool = False
     edges: Map[tuple[Count, ...]] = FrozenDict()
 
@@ -246,9 +249,9 @@ class DecodeKernel(Kernel):
 
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
     one work item takes; ``split_tokens`` is the least length of a split; ``groups``: least and most query heads of a KV
-    head that share a work item, the others run alone on vector units, in steps of ``lone_tile``. ``splits_alone``: rows
-    with one query head a KV head are split too; ``regroups``: copies of Q and O bring the heads of a group together;
-    ``product_bits`` as in prefill.
+    head that share a work item, ``powers``: only where they are a power of two; the others run alone on vector units,
+    in steps of ``lone_tile``. ``splits_alone``: rows with one query head a KV head are split too; ``regroups``: copies
+    of Q and O bring the heads of a group together; ``product_bits`` as in prefill.
     """
 
     family: Literal["decode"]
@@ -258,6 +261,7 @@ class DecodeKernel(Kernel):
     query_tile: Count = 64
     split_tokens: Count = 256
     groups: tuple[Count, Count] = (1, 1 << 20)
+    powers: bool = False
     lone_tile: Count = 16
     splits_alone: bool = True
     regroups: bool = False

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.operators import gemm
@@ -111,6 +112,8 @@ def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
             f"kernel {chosen.name} serves {chosen.family}, not {family}. Try a kernel of the family {family}.",
             field=f"kernels.{family}",
         )
+    if isinstance(chosen, GemmKernel) and chosen.computes and number_format(chosen.computes).rate in accelerator.peak:
+        dtype = chosen.computes
     known = rates(accelerator, dtype, clock=clock, replayed=replayed)
     return _price(chosen, columns, kind, known, accelerator.architecture)
 

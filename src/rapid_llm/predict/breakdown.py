@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -71,7 +71,7 @@ def training_breakdown(step: TrainingStep) -> Cost:
     m = float(plans.micro_batches[0] / plans.copies[0])
     tally = Tally()
     weights = m * lowered.layers[:, 0, stage][:, None]
-    _passes(tally, step.priced, step.passes, weights)
+    _passes([tally], step.priced, step.passes, weights[None])
     send = m * 2.0 * float(step.send[0]) if plans.pp[0] > 1 else 0.0
     tally.add(COMMUNICATION, "pp", send, bound="network")
     work = m * float(step.forward[0, stage] + step.backward[0, stage]) + send
@@ -110,62 +110,85 @@ def _saved(step: TrainingStep, stage: int) -> float:
     return float(step.beside[0, stage]) * count / (schedule.chunks or 1)
 
 
-def forward_breakdown(
-    name: str,
-    steps: ForwardSteps,
-    weight: Weights,
-    total: float,
-    *,
-    streamed: Weights | None = None,
-    ingress: float = 0.0,
-    rest: str = BUBBLE,
-) -> Cost:
-    """Forward passes of an inference phase; what the total has beyond them is ``rest``.
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A phase of a request that took ``total`` seconds; what that has beyond its passes is ``rest``.
 
     weight [N]: how often each pass runs through all stages; streamed [N]: through the pacing stage behind another pass.
     """
-    tally = Tally()
+
+    name: str
+    weight: Weights
+    total: float
+    streamed: Weights | None = None
+    ingress: float = 0.0
+    rest: str = BUBBLE
+
+
+def forward_breakdown(steps: ForwardSteps, *phases: Phase) -> list[Cost]:
+    """Forward passes of the phases of an inference request."""
     layers, pp = steps.priced.lowered.layers, steps.priced.lowered.shapes.plans.pp
-    passes, sends, runs = layers.sum(axis=2) * weight[None, :], weight * (pp - 1.0), weight
-    late = float(steps.late.sum(axis=1) @ weight)
-    if streamed is not None and streamed.any():
-        pacing = steps.stages.argmax(axis=1)
-        passes = passes + layers[:, np.arange(len(pp)), pacing] * streamed[None, :]
-        sends, runs = sends + streamed * (pacing < pp - 1.0), weight + streamed
-        late += float(steps.late[np.arange(len(pp)), pacing] @ streamed)
-    _passes(tally, steps.priced, steps.passes, passes)
-    tally.add(COMMUNICATION, "pp", float(steps.send @ sends), bound="network")
-    tally.add(WAITING_SLOW, WAITING_SLOW, late, bound="schedule")
-    tally.add(HOST, "engine", float(steps.host @ runs) + ingress, bound="host")
-    spent = sum(s for cells in tally.groups.values() for s, _ in cells.values())
-    tally.add(rest, rest, total - spent if abs(total - spent) > 1e-12 * total else 0.0, bound="schedule")
-    return tally.tree(name, ORDER)
+    pacing, whole = (np.arange(len(pp)), steps.stages.argmax(axis=1)), layers.sum(axis=2)
+    none = np.zeros(len(pp))
+    streams = [none if one.streamed is None else one.streamed for one in phases]
+    runs = [
+        whole * one.weight + (layers[:, pacing[0], pacing[1]] * streamed if streamed.any() else 0.0)
+        for one, streamed in zip(phases, streams, strict=True)
+    ]
+    tallies = [Tally() for _ in phases]
+    _passes(tallies, steps.priced, steps.passes, np.array(runs))
+    found = []
+    for one, tally, streamed in zip(phases, tallies, streams, strict=True):
+        sends = one.weight * (pp - 1.0) + streamed * (pacing[1] < pp - 1.0)
+        tally.add(COMMUNICATION, "pp", float(steps.send @ sends), bound="network")
+        tally.add(WAITING_SLOW, WAITING_SLOW, _passed(steps.late, pacing, one.weight, streamed), bound="schedule")
+        if steps.fetched is not None and steps.copies is not None:
+            shown, took = (_passed(part, pacing, one.weight, streamed) for part in (steps.fetched, steps.copies))
+            tally.add(COMMUNICATION, OFFLOAD, shown, took - shown, "host link")
+        tally.add(HOST, "engine", float(steps.host @ (one.weight + streamed)) + one.ingress, bound="host")
+        left = one.total - sum(s for cells in tally.groups.values() for s, _ in cells.values())
+        tally.add(one.rest, one.rest, left if abs(left) > 1e-12 * one.total else 0.0, bound="schedule")
+        found.append(tally.tree(one.name, ORDER))
+    return found
 
 
-def _passes(tally: Tally, priced: Priced, passes: Passes, weights: Weights) -> None:
-    """Kernels, messages and host time of weighted unit passes; weights [U, N] over all columns of the table."""
+def _passed(
+    seconds: Weights, pacing: tuple[NDArray[np.int64], NDArray[np.int64]], weight: Weights, streamed: Weights
+) -> float:
+    """Seconds of each stage [N, S] over all passes: through all stages, and through the pacing one."""
+    return float(seconds.sum(axis=1) @ weight + seconds[pacing] @ streamed)
+
+
+def _passes(tallies: Sequence[Tally], priced: Priced, passes: Passes, weights: Weights) -> None:
+    """Kernels, messages and host time of weighted unit passes; weights [K, U, N] over all columns of the table, a set
+    for each tally."""
     for table in priced.kernels:
         rows, bound = table.rows, table.prices.bound
-        spent = table.prices.seconds * rows.count * weights[rows.unit]
+        spent = table.prices.seconds * rows.count
         spent[rows.phase == OPTIMIZER] = 0.0
-        heavy = 2.0 * (spent * (bound == 0)).sum(axis=1) > (seconds := spent.sum(axis=1))
-        columns = (seconds.tolist(), heavy.tolist(), bound.max(axis=1).tolist())
-        for name, time, computes, limit in zip(rows.names, *columns, strict=True):
-            if time:
-                group, by = (COMPUTE, "compute") if computes else (MEMORY, BOUNDS[limit])
-                tally.add(group, base_name(name), time, bound=by)
+        both = np.einsum("jrp,krp->jkr", np.array([spent, spent * (bound == 0)]), weights[:, rows.unit])
+        limits = bound.max(axis=1).tolist()
+        for tally, seconds, computing in zip(tallies, *both.tolist(), strict=True):
+            for name, time, computes, limit in zip(rows.names, seconds, computing, limits, strict=True):
+                if time:
+                    group, by = (COMPUTE, "compute") if 2.0 * computes > time else (MEMORY, BOUNDS[limit])
+                    tally.add(group, base_name(name), time, bound=by)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(passes.side > 0, passes.exposed / passes.side, 0.0)
     for message in priced.messages:
         rows_m = message.rows
         moving = (rows_m.phase != OPTIMIZER)[:, None] * (rows_m.ranks > 1)
-        seconds_m = message.prices.seconds * rows_m.count * weights[rows_m.unit] * moving
-        whole = float(seconds_m.sum())
+        moved = message.prices.seconds * rows_m.count * moving
+        chosen = weights[:, rows_m.unit]
+        whole = np.einsum("rp,krp->k", moved, chosen).tolist()
         beside = side_share(priced.machine, rows_m, priced.lowered.shapes.compute)
-        exposed = float((seconds_m * (1.0 - beside + beside * share[rows_m.phase, rows_m.unit])).sum())
-        tally.add(COMMUNICATION, _axis(rows_m.axis), exposed, whole - exposed, "network")
-    host = float((passes.host * weights[None]).sum())
-    tally.add(HOST, "launch gaps", host, bound="host")
+        shown = moved * (1.0 - beside + beside * share[rows_m.phase, rows_m.unit])
+        exposed = np.einsum("rp,krp->k", shown, chosen).tolist()
+        for tally, seen, took in zip(tallies, exposed, whole, strict=True):
+            tally.add(COMMUNICATION, _axis(rows_m.axis), seen, took - seen, "network")
+    host = np.einsum("hup,kup->k", passes.host, weights).tolist()
+    for tally, gaps in zip(tallies, host, strict=True):
+        tally.add(HOST, "launch gaps", gaps, bound="host")
 
 
 def _axis(axis: str) -> str:

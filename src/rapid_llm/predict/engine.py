@@ -18,7 +18,9 @@ from rapid_llm.predict.fixes import fixes
 from rapid_llm.predict.inference import InferenceTable, evaluate_inference
 from rapid_llm.predict.inference_report import inference_report
 from rapid_llm.predict.job import assumptions, plans_of
-from rapid_llm.predict.report import MemoryUse, Report, Violation
+from rapid_llm.predict.pools import PoolsTable, evaluate_pools
+from rapid_llm.predict.pools_report import pools_report
+from rapid_llm.predict.report import MemoryUse, Report, Violation, without_times
 from rapid_llm.predict.training import TrainingTable, evaluate_training
 from rapid_llm.predict.training_report import training_report
 from rapid_llm.predict.whatif import what_if
@@ -53,13 +55,15 @@ def _cut_off(scenario: Scenario, error: InfeasibleError) -> Report:
     return replace(report, feasible=False, violations=(*report.violations, apart))
 
 
-def evaluate(scenario: Scenario) -> TrainingTable | InferenceTable:
-    """Evaluate a scenario's plan as a table of one row (training) or its forward passes (inference)."""
+def evaluate(scenario: Scenario) -> TrainingTable | InferenceTable | PoolsTable:
+    """Evaluate a scenario's plan as a table of one row (training) or its forward passes (inference), of both pools."""
+    if scenario.pools is not None:
+        return evaluate_pools(scenario)
     work, precision = scenario.workload, scenario.precision
     common = scenario.model, scenario.system, scenario.runtime, precision, plans_of(scenario)
     if isinstance(work, Training):
         return evaluate_training(*common, work=work, **conditions(scenario))
-    return evaluate_inference(*common, work, **conditions(scenario))
+    return evaluate_inference(*common, work, **conditions(scenario), draft=scenario.draft)
 
 
 class Conditions(TypedDict):
@@ -94,12 +98,14 @@ def evaluate_many(scenarios: Iterable[Scenario]) -> TrainingTable:
     )
 
 
-def _report(scenario: Scenario, table: TrainingTable | InferenceTable) -> Report:
+def _report(scenario: Scenario, table: TrainingTable | InferenceTable | PoolsTable) -> Report:
     work = scenario.workload
     if isinstance(work, Training) and isinstance(table, TrainingTable):
         report = training_report(scenario, work, table)
     elif isinstance(work, Inference) and isinstance(table, InferenceTable):
         report = inference_report(scenario, work, table)
+    elif isinstance(work, Inference) and isinstance(table, PoolsTable):
+        report = pools_report(scenario, work, table)
     else:
         raise TypeError(f"a {work.kind} workload was evaluated as {type(table).__name__}")
     time = headline(report)
@@ -120,20 +126,10 @@ def _headline_of(scenario: Scenario) -> float:
     return float(table.step.total[0]) if isinstance(table, TrainingTable) else table.e2e_s
 
 
-_TIMES = (
-    "step_time_s", "tokens_per_s", "tokens_per_s_per_accelerator", "mfu", "mfu_causal", "hfu", "ttft_s", "tpot_s",
-    "e2e_s", "run_time_s", "accelerator_hours", "output_tokens_per_s", "total_tokens_per_s", "breakdown", "interval",
-)  # fmt: skip
-
-
-def _without_times(report: Report) -> Report:
-    empty: dict[str, Any] = dict.fromkeys(_TIMES)
-    return replace(report, **empty, phases={}, bound_by="")
-
-
 def _infeasible(scenario: Scenario, report: Report, *, keep_times: bool) -> Report:
-    report = replace(report, violations=(violation(scenario, report.memory),))
-    return report if keep_times else _without_times(report)
+    if scenario.pools is None:
+        report = replace(report, violations=(violation(scenario, report.memory),))
+    return report if keep_times else without_times(report)
 
 
 def violation(scenario: Scenario, use: MemoryUse) -> Violation:

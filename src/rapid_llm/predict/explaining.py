@@ -13,6 +13,7 @@ from rapid_llm.network import ALGORITHMS
 from rapid_llm.operators import BOUNDS, Prices
 from rapid_llm.predict.engine import evaluate
 from rapid_llm.predict.inference import InferenceTable
+from rapid_llm.predict.pools import PoolsTable
 from rapid_llm.predict.training import TrainingTable
 from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_bytes, format_flops, format_seconds
@@ -52,6 +53,11 @@ class KernelLine:
 def explain(scenario: Scenario) -> list[KernelLine]:
     """Every kernel and message of the critical rank, the costliest first."""
     table = evaluate(scenario)
+    lines = [*_lines(table.prefill), *_lines(table.decode)] if isinstance(table, PoolsTable) else _lines(table)
+    return sorted((line for line in lines if line.total_seconds > 0), key=lambda line: -line.total_seconds)
+
+
+def _lines(table: TrainingTable | InferenceTable) -> list[KernelLine]:
     if isinstance(table, TrainingTable):
         priced = table.step.priced
         passes = float(table.plans.micro_batches[0] / table.plans.copies[0])
@@ -59,8 +65,7 @@ def explain(scenario: Scenario) -> list[KernelLine]:
     else:
         priced = table.steps.priced
         weight = priced.lowered.layers.sum(axis=2) * table.points.count[None, :]
-    lines = _kernels(priced, weight, table) + _messages(priced, weight, table)
-    return sorted((line for line in lines if line.total_seconds > 0), key=lambda line: -line.total_seconds)
+    return _kernels(priced, weight, table) + _messages(priced, weight, table)
 
 
 def _phase_sets(table: TrainingTable | InferenceTable, width: int) -> list[tuple[str | None, np.ndarray]]:

@@ -23,7 +23,7 @@ from rapid_llm.nouns import replaced
 from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.feasibility import cache_use, memory_use
 from rapid_llm.predict.job import assumptions, plans_of, training_shapes
-from rapid_llm.predict.report import CacheUse, MemoryUse, Report
+from rapid_llm.predict.report import CacheUse, MemoryUse, Report, without_times
 from rapid_llm.scenario import Scenario, from_mapping, keywords, require
 from rapid_llm.workload import Inference, Training
 
@@ -42,6 +42,10 @@ def fit(scenario: Scenario | str, **flags: Any) -> Report:
         kind = flags.pop("kind", None) or keywords.kind_of(flags)
         scenario = from_mapping(keywords.job(kind, scenario, flags, memory_alone=True))
     require(scenario)
+    if scenario.pools is not None:
+        from rapid_llm.predict.engine import predict  # what both pools hold follows from what they run
+
+        return without_times(predict(scenario, allow_infeasible=True))
     use = memory_of(scenario)
     report = Report(
         kind=scenario.workload.kind,
@@ -83,8 +87,13 @@ def footprint(scenario: Scenario) -> Footprint:
         else:
             lowered = training_footprint(model, runtime, precision, plans, sequence_length=work.sequence_length)
         return Footprint(lowered, training_account(lowered, runtime, precision, accelerator))
-    lowered = inference_footprint(model, runtime, precision, plans, cached=work.prompt_tokens + work.output_tokens)
-    return Footprint(lowered, inference_account(lowered, runtime, precision, accelerator))
+    cached = work.prompt_tokens + work.output_tokens * work.beams
+    lowered = inference_footprint(model, runtime, precision, plans, cached=cached)
+    if scenario.draft is None:
+        return Footprint(lowered, inference_account(lowered, runtime, precision, accelerator, work.offload))
+    from rapid_llm.predict.replica import job_of  # what stands alone does not wait for it
+
+    return Footprint(lowered, job_of(scenario).account(work.requests // (scenario.parallelism.dp or 1), 1.0))
 
 
 def memory_of(scenario: Scenario) -> MemoryUse:
@@ -108,7 +117,11 @@ def cache_of(scenario: Scenario, found: Footprint) -> CacheUse:
     """What the cache of one replica holds, in blocks and in requests of the workload's length."""
     work = scenario.workload
     length = work.prompt_tokens + work.output_tokens if isinstance(work, Inference) else work.sequence_length
-    return cache_use(cache_budget(found.lowered, scenario.model, scenario.runtime, found.account, length=length))
+    share = 1.0 / scenario.parallelism.cp
+    if isinstance(work, Inference):
+        length, share = length + (work.beams - 1) * work.output_tokens, share * (1.0 - work.offload.kv_cache)
+    held = cache_budget(found.lowered, scenario.model, scenario.runtime, found.account, length=length, share=share)
+    return cache_use(held)
 
 
 def largest(scenario: Scenario, what: str) -> int | None:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision
-from rapid_llm.execution import ForwardSteps, Machine, Slow, forward_steps
+from rapid_llm.execution import ForwardSteps, Machine, Slow
 from rapid_llm.hardware import System
-from rapid_llm.lowering import Lowered, Shapes, lower
-from rapid_llm.memory import CATEGORIES, Account, cache_room, inference_account
+from rapid_llm.memory import CATEGORIES, Account, cache_room
 from rapid_llm.model import Model
 from rapid_llm.network.flow_prices import Links
 from rapid_llm.parallelism import Plans
-from rapid_llm.runtime import Runtime, Serving
+from rapid_llm.predict.replica import Job
+from rapid_llm.runtime import Runtime
+from rapid_llm.scenario import Draft
 from rapid_llm.workload import Inference, Points, decode_points, join, points_of, prefill_points
 
 Column = NDArray[np.float64]
 
 KV_CACHE = CATEGORIES.index("kv_cache")
-STATIC_ENGINE = Serving(kv_block_tokens=1)
-"""What a runtime without an engine does: no blocks, no captured batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +31,9 @@ class InferenceTable:
 
     points: the distinct forward passes; steps: their times. prefill, decode: how often the passes run between a
     request's start, its first and its last token [N]; streamed: prefill passes that only the pacing pipeline stage
-    sees, behind another [N]. running: requests of a replica that the engine runs at once, ``rounds`` of them one after
-    the other. ttft_s: until the last prompt's first token; decode_s: from there to its last, ``gaps`` tokens later.
+    sees, behind another [N]; crossing: the same of others' prompts between a request's tokens [N]. running: requests of
+    a replica that the engine runs at once, ``rounds`` of them one after the other. ttft_s: until the last prompt's
+    first token; decode_s: from there to its last, ``gaps`` tokens later.
     """
 
     points: Points
@@ -47,6 +47,7 @@ class InferenceTable:
     ttft_s: float
     decode_s: float
     gaps: int
+    crossing: Column | None = None
 
     @property
     def tpot_s(self) -> float:
@@ -59,97 +60,6 @@ class InferenceTable:
         return self.ttft_s + self.decode_s
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What does not change between the forward passes of one replica."""
-
-    model: Model
-    runtime: Runtime
-    precision: Precision
-    plans: Plans
-    work: Inference
-    machine: Machine
-    slow: Slow = field(default_factory=dict)
-
-    @property
-    def engine(self) -> Serving:
-        """The facts of the runtime's engine."""
-        return self.runtime.serving or STATIC_ENGINE
-
-    @property
-    def past(self) -> int:
-        """Prompt tokens that are cached already."""
-        return self.work.prompt_tokens - self.work.new_tokens
-
-    @property
-    def ingress(self) -> float:
-        """Seconds from a request's arrival to its first launch."""
-        return self.runtime.host.ingress / self.machine.host_speed
-
-    @property
-    def stages(self) -> int:
-        """Pipeline stages."""
-        return int(self.plans.pp[0])
-
-    @property
-    def steady(self) -> float:
-        """Share of a request's output that it holds cache for where the cache is fullest: all of it in a static batch.
-
-        Requests that are replaced as they finish hold half of it on average, beside what admission reserves.
-        """
-        return 1.0 if self.work.batching == "static" else 0.5 + 0.5 * self.engine.reserved_output
-
-    @property
-    def drafts(self) -> int:
-        """Tokens that a decode step verifies beside the newest one."""
-        return self.work.speculation.drafts if self.work.speculation else 0
-
-    @property
-    def decode_steps(self) -> float:
-        """Steps in which one request gets the tokens after its first."""
-        each = self.work.speculation.tokens_per_step if self.work.speculation else 1.0
-        return (self.work.output_tokens - 1) / each
-
-    def fullest(self, requests: int) -> Points:
-        """The fullest moment of the cache: it stands for memory and takes no time."""
-        held = self.work.prompt_tokens + self.steady * self.work.output_tokens
-        return points_of([(requests, 1, held - 1.0, 0)])
-
-    def drafting(self, steps: ForwardSteps, at: int) -> float:
-        """Seconds of drafting before one verifying step, from the decode pass ``at``: a layer and the head each."""
-        spec = self.work.speculation
-        if spec is None or spec.draft == "ngram":
-            return 0.0
-        return spec.drafts * float(steps.passes.forward[-3, at] + steps.passes.forward[-1, at])
-
-    def lower(self, points: Points, verified: NDArray[np.bool_] | None = None) -> Lowered:
-        """Lower forward passes; a replayed graph runs its captured batch, padding included.
-
-        ``verified`` [N] marks decode steps of several tokens a sequence: each has its row of logits.
-        """
-        plans = replace(self.plans.repeat(len(points.batch)), micro_batch=points.batch)
-        shapes = Shapes.of(
-            plans, new=points.new, past=points.past, training=False, precision=self.precision, runtime=self.runtime
-        )
-        if "decode" in self.runtime.host.captured:
-            pad = points.padded(self.engine.capture_sizes) / points.batch
-            shapes = replace(shapes, tokens=shapes.tokens * pad, shard=shapes.shard * pad)
-        if verified is not None and verified.any():
-            decode = np.where(verified, 1.0, shapes.decode)
-            rows = np.where(verified, points.batch * points.new, shapes.rows)
-            shapes = replace(shapes, decode=decode, prefill=1.0 - decode, rows=rows)
-        return lower(self.model, shapes, self.runtime)
-
-    def time(self, points: Points, verified: NDArray[np.bool_] | None = None) -> tuple[Lowered, ForwardSteps]:
-        """Lower and time forward passes."""
-        lowered = self.lower(points, verified)
-        return lowered, forward_steps(lowered, self.machine, self.slow)
-
-    def account(self, lowered: Lowered) -> Account:
-        """Memory of the passes of a table."""
-        return inference_account(lowered, self.runtime, self.precision, self.machine.accelerator)
-
-
 def evaluate_inference(  # noqa: PLR0917
     model: Model,
     system: System,
@@ -160,16 +70,19 @@ def evaluate_inference(  # noqa: PLR0917
     *,
     slow: Slow | None = None,
     links: Links | None = None,
+    draft: Draft | None = None,
 ) -> InferenceTable:
     """Evaluate a batch under one plan. ``plans.micro_batch`` is the requests of one replica.
 
     ``slow``: the share of its compute that an accelerator has left, by its place (the slowest replica counts);
-    ``links``: those that messages are priced on, one by one.
+    ``links``: those that messages are priced on, one by one; ``draft``: the model that drafts tokens.
 
-    A batch that the cache does not hold runs in equal rounds: requests wait until others are done, as engines queue
-    them. Memory is that of the batch as given, so that the verdict says so; an automatic batch is what the cache holds.
+    A batch that the cache does not hold runs in rounds: requests wait until others are done, as engines queue them.
+    Where admission sets aside all of the output the rounds are equal; else it admits what holds at first, puts off what
+    it admitted last as the cache fills, and so runs what the cache holds at the mean length. Memory is that of the
+    batch as given, so that the verdict says so; an automatic batch is what the cache holds.
     """
-    job = Job(model, runtime, precision, plans, workload, Machine.of(system, runtime, links), slow or {})
+    job = Job(model, runtime, precision, plans, workload, Machine.of(system, runtime, links), slow or {}, draft)
     evaluate = static_batch if workload.batching == "static" else continuous_batch
     requests = int(plans.micro_batch[0])
     table = evaluate(job, requests)
@@ -180,7 +93,10 @@ def evaluate_inference(  # noqa: PLR0917
         return evaluate(job, fit) if fit > 1 else table
     if fit >= requests or fit < 1:
         return table
-    together = ceil(requests / ceil(requests / fit)) if static else fit
+    if static and job.engine.reserved_output < 1.0:
+        together = min(requests, room(table, requests, job, output=job.mean_output))
+    else:
+        together = ceil(requests / ceil(requests / fit)) if static else fit
     admitted = room(table, requests, job, output=job.engine.reserved_output) if static else fit
     return in_rounds(replace(evaluate(job, together), account=table.account), requests, max(admitted, together))
 
@@ -192,10 +108,10 @@ def room(table: InferenceTable, requests: int, job: Job, *, output: float) -> in
     ``requests`` of them at the length of its last point.
     """
     free, cache = cache_room(table.account)[-1], table.account.by_category[KV_CACHE, -1]
-    held = (job.work.prompt_tokens + output * job.work.output_tokens) / (table.points.past[-1] + table.points.new[-1])
+    held = job.held(output) / (table.points.past[-1] + table.points.new[-1])
     with np.errstate(divide="ignore"):
         fit = np.where(cache > 0, free / (cache / requests * held), np.inf).min()
-    return max(0, int(min(fit, job.engine.max_sequences)))
+    return max(0, int(min(fit, job.max_requests)))
 
 
 def in_rounds(table: InferenceTable, requests: int, admitted: int) -> InferenceTable:
@@ -220,10 +136,10 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     micro = ceil(requests / groups)
     groups = ceil(requests / micro)
     first = prefill_points(requests, work.new_tokens, job.engine.max_batched_tokens, job.past)
-    rest = decode_points(micro, work.prompt_tokens, work.output_tokens)
+    rest = decode_points(micro * work.beams, work.prompt_tokens, work.output_tokens)
     points = join([first, rest.verifying(job.drafts), job.fullest(requests)])
     n, end = len(first.batch), len(points.batch) - 1
-    lowered, steps = job.time(points, _verified(points, job, slice(n, end)))
+    steps = job.time(points, _verified(points, job, slice(n, end)))[1]
     streamed, decode = points.count.copy(), points.count.copy()
     streamed[n:], decode[:n] = 0.0, 0.0
     decode *= job.decode_steps / max(1, work.output_tokens - 1)
@@ -232,16 +148,17 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     prefill[np.argmax(traversal[:n])] = 1.0
     streamed -= prefill
     prefill_s = float(prefill @ (traversal + steps.host) + streamed @ (pace + steps.host))
-    decode_s = float(decode @ (np.maximum(traversal, groups * pace) + steps.host + job.drafting(steps, end)))
+    drafting = job.drafting(steps, end, micro)
+    decode_s = float(decode @ (job.token_time(steps, groups) + steps.host + drafting))
     return InferenceTable(
         points=points,
         steps=steps,
-        account=job.account(lowered),
+        account=job.account(requests),
         prefill=prefill,
         streamed=streamed,
         decode=decode,
         running=requests,
-        ttft_s=prefill_s + job.ingress,
+        ttft_s=prefill_s + job.ingress + job.drafted_prompts(first),
         decode_s=decode_s,
         gaps=work.output_tokens - 1,
     )
@@ -265,7 +182,7 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     """
     work, engine = job.work, job.engine
     groups = min(job.stages, requests)
-    others = (requests - 1.0) / groups * (1.0 + job.drafts)
+    others = (requests - 1.0) / groups * (1.0 + job.drafts) * work.beams
     budget = max(1.0, engine.max_batched_tokens - (others if engine.mixed_steps else 0.0))
     together = min(max(1.0, requests / (groups * (1.0 + job.decode_steps))), budget / work.new_tokens)
     passes = requests / together
@@ -275,47 +192,87 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     passes_of = points_of(
         [
             (batch, new + beside, job.past + (work.new_tokens - new) / 2.0, passes),
-            (requests / groups, 1 + job.drafts, middle, job.decode_steps),
+            (requests / groups * work.beams, 1 + job.drafts, middle, job.decode_steps),
         ]
     )
     points = join([passes_of, job.fullest(requests)])
-    lowered, steps = job.time(points, _verified(points, job, slice(1, 2)))
-    return _cycle(job, points, steps, job.account(lowered), groups)
+    steps = job.time(points, _verified(points, job, slice(1, 2)))[1]
+    return _cycle(job, points, steps, job.account(requests), groups)
+
+
+def decode_steps_of(job: Job, running: float) -> InferenceTable:
+    """The decode steps of one request, beside others spread evenly over their progress: ``running`` in all, on average.
+
+    Its prompt is none of theirs: it was prefilled elsewhere.
+    """
+    work = job.work
+    groups = min(job.stages, max(1, int(running)))
+    sequences = max(1.0, running) / groups
+    middle = work.prompt_tokens + (work.output_tokens - 1) / 2.0
+    step = points_of([(sequences * work.beams, 1 + job.drafts, middle, job.decode_steps)])
+    points = join([step, job.fullest(ceil(running))])
+    steps = job.time(points, _verified(points, job, slice(0, 1)))[1]
+    seconds = float(job.token_time(steps, groups)[0] + steps.host[0])
+    return InferenceTable(
+        points=points,
+        steps=steps,
+        account=job.account(ceil(running)),
+        prefill=np.zeros(2),
+        streamed=np.zeros(2),
+        decode=points.count,
+        running=ceil(running),
+        ttft_s=0.0,
+        decode_s=job.decode_steps * (seconds + job.drafting(steps, 1, sequences)),
+        gaps=work.output_tokens - 1,
+    )
 
 
 def fed(job: Job) -> int:
     """Requests that the token budget keeps busy; in mixed steps every token takes of it: budget O / (S + O) a stage."""
     work, engine = job.work, job.engine
     if not engine.mixed_steps:
-        return engine.max_sequences
-    tokens = work.new_tokens + 1.0 + job.decode_steps * (1.0 + job.drafts)
+        return job.max_requests
+    tokens = work.new_tokens + 1.0 + job.decode_steps * (1.0 + job.drafts) * work.beams
     share = (1.0 + job.decode_steps) / tokens
-    return max(1, min(engine.max_sequences, int(job.stages * engine.max_batched_tokens * share)))
+    return max(1, min(job.max_requests, int(job.stages * engine.max_batched_tokens * share)))
 
 
 def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, groups: int) -> InferenceTable:
-    """Times of the mean field: prompts, decode and memory are the three points."""
+    """Times of the mean field: prompts, decode and memory are the three points.
+
+    While a prompt is in later stages those of others pass the first: a request sees them less by that lag. One whose
+    first token is its last waits for all of them before it.
+    """
     engine, requests = job.engine, int(points.batch[2])
     passes, share = float(points.count[0]), (requests - 1.0) / requests
     beside = float(steps.family("attention")[1]) * share / job.stages if engine.mixed_steps else 0.0
-    prompt = float(steps.pace[0] + steps.host[0]) + beside
-    step = float(max(steps.traversal[1], groups * steps.pace[1]) + steps.host[1]) + job.drafting(steps, 2)
+    drafted = job.drafted_prompts(_row(points, 0))
+    prompt = float(steps.pace[0] + steps.host[0]) + beside + drafted / passes
+    step = float(job.token_time(steps, groups)[1] + steps.host[1])
+    step += job.drafting(steps, 2, requests / groups)
     alone = job.decode_steps
     if engine.mixed_steps:
         alone = max(0.0, (alone + 1.0) * groups - passes) / groups
-    cycle = passes * prompt + alone * step
-    own = passes / requests * prompt + float(steps.traversal[0] - steps.pace[0])
-    wait = step / 2.0 if requests > 1 else 0.0
-    mine = passes / requests
+    mine, lag = passes / requests, float(steps.traversal[0] - steps.pace[0])
+    others = max(0.0, passes - mine - lag / prompt)
+    own, wait = mine * prompt + lag, step / 2.0 if requests > 1 else 0.0
+    before, after = (others, 0.0) if job.work.output_tokens == 1 else (0.0, others)
+    alone = alone if job.work.output_tokens > 1 else 0.0
     return InferenceTable(
         points=points,
         steps=steps,
         account=account,
-        prefill=np.array([mine, 0.0, 0.0]),
-        streamed=np.zeros(3),
-        decode=np.array([passes - mine, alone, 0.0]),
+        prefill=np.array([min(mine, 1.0), 0.0, 0.0]),
+        streamed=np.array([max(mine - 1.0, 0.0) + before, 0.0, 0.0]),
+        decode=np.array([0.0, alone, 0.0]),
+        crossing=np.array([after, 0.0, 0.0]),
         running=requests,
-        ttft_s=own + wait + job.ingress,
-        decode_s=cycle - own,
+        ttft_s=own + before * prompt + wait + job.ingress,
+        decode_s=after * prompt + alone * step,
         gaps=job.work.output_tokens - 1,
     )
+
+
+def _row(points: Points, at: int) -> Points:
+    """One of the passes alone."""
+    return Points(*(getattr(points, name)[at : at + 1] for name in Points.__slots__))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, WAITING, bound_by, forward_breakdown
+from rapid_llm.dtypes import Precision, dtype
+from rapid_llm.operators.rates import rates
+from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, WAITING, Phase, bound_by, forward_breakdown
 from rapid_llm.predict.feasibility import memory_use
 from rapid_llm.predict.fitting import Footprint, cache_of
 from rapid_llm.predict.inference import InferenceTable
@@ -30,6 +32,7 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
         output_tokens_per_s=output_rate,
         total_tokens_per_s=requests * (work.prompt_tokens + work.output_tokens) / table.e2e_s,
         running_requests=min(running, requests),
+        compute_bound_batch=turning_point(table, scenario.precision) if work.output_tokens > 1 else None,
         tokens_per_s_per_accelerator=output_rate / scenario.accelerators,
         memory=replace(
             memory_use(table.account, -1, plan.tp * plan.cp * (plan.dp or 1)),
@@ -42,16 +45,34 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
     )
 
 
+def turning_point(table: InferenceTable, precision: Precision) -> int:
+    """Requests of a replica from which the products of decode are bound by compute, experts all hit.
+
+    b tokens cost 2 b N of FLOPs and the bytes of all weights once: b = W peak / (2 N HBM), at the rates that power and
+    memory sustain. N counts of the experts what a token chooses.
+    """
+    lowered, chip = table.steps.priced.lowered, table.steps.priced.machine.accelerator
+    sustained = rates(chip, precision.compute)
+    plans = lowered.shapes.plans
+    share = float(plans.ep[0]) * lowered.experts_per_token / lowered.experts
+    dense, expert = (
+        float((lowered.layers[:-2, 0].sum(axis=1) * own[:-2, 0]).sum()) for own in (lowered.dense, lowered.expert)
+    )
+    read = dense * dtype(precision.weights).bytes + expert * dtype(precision.of_experts.weights).bytes
+    used = dense + expert * share
+    return max(1, round(read * sustained.peak / (2.0 * used * sustained.hbm))) if used else 1
+
+
 def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
     machine = table.steps.priced.machine
     alone = table.rounds == 1 and work.batching == "static"
     rest = BUBBLE if alone else WAITING
     after = DRAFTING if alone and work.speculation else rest
     ingress = machine.runtime.host.ingress / machine.host_speed
-    prefill = forward_breakdown(
-        "prefill", table.steps, table.prefill, table.ttft_s, streamed=table.streamed, ingress=ingress, rest=rest
-    )
-    decode = forward_breakdown("decode", table.steps, table.decode, table.decode_s, rest=after)
+    before = DRAFTING if alone and work.speculation and work.speculation.draft == "model" else rest
+    first = Phase("prefill", table.prefill, table.ttft_s, table.streamed, ingress, before)
+    last = Phase("decode", table.decode, table.decode_s, table.crossing, rest=after)
+    prefill, decode = forward_breakdown(table.steps, first, last)
     return prefill, decode
 
 

@@ -40,7 +40,7 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
     if kinds:
         found.append(f"{', '.join(sorted(kinds))} blocks are priced at the roofline of their bytes and FLOPs")
     work = scenario.workload
-    uneven = isinstance(work, Training) and work.routing != Routing()
+    uneven = work.routing != Routing()
     if any(b.ffn and b.ffn.kind == "moe" for b in blocks) and not uneven:
         found.append("tokens spread evenly over experts")
     if scenario.model.vision:

@@ -8,8 +8,8 @@ from math import ceil
 
 from rapid_llm.errors import InputError
 from rapid_llm.nouns import replaced
-from rapid_llm.predict.inference import InferenceTable, evaluate_inference
-from rapid_llm.predict.job import plans_of
+from rapid_llm.predict.engine import evaluate
+from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.scenario import Scenario, check
 from rapid_llm.workload import Inference
 
@@ -46,12 +46,9 @@ def largest_batch(scenario: Scenario, ttft_s: float | None = None, tpot_s: float
     replicas = scenario.parallelism.dp or 1
 
     def at(requests: int) -> InferenceTable:
-        changed = _with_requests(scenario, requests * replicas)
-        work = changed.workload
-        assert isinstance(work, Inference)
-        return evaluate_inference(
-            changed.model, changed.system, changed.runtime, changed.precision, plans_of(changed), work
-        )
+        table = evaluate(_with_requests(scenario, requests * replicas))
+        assert isinstance(table, InferenceTable)
+        return table
 
     def broken(table: InferenceTable) -> str:
         if table.rounds > 1:
@@ -108,6 +105,11 @@ def _with_requests(scenario: Scenario, requests: int) -> Scenario:
     work = scenario.workload
     if not isinstance(work, Inference):
         raise InputError(f"workload.kind must be inference for a latency objective (got {work.kind}).")
+    if scenario.pools is not None:
+        raise InputError(
+            "a latency objective is answered for one pool. Try each pool as a scenario, or a batch_size on both.",
+            field="pools",
+        )
     return replaced(scenario, workload=replaced(work, batch_size=requests, batching="continuous"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rapid_llm import __version__
@@ -113,6 +113,37 @@ class MemoryUse:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolUse:
+    """One pool of a disaggregated job: requests/s that it is able to run, and the share of them that it runs."""
+
+    accelerators: int
+    replicas: int
+    requests_per_s: float
+    utilisation: float
+    memory: MemoryUse
+
+
+@dataclass(frozen=True, slots=True)
+class PoolsUse:
+    """Prefill and decode pools, and the cache between them.
+
+    ``limited_by``: the pool with the lower rate; ``decode_per_prefill``: decode replicas that keep up with one prefill
+    replica; ``wait_s``: of a request before its prefill; ``transfer``: of one request's cache, ``exposed`` of it before
+    its second token.
+    """
+
+    prefill: PoolUse
+    decode: PoolUse
+    limited_by: str
+    decode_per_prefill: float
+    running_per_decode_replica: float
+    wait_s: float
+    transfer_bytes: int
+    transfer_s: float
+    transfer_exposed_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Confidence:
     """How far to trust the answer: the nearest validation suite and group, its error quantiles (fractions), and why."""
 
@@ -156,6 +187,8 @@ class Report:
     output_tokens_per_s: float | None = None
     total_tokens_per_s: float | None = None
     running_requests: int | None = None
+    compute_bound_batch: int | None = None
+    pools: PoolsUse | None = None
     # both
     memory: MemoryUse
     bound_by: str = ""
@@ -207,6 +240,18 @@ class Report:
         """The answer as plain values, keys as in DESIGN section 5."""
         own = {f.name: plain_value(getattr(self, f.name)) for f in fields(self) if f.name != "origin"}
         return {**own, "scenario": dict(self.scenario), "version": self.version, "hash": self.hash}
+
+
+_TIMES = (
+    "step_time_s", "tokens_per_s", "tokens_per_s_per_accelerator", "mfu", "mfu_causal", "hfu", "ttft_s", "tpot_s",
+    "e2e_s", "run_time_s", "accelerator_hours", "output_tokens_per_s", "total_tokens_per_s", "breakdown", "interval",
+)  # fmt: skip
+
+
+def without_times(report: Report) -> Report:
+    """The report of what does not fit, or was not asked for its time."""
+    empty: dict[str, Any] = dict.fromkeys(_TIMES)
+    return replace(report, **empty, phases={}, bound_by="")
 
 
 def _walk(cost: Cost, above: tuple[str, ...]) -> Iterator[tuple[str, float, float, str]]:

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
 from rapid_llm.execution import ForwardSteps, Machine
+from rapid_llm.execution.forward import mapping
 from rapid_llm.execution.pricing import price_table
 from rapid_llm.lowering import Lowered
 from rapid_llm.nouns import replaced
 from rapid_llm.predict.engine import conditions
-from rapid_llm.predict.inference import Job
 from rapid_llm.predict.job import plans_of
+from rapid_llm.predict.replica import Job
 from rapid_llm.runtime import Host, Serving
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Inference, points_of
@@ -136,16 +137,19 @@ class Stepper:
 def stepper(scenario: Scenario) -> Stepper:
     """Build the grids of a scenario's replica: model, plan, runtime, system and precision; its workload plays no part.
 
-    InputError for a training scenario, or one with slow accelerators.
+    InputError for a training scenario, or one with slow accelerators, pools or offload.
     """
     work = scenario.workload
     if not isinstance(work, Inference):
         raise InputError(f"workload.kind must be inference for a step predictor (got {work.kind}).")
+    if scenario.pools is not None or work.offload.any:
+        field = "pools" if scenario.pools is not None else "workload.offload"
+        raise InputError(f"a step predictor knows no {field.rpartition('.')[2]}. Try to leave it out.", field=field)
     given = conditions(scenario)
     if given["slow"]:
         raise InputError("a step predictor knows no slow accelerators. Try faults: [].", field="faults")
     machine = Machine.of(scenario.system, scenario.runtime, given["links"])
-    work = replaced(work, speculation=None)
+    work = replaced(work, speculation=None, beams=1)
     job = Job(scenario.model, scenario.runtime, scenario.precision, plans_of(scenario), work, machine)
     host, engine, speed = scenario.runtime.host, job.engine, machine.host_speed
     tokens = _token_nodes(engine)
@@ -192,11 +196,13 @@ def _terms(job: Job, rows: list[tuple[float, float, float, float]]) -> _Terms:
     host = (passes.host[0] * count)[:-2].sum(axis=0)
     outer = (passes.forward * count)[-2:]
     layers = (passes.forward * count)[:-2].sum(axis=0) - host - _attention(lowered, job.machine)
-    sends = steps.traversal - (passes.forward * count).sum(axis=0)
+    sends = steps.traversal - (passes.forward * count).sum(axis=0) + mapping(lowered, job.machine)
     constants: Host = job.runtime.host
     phase = "decode" if points.decode[-1] else "prefill"
-    floor = 0.0 if phase in constants.captured else constants.per_kernel * _launches(steps)
-    gap = float(count[:-2, -1].sum()) * getattr(constants.per_layer, phase)
+    layers_run = float(count[:-2, -1].sum())
+    prepared = layers_run * getattr(constants.preparing, phase)
+    floor = 0.0 if phase in constants.captured else constants.per_kernel * _launches(steps) + prepared
+    gap = layers_run * getattr(constants.per_layer, phase)
     speed = job.machine.host_speed
     return _Terms(layers.tolist(), (outer[0] + sends).tolist(), outer[1].tolist(), floor / speed, gap / speed)
 

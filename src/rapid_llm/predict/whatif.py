@@ -21,11 +21,22 @@ def what_if(scenario: Scenario, base: float, time_of: Callable[[Scenario], float
         ("scale-up bandwidth x2", _scale_up),
         ("network cards x2", _nics),
     ):
-        system = change(scenario.system)
-        if system is None or base == 0.0:
+        changed = _changed(scenario, change)
+        if changed is None or base == 0.0:
             continue
-        found.append(WhatIf(text, time_of(replaced(scenario, system=system)) / base - 1.0))
+        found.append(WhatIf(text, time_of(changed) / base - 1.0))
     return tuple(sorted(found, key=lambda w: w.time_ratio))
+
+
+def _changed(scenario: Scenario, change: Callable[[System], System | None]) -> Scenario | None:
+    """The scenario on changed hardware, in both of its pools; None where there is no such part."""
+    system = change(scenario.system)
+    if scenario.pools is None or system is None:
+        return None if system is None else replaced(scenario, system=system)
+    pools = scenario.pools
+    first, last = (change(pool.system) or pool.system for pool in (pools.prefill, pools.decode))
+    both = replaced(pools, prefill=replaced(pools.prefill, system=first), decode=replaced(pools.decode, system=last))
+    return replaced(scenario, system=system, pools=both)
 
 
 def _with_accelerator(system: System, accelerator: Accelerator) -> System:

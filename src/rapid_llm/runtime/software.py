@@ -41,22 +41,27 @@ class Host:
     """What the CPU adds, in seconds.
 
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass
-    since the queue runs ahead; ``per_dispatch``: what a training pass through experts adds to that floor (router,
-    permutation, products launched one by one); ``per_layer``: gap per layer pass that is always exposed, by phase;
-    ``per_step``: scheduler, input preparation, sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch
-    preparation; ``ingress``: arrival to first launch of one request; ``serial``: share of the shorter of launching
-    and running a pass that does not hide behind the longer; ``jitter``: how unevenly both run, so that a pass takes
-    their norm of exponent 1 / jitter, which is more than the longer where they are alike; ``waits``: as serial, of
-    passes through experts, whose host waits for how many tokens each gets; ``broadcast``: a step's inputs sent from
-    the scheduling process to one more level of workers, times log2 of the ranks of a replica; ``per_peer``: how far
-    the launches of a collective drift apart per doubling of its ranks, a floor under it; ``per_peer_across``: what
-    each further rank of a group that crosses nodes adds to it; ``per_peer_step``: the same for messages once a step;
-    ``per_peer_piped``: what launching a tensor-parallel collective costs per rank of its group beside a pipeline that
-    crosses nodes; ``per_send``: of one message between stages, while the accelerator waits. ``captured`` phases run
-    as a graph: no per-kernel cost, no drift. Seconds of a host of speed 1 (``Node.host_speed``).
+    since the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_dispatch``: what
+    a training pass through experts adds to that floor (router, permutation, products launched one by one);
+    ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_step``: scheduler, input preparation,
+    sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first
+    launch of one request; ``serial``: share of the shorter of launching and running a pass that does not hide
+    behind the longer; ``jitter``: how unevenly both run, so that a pass takes their norm of exponent 1 / jitter,
+    which is more than the longer where they are alike; ``waits``: as serial, of passes through experts, whose host
+    waits for how many tokens each gets; ``broadcast``: a step's inputs sent from the scheduling process to one more
+    level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift
+    apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each further rank of a group that
+    crosses nodes adds to it; ``per_peer_step``: the same for messages once a step; ``per_peer_piped``: what
+    launching a tensor-parallel collective costs per rank of its group beside a pipeline that crosses nodes;
+    ``per_send``: of one message between stages, while the accelerator waits; ``per_stage``: handing an inference
+    pass to the next stage; ``per_gib_mapped``: collectives on a stream of their own keep their tensors until the
+    host sees them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves
+    free of memory, the allocator maps new memory instead of reusing it, per GiB of them. ``captured`` phases run as
+    a graph: no per-kernel cost, no drift. Seconds of a host of speed 1 (``Node.host_speed``).
     """
 
     per_kernel: Seconds = 0.0
+    preparing: PerPhase = PerPhase()
     per_layer: PerPhase = PerPhase()
     per_step: Seconds = 0.0
     per_sequence: Seconds = 0.0
@@ -71,6 +76,8 @@ class Host:
     per_peer_across: Seconds = 0.0
     per_peer_step: Seconds = 0.0
     per_peer_piped: Seconds = 0.0
+    per_stage: Seconds = 0.0
+    per_gib_mapped: Seconds = 0.0
     per_send: Seconds = 0.0
     captured: tuple[Literal["forward", "backward", "prefill", "decode"], ...] = ()
 
@@ -240,8 +247,10 @@ class Serving:
     ``kv_block_tokens`` per block of the cache; ``max_batched_tokens`` of one step; ``max_sequences`` that run at once;
     ``capture_sizes``: batches that decode graphs were captured for, others are padded up to the next; ``mixed_steps``:
     prefill and decode share a step, else prefill runs alone; ``deals_batch``: a batch is dealt into micro-batches that
-    fill the pipeline stages, else it crosses them whole; ``reserved_output``: the share of a request's output that
-    admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence.
+    fill the pipeline stages, else it crosses them whole; ``overlaps_stages``: these run in different stages at once,
+    else one after the other through all; ``reserved_output``: the share of a request's output that
+    admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence;
+    ``bias_apart``: the bias of a row-parallel product is added behind its all-reduce by a kernel of its own.
     """
 
     kv_block_tokens: Count = 16
@@ -250,8 +259,10 @@ class Serving:
     capture_sizes: tuple[int, ...] = ()
     mixed_steps: bool = False
     deals_batch: bool = True
+    overlaps_stages: bool = True
     reserved_output: Share = 1.0
     logit_bytes: NonNegative = 8.0
+    bias_apart: bool = False
 
 
 @hash_once

@@ -4,19 +4,23 @@ from rapid_llm.scenario.checks import CHECKS, Check, Finding, check, require, vi
 from rapid_llm.scenario.columns import Columns, columns
 from rapid_llm.scenario.loading import from_mapping, load
 from rapid_llm.scenario.resolving import replanned
-from rapid_llm.scenario.scenario import Scenario
+from rapid_llm.scenario.scenario import Draft, Pool, Pools, Scenario, pool_scenario
 from rapid_llm.scenario.schema import schema
 
 __all__ = [
     "CHECKS",
     "Check",
     "Columns",
+    "Draft",
     "Finding",
+    "Pool",
+    "Pools",
     "Scenario",
     "check",
     "columns",
     "from_mapping",
     "load",
+    "pool_scenario",
     "replanned",
     "require",
     "schema",

@@ -5,7 +5,7 @@ A check is a predicate on columns and one sentence for a failing row: loading ra
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Literal
 
@@ -13,13 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
+from rapid_llm.nouns import replaced
 from rapid_llm.scenario import sentences
 from rapid_llm.scenario.columns import Columns, columns
-from rapid_llm.scenario.scenario import Scenario
+from rapid_llm.scenario.scenario import Scenario, pool_scenario
 from rapid_llm.scenario.sentences import Row
 
 Mask = NDArray[np.bool_]
 Severity = Literal["error", "warning"]
+SAME_VOCABULARY = 0.05
+"""Sizes of one family's vocabularies differ by what they are padded to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,8 @@ class Finding:
 def check(scenario: Scenario) -> list[Finding]:
     """Every named check of a scenario, in order."""
     said = _failures(scenario)
-    return [Finding(one.name, one.severity, one.field, said.get(one.name, "")) for one in CHECKS]
+    found = [Finding(one.name, one.severity, one.field, said.get(one.name, "")) for one in CHECKS]
+    return found if scenario.pools is None else [*found, *_of_prefill(scenario)]
 
 
 @lru_cache(maxsize=256)
@@ -64,6 +68,14 @@ def _failures(scenario: Scenario) -> dict[str, str]:
     return {one.name: one.sentence(row) for one in failed}
 
 
+def _of_prefill(scenario: Scenario) -> list[Finding]:
+    """What fails for the prefill pool: it drafts nothing, and its requests come one after the other."""
+    pool = pool_scenario(scenario, "prefill")
+    work = replaced(pool.workload, batch_size=pool.parallelism.dp or 1, speculation=None)
+    failed = [one for one in check(replaced(pool, draft=None, workload=work)) if one.message]
+    return [replace(one, field=f"pools.prefill.{one.field}", message=f"pools.prefill: {one.message}") for one in failed]
+
+
 def _passing(scenario: Scenario, **values: Sequence[int]) -> list[bool]:
     """Which of these values of some columns would pass every check."""
     passing: list[bool] = np.asarray(~violated(columns(scenario, values)).any(axis=0)).tolist()
@@ -72,7 +84,7 @@ def _passing(scenario: Scenario, **values: Sequence[int]) -> list[bool]:
 
 def require(scenario: Scenario) -> Scenario:
     """The scenario itself; InputError with the sentence of the first check that fails."""
-    if _failures(scenario):
+    if _failures(scenario) or scenario.pools is not None:
         for finding in check(scenario):
             if finding.message and finding.severity == "error":
                 raise InputError(finding.message, field=finding.field)
@@ -212,10 +224,13 @@ CHECKS: tuple[Check, ...] = (
         sentences.chunks,
     ),
     Check(
-        "cp is for training",
+        "experts stay within tp beside cp",
         "parallelism.cp",
-        lambda c: (c.cp == 1) | (c.training > 0),
-        lambda r: f"parallelism.cp {r['cp']} is for training, and workload.kind is inference. Try cp 1 and more tp.",
+        lambda c: (c.cp == 1) | (c.training > 0) | (c.num_experts == 0) | (c.ep * c.etp <= c.tp),
+        lambda r: (
+            f"parallelism.cp {r['cp']} in inference goes with experts inside tp: etp {r['etp']} x ep {r['ep']} is "
+            f"above tp {r['tp']}. Try cp 1, or ep {r['tp']}."
+        ),
     ),
     Check("ulysses divides cp", "parallelism.ulysses", lambda c: _divides(c.ulysses, c.cp), sentences.ulysses),
     Check(
@@ -373,6 +388,39 @@ CHECKS: tuple[Check, ...] = (
         "workload.offload.activations",
         lambda c: (c.activations_leave == 0) | (c.pipeline_offload > 0) | (c.pp == 1),
         sentences.offloaded_activations,
+    ),
+    Check(
+        "a model that drafts is named and asked for",
+        "draft",
+        lambda c: (c.has_draft > 0) == (c.drafts_by_model > 0),
+        sentences.draft,
+    ),
+    Check(
+        "draft fits beside the model",
+        "draft.tp",
+        lambda c: (c.has_draft == 0) | ((c.draft_tp <= c.tp) & _divides(c.draft_tp, c.draft_heads)),
+        sentences.draft_tp,
+    ),
+    Check(
+        "draft shares the vocabulary",
+        "draft.model",
+        lambda c: (c.has_draft == 0) | (abs(c.draft_vocab - c.vocab_size) <= c.vocab_size * SAME_VOCABULARY),
+        lambda r: (
+            f"draft {r['draft']} has {r['draft_vocab']} tokens and {r['model']} {r['vocab_size']}: a draft must have "
+            "the vocabulary of the model that verifies it. Try a smaller model of the same family."
+        ),
+    ),
+    Check(
+        "beams go without speculation",
+        "workload.beams",
+        lambda c: (c.beams == 1) | (c.speculates == 0),
+        lambda r: f"workload.beams {r['beams']} go without speculation. Try beams 1, or to leave speculation out.",
+    ),
+    Check(
+        "pools are priced in closed form",
+        "network",
+        lambda c: (c.pooled == 0) | (c.flow == 0),
+        lambda r: "network: flow prices one pool alone. Try network: closed-form, or each pool as a scenario.",
     ),
     Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
     Check(

@@ -1,7 +1,6 @@
 """What the checks look at: numbers of a scenario as columns with a leading plan axis."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 from typing import Any
@@ -16,18 +15,18 @@ from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.workload import Routing, Training
 
 
-@dataclass(frozen=True, slots=True)
 class Columns:
-    """``values``: a number for what all plans share, else an array [P]; ``scenario``: what sentences quote."""
+    """``values``: a number for what all plans share, else an array [P], each an attribute as well; ``scenario``: what
+    sentences quote."""
 
-    values: Mapping[str, Any]
-    scenario: Scenario
+    def __init__(self, values: Mapping[str, Any], scenario: Scenario) -> None:
+        """Columns by name, of a scenario."""
+        self.__dict__.update(values)
+        self.values, self.scenario = values, scenario
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self.values[name]
-        except KeyError:
-            raise AttributeError(name) from None
+        """No column of that name."""
+        raise AttributeError(name)
 
     def __len__(self) -> int:
         return max((len(value) for value in self.values.values() if isinstance(value, np.ndarray)), default=1)
@@ -49,7 +48,8 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, routed (unevenly), counted_experts,
-    expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), and of the model: hidden_size, vocab_size,
+    expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), beams, speculates,
+    drafts_by_model, has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size,
     num_hidden_layers, max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads,
     num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
     greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
@@ -166,16 +166,33 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "global_batch_size": 0,
             "longest_document": 0,
             "recompute_every": 1,
-            "routed": 0,
-            "counted_experts": 0,
+            "routed": work.routing != Routing(),
+            "counted_experts": len(work.routing.counts),
             "expert_adapters": 0,
-            "to_drives": 0,
+            "to_drives": work.offload.any and work.offload.to == "nvme",
             "weights_leave": 0,
             "activations_leave": 0,
             "sequence_length": work.prompt_tokens + work.output_tokens,
             "batch_size": (scenario.parallelism.dp or 1) if work.batch_size == "auto" else work.batch_size,
         }
-    return {**shared, **sizes}
+    return {**shared, **sizes, **_generation(scenario)}
+
+
+def _generation(scenario: Scenario) -> dict[str, int]:
+    """What decoding does beside one token of one sequence a step, and who drafts."""
+    work, draft = scenario.workload, scenario.draft
+    spec = None if isinstance(work, Training) else work.speculation
+    own = _model(draft.model) if draft else dict.fromkeys(("num_attention_heads", "vocab_size"), 0)
+    return {
+        "beams": 1 if isinstance(work, Training) else work.beams,
+        "speculates": spec is not None,
+        "drafts_by_model": spec is not None and spec.draft == "model",
+        "has_draft": draft is not None,
+        "draft_tp": draft.tp if draft else 1,
+        "draft_heads": own["num_attention_heads"],
+        "draft_vocab": own["vocab_size"],
+        "pooled": scenario.pools is not None,
+    }
 
 
 def _faults(scenario: Scenario) -> dict[str, int]:
@@ -214,6 +231,7 @@ def _names(scenario: Scenario) -> dict[str, str]:
     multiplied = _without_rate(scenario) or "compute"
     return {
         "model": scenario.model.name,
+        "draft": scenario.draft.model.name if scenario.draft else "",
         "why_misplaced": _misplaced(scenario),
         "broken": next((str(fault) for fault in scenario.faults if fault.of_links), ""),
         "system": scenario.system.name,

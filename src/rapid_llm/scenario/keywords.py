@@ -16,7 +16,7 @@ MOST_CHIPS = 1_000_000
 """Accelerators beside a chip that stands alone in a question about memory."""
 CHIPS_PER_HOST = 8
 """Of these, as many as share the memory of a server's CPUs."""
-TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults")
+TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults", "pools")
 _PLAN = known_fields(Parallelism)
 _JOBS = {"training": frozenset(known_fields(Training)), "inference": frozenset(known_fields(Inference))}
 
@@ -32,13 +32,51 @@ def job(kind: str, model: Any, given: Mapping[str, Any], *, memory_alone: bool =
     """The mapping of a scenario of ``kind`` from keywords; those that are None are not given."""
     mapping: dict[str, Any] = {"model": model, "parallelism": {}, "workload": {"kind": kind}}
     said = {name: value for name, value in given.items() if value is not None}
-    for name, value in with_system(said, memory_alone=memory_alone).items():
-        slot, _, field = path(name).partition(".")
-        if field:
-            mapping[slot][field] = value
-        else:
-            mapping[slot] = value
+    for place, value in spelled(with_system(said, memory_alone=memory_alone)).items():
+        *slots, field = place.split(".")
+        inner = mapping
+        for slot in slots:
+            inner = inner.setdefault(slot, {})
+        inner[field] = value
     return mapping
+
+
+def spelled(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Where each keyword stands in a scenario, those that are short for several fields in full.
+
+    ``draft`` names a way to draft tokens or a model, ``acceptance`` is of speculation; ``prefill`` and ``decode`` are
+    the fields of a pool (``tp=4,dp=2``, or a mapping).
+    """
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == "draft":
+            own = value in _DRAFTS
+            found |= {"workload.speculation.draft": value if own else "model", **({} if own else {"draft": value})}
+        elif name == "acceptance":
+            found["workload.speculation.acceptance"] = value
+        elif name in ("prefill", "decode"):
+            found |= {f"pools.{name}.{path(field)}": own for field, own in _pool(name, value).items()}
+        else:
+            found[path(name)] = value
+    return found
+
+
+_DRAFTS = ("mtp", "ngram")
+
+
+def _pool(name: str, written: Any) -> Mapping[str, Any]:
+    """Fields of a pool by their keywords."""
+    if isinstance(written, Mapping):
+        return written
+    found = {}
+    for part in str(written).split(","):
+        field, equals, value = (text.strip() for text in part.partition("="))
+        if not equals or not value:
+            raise InputError(
+                f"{name} {written}: '{part.strip()}' is not a field and a value, such as tp=4.", field=f"pools.{name}"
+            )
+        found[field] = int(value) if value.isdigit() else value
+    return found
 
 
 def kind_of(given: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from rapid_llm.documents import Document, join, parse_yaml, read_yaml, show
 from rapid_llm.errors import InputError
 from rapid_llm.scenario.checks import require
 from rapid_llm.scenario.named import layer
-from rapid_llm.scenario.resolving import resolve
+from rapid_llm.scenario.pools import resolve_whole
 from rapid_llm.scenario.scenario import Scenario
 
 
@@ -31,7 +31,7 @@ def from_mapping(
     """
     below = document or Document(data={})
     given = _override(_inherit(replace(below, data=layer(below.data, mapping))), overrides)
-    scenario = resolve(given)
+    scenario = resolve_whole(given)
     try:
         return require(scenario) if checked else scenario
     except InputError as error:

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic.dataclasses import dataclass
+
 from rapid_llm import hardware, model, runtime
 from rapid_llm.documents import Document, build, join, known_fields, merge, plain, read_yaml, show
 from rapid_llm.dtypes import PRESETS, Precision, dtype, precision
@@ -16,12 +18,22 @@ from rapid_llm.hardware import Accelerator, System
 from rapid_llm.model import Model
 from rapid_llm.model.catalogue import CATALOGUE as MODELS
 from rapid_llm.model.huggingface import read_document
-from rapid_llm.nouns import replaced
+from rapid_llm.nouns import STRICT, replaced
 from rapid_llm.provenance import is_path
 from rapid_llm.runtime import Runtime
-from rapid_llm.scenario.scenario import system_mapping
+from rapid_llm.scenario.scenario import Draft, system_mapping
+from rapid_llm.units import Count
 
 Noun = TypeVar("Noun")
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class DraftInput:
+    """The model that drafts tokens; ``precision`` as the scenario's where it is left out."""
+
+    model: str | dict[str, Any]
+    precision: str | dict[str, Any] | None = None
+    tp: Count = 1
 
 
 def layer(below: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,7 +50,7 @@ def layer(below: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-_NAMED = {"recompute": "mode"}
+_NAMED = {"recompute": "mode", "draft": "model"}
 """What a field's text stands for when it becomes a mapping, where that is not the name of its base."""
 
 
@@ -62,6 +74,25 @@ def precision_of(document: Document, preset: str, gradients: str | None = None) 
     """The precision of a scenario; fields without a base are laid over ``preset``. ``gradients``: the format in which
     the runtime adds them up, where the scenario says nothing of it."""
     return _slot(document, "precision", Precision, partial(_preset, gradients), partial(_precision, preset, gradients))
+
+
+def draft_of(document: Document, formats: Precision) -> Draft | None:
+    """The model that drafts tokens, by name or as fields."""
+    value = document.data.get("draft")
+    if value is None or isinstance(value, Draft):
+        return value
+    fields = value if isinstance(value, Mapping) else {"model": value}
+    given: DraftInput = build(DraftInput, fields, document, "draft")
+    if isinstance(given.model, Mapping):
+        found = _model(document, given.model, "draft.model")
+    else:
+        found = located(document, "draft.model", model.load, beside(document, given.model))
+    own = given.precision
+    if isinstance(own, Mapping):
+        formats = _precision("bf16", None, document, own, "draft.precision")
+    elif own is not None:
+        formats = located(document, "draft.precision", precision, own)
+    return Draft(model=found, precision=formats, tp=given.tp)
 
 
 def _slot(

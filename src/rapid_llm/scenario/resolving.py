@@ -1,7 +1,7 @@
 """From a mapping of fields to a scenario: nouns by name, path or mapping, and every default."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
 from math import lcm
 from typing import Any, Literal, TypeVar
@@ -15,7 +15,7 @@ from rapid_llm.nouns import STRICT, replaced
 from rapid_llm.parallelism import AXES, Parallelism, Placement
 from rapid_llm.provenance import is_path
 from rapid_llm.runtime import Runtime
-from rapid_llm.scenario.named import model_of, own_precision, precision_of, runtime_of, system_of
+from rapid_llm.scenario.named import DraftInput, draft_of, model_of, own_precision, precision_of, runtime_of, system_of
 from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.units import Count
 from rapid_llm.workload import Inference, Recompute, Training, Workload
@@ -24,6 +24,27 @@ RUNTIMES: Mapping[str, str] = {"training": "megatron-core", "inference": "vllm"}
 """What runs a workload when the user does not say."""
 
 Noun = TypeVar("Noun")
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class PoolInput:
+    """One pool of a disaggregated job; what is left out is as the scenario says, but for the number of accelerators."""
+
+    system: str | dict[str, Any] | None = None
+    accelerators: Count | None = None
+    runtime: str | dict[str, Any] | None = None
+    parallelism: dict[str, Any] = field(default_factory=dict)
+    precision: str | dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class PoolsInput:
+    """Prefill and decode on accelerators of their own, and how the cache gets from one to the other."""
+
+    prefill: PoolInput
+    decode: PoolInput
+    transfer: Literal["layerwise", "whole"] = "layerwise"
+    link: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -40,6 +61,8 @@ class Input:
     precision: str | dict[str, Any] | None = None
     network: Literal["closed-form", "flow"] = "closed-form"
     faults: tuple[Fault, ...] = ()
+    draft: str | DraftInput | None = None
+    pools: PoolsInput | None = None
     base: str | None = None
 
 
@@ -82,6 +105,7 @@ def resolve(document: Document) -> Scenario:
         workload=_recompute(workload, engine, defaults),
         network=_network(document),
         faults=_faults(document),
+        draft=draft_of(document, formats),
         defaults=tuple(defaults),
         written=given,
         origins=_origins(document),
@@ -110,11 +134,6 @@ _EXAMPLES = {
 def _refuse_unavailable(document: Document) -> None:
     """What a scenario will be able to say, and this version cannot answer."""
     workload = document.data.get("workload")
-    if document.data.get("pools") is not None:
-        message = (
-            "pools (prefill and decode on accelerators of their own) are not available yet. Try one system for both."
-        )
-        raise document.error(message, "pools")
     if isinstance(workload, Mapping) and workload.get("kind") == "serving":
         message = "workload.kind: serving (a stream of requests) is not available yet. Try kind: inference, a batch."
         raise document.error(message, "workload.kind")

@@ -13,7 +13,7 @@ from rapid_llm.dtypes import Precision
 from rapid_llm.hardware import System
 from rapid_llm.hardware.health import Fault
 from rapid_llm.model import Model
-from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
+from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once, replaced
 from rapid_llm.parallelism import Parallelism, Placement
 from rapid_llm.provenance import Source
 from rapid_llm.runtime import Runtime
@@ -21,10 +21,47 @@ from rapid_llm.units import Count
 from rapid_llm.workload import Workload
 
 
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Draft:
+    """A smaller model that drafts tokens for speculation, on ``tp`` accelerators of every replica."""
+
+    model: Model
+    precision: Precision
+    tp: Count = 1
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Pool:
+    """Accelerators that run one phase of every request: where they are, under which plan, with which software."""
+
+    system: System
+    accelerators: Count
+    runtime: Runtime
+    parallelism: Parallelism
+    precision: Precision
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Pools:
+    """Prefill and decode on accelerators of their own (disaggregation).
+
+    ``transfer`` of a prompt's cache between them: layerwise, each layer's as soon as it is computed, or whole, behind
+    the prefill. ``link``: a technology that joins the pools; none: the network of each.
+    """
+
+    prefill: Pool
+    decode: Pool
+    transfer: Literal["layerwise", "whole"] = "layerwise"
+    link: str | None = None
+
+
 @hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Scenario:
     """A resolved scenario: model x system x plan x workload.
+
+    With ``pools`` the scenario's own system, plan and software are those of the decode pool. ``draft``: the model that
+    drafts tokens.
 
     ``parallelism`` and ``workload`` have no field left to a default. ``defaults`` are the choices that the user did not
     make, as sentences; ``written`` is the plan as the user wrote it, None where left open; ``origins`` maps model,
@@ -41,6 +78,8 @@ class Scenario:
     workload: Workload
     network: Literal["closed-form", "flow"] = "closed-form"
     faults: tuple[Fault, ...] = ()
+    draft: Draft | None = None
+    pools: Pools | None = None
     defaults: tuple[str, ...] = ()
     written: Parallelism | None = None
     origins: Map[str] = FrozenDict()
@@ -58,6 +97,8 @@ class Scenario:
             "workload": plain(self.workload),
             "network": self.network,
             "faults": [_given(fault) for fault in self.faults],
+            **({"draft": _part(self.draft)} if self.draft else {}),
+            **({"pools": _pools(self.pools)} if self.pools else {}),
         }
 
     @cached_property
@@ -83,9 +124,31 @@ class Scenario:
         }
 
 
+POOLED = ("system", "accelerators", "runtime", "parallelism", "precision")
+"""Fields of a scenario that each of its pools has its own of."""
+
+
+def pool_scenario(scenario: Scenario, phase: Literal["prefill", "decode"]) -> Scenario:
+    """The scenario of one pool alone."""
+    assert scenario.pools is not None
+    pool: Pool = getattr(scenario.pools, phase)
+    return replaced(scenario, pools=None, **{name: getattr(pool, name) for name in POOLED})
+
+
 def _given(fault: Fault) -> dict[str, Any]:
     """What is said of a fault, and not what is left out."""
     return {name: value for name, value in plain(fault).items() if value is not False}
+
+
+def _part(noun: Draft | Pool) -> dict[str, Any]:
+    """A draft or a pool as a scenario file writes it."""
+    found = {name: _noun(getattr(noun, name)) for name in noun.__dataclass_fields__ if name != "system"}
+    return {**found, "system": system_mapping(noun.system)} if isinstance(noun, Pool) else found
+
+
+def _pools(pools: Pools) -> dict[str, Any]:
+    link = {"link": pools.link} if pools.link else {}
+    return {"prefill": _part(pools.prefill), "decode": _part(pools.decode), "transfer": pools.transfer, **link}
 
 
 @lru_cache(maxsize=256)

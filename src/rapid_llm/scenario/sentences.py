@@ -93,6 +93,25 @@ def _even(layers: int, stages: int) -> str:
     return listed([each + 1] * more + [each] * (stages - more)) if stages <= MOST_TRIED else f"about {each} each"
 
 
+def draft(row: Row) -> str:
+    """A draft model without speculation by it, or the other way round."""
+    if row["has_draft"]:
+        return (
+            f"draft names {row['draft']}, and workload.speculation does not ask for a model that drafts. Try "
+            "speculation: {draft: model, acceptance: [0.8, 0.7, 0.6]}."
+        )
+    return "workload.speculation.draft: model needs a draft. Try draft: llama-3.2-1b, or speculation.draft: ngram."
+
+
+def draft_tp(row: Row) -> str:
+    """The draft model cannot be cut like that, or over more ranks than there are."""
+    fits = [d for d in divisors(row["draft_heads"]) if d <= row["tp"]]
+    return (
+        f"draft.tp {row['draft_tp']} must divide the {row['draft_heads']} heads of {row['draft']} and be at most tp "
+        f"{row['tp']}. Try {listed(fits)}."
+    )
+
+
 def sharded_pipeline(row: Row) -> str:
     """A runtime shards gradients or weights, but not where a pipeline adds them up over micro-batches."""
     most = row["pipeline_zero_stage"]

@@ -1,10 +1,21 @@
 """What is asked of the cluster: a training job or an inference batch."""
 
-from rapid_llm.workload.jobs import Inference, Lora, Offload, Recompute, Routing, Speculation, Training, Workload
+from rapid_llm.workload.jobs import (
+    HostShare,
+    Inference,
+    Lora,
+    Offload,
+    Recompute,
+    Routing,
+    Speculation,
+    Training,
+    Workload,
+)
 from rapid_llm.workload.points import KV_TILE_TOKENS, Points, decode_points, join, points_of, prefill_points
 
 __all__ = [
     "KV_TILE_TOKENS",
+    "HostShare",
     "Inference",
     "Lora",
     "Offload",

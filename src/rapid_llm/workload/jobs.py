@@ -48,21 +48,34 @@ class Routing:
     """How unevenly experts are loaded. The hottest rank sets the pace, since all wait for it at every exchange.
 
     ``hottest``: its load over the mean of all ranks; or ``counts``: tokens of each expert of a layer, as measured, of
-    which each rank of an expert group holds a row of neighbours. ``capacity``: tokens beyond so many times an expert's
-    mean are dropped (GShard, Lepikhin et al. 2020, section 2.2); none: dropless.
+    which each rank of an expert group holds a row of neighbours; or ``skew``: the i-th most popular expert gets tokens
+    as i^-skew (a power law; 0 is even), dealt to the ranks in turn. ``capacity``: tokens beyond so many times an
+    expert's mean are dropped (GShard, Lepikhin et al. 2020, section 2.2); none: dropless.
     """
 
     hottest: Annotated[Positive, Field(ge=1)] = 1.0
     counts: tuple[Whole, ...] = ()
+    skew: Annotated[float, Field(ge=0, le=4)] = 0.0
     capacity: Positive | None = None
 
-    def load(self, ep: int) -> float:
+    def popularity(self, experts: int, ep: int = 1) -> tuple[float, ...]:
+        """Tokens of each expert over the mean, those of a rank beside each other; empty where it is even or unknown."""
+        if self.counts:
+            mean = max(sum(self.counts), 1) / len(self.counts)
+            return tuple(count / mean for count in self.counts)
+        if not self.skew:
+            return ()
+        weights = [(place + 1.0) ** -self.skew for place in range(experts)]
+        mean = sum(weights) / experts
+        return tuple(weights[place] / mean for rank in range(ep) for place in range(rank, experts, ep))
+
+    def load(self, ep: int, experts: int = 0) -> float:
         """Token-expert pairs on the hottest of ``ep`` ranks over the mean before any is dropped."""
         limit = float("inf") if self.capacity is None else self.capacity
-        if not self.counts:
+        found = self.popularity(experts, ep)
+        if not found:
             return min(self.hottest, limit)
-        mean = max(sum(self.counts), 1) / len(self.counts)
-        loads = [min(count / mean, limit) for count in self.counts]
+        loads = [min(share, limit) for share in found]
         width = max(1, len(loads) // ep)
         return max(sum(loads[at : at + width]) / width for at in range(0, len(loads), width))
 
@@ -128,11 +141,11 @@ class Speculation:
 
     ``acceptance``: the chance that draft i is accepted when all before it were, one number a draft, as measured;
     it falls with the position. ``draft`` mtp runs one layer and the LM head a draft (DeepSeek-V3, section 2.2), ngram
-    looks drafts up in the text and costs nothing.
+    looks drafts up in the text and costs nothing, model runs the scenario's ``draft`` model.
     """
 
     acceptance: tuple[Share, ...] = Field(min_length=1)
-    draft: Literal["mtp", "ngram"] = "mtp"
+    draft: Literal["mtp", "ngram", "model"] = "mtp"
 
     @property
     def drafts(self) -> int:
@@ -146,12 +159,31 @@ class Speculation:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class HostShare:
+    """Shares of weights and of the KV cache that live in the memory of the host, or on its NVMe drives.
+
+    Every pass fetches what it reads of them, layer by layer beside the layers before (FlexGen, arXiv 2303.06865).
+    """
+
+    weights: Share = 0.0
+    kv_cache: Share = 0.0
+    to: Literal["host", "nvme"] = "host"
+
+    @property
+    def any(self) -> bool:
+        """Whether anything lives outside the accelerator."""
+        return self.weights + self.kv_cache > 0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Inference:
     """``batch_size`` requests in flight in the whole job, each ``prompt_tokens`` in and ``output_tokens`` out.
 
     ``batch_size`` auto is as many as the engine runs at once: its cache holds no more. ``prefix_tokens`` of each prompt
     are cached already (at least its last token is computed). ``batching`` static prefills the batch together and
-    decodes until all are done; continuous replaces each request that finishes by a new one at once.
+    decodes until all are done; continuous replaces each request that finishes by a new one at once. ``beams``: of beam
+    search, which share the cache of their prompt. ``routing`` of tokens to experts, even unless it says otherwise.
+    ``offload``: what lives outside the accelerator.
     """
 
     kind: Literal["inference"] = "inference"
@@ -161,6 +193,9 @@ class Inference:
     prefix_tokens: Whole = 0
     batching: Literal["static", "continuous"] = "static"
     speculation: Speculation | None = None
+    beams: Count = 1
+    routing: Routing = Routing()
+    offload: HostShare = HostShare()
 
     @property
     def new_tokens(self) -> int:

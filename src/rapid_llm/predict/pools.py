@@ -1,0 +1,276 @@
+"""Prefill and decode on accelerators of their own: rates of both pools, the cache that travels between them, and the
+requests that a closed loop keeps in each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil
+
+import numpy as np
+
+from rapid_llm.dtypes import dtype
+from rapid_llm.errors import InputError
+from rapid_llm.lowering.cache import cache_bytes
+from rapid_llm.network import Fabric, link, price
+from rapid_llm.parallelism import Parallelism, Plans
+from rapid_llm.predict.inference import InferenceTable, decode_steps_of, room, static_batch
+from rapid_llm.predict.replica import Job, job_of
+from rapid_llm.scenario import Pool, Scenario, pool_scenario
+from rapid_llm.workload import Inference
+
+PASSES_IN_FLIGHT = 2
+"""Passes whose prompts a prefill replica holds cache for: the one that runs and the one that leaves."""
+HALVINGS = 40
+"""Steps of the search for the requests that decode at once."""
+BUSY = 0.95
+"""Utilisation of the prefill pool at which an engine that chooses its own batch stops: waits grow without bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolsTable:
+    """A batch evaluated on two pools.
+
+    prefill: one prompt (continuous) or all prompts of one replica (static); decode: the steps of one replica.
+    prefill_rate, decode_rate: requests/s that each pool is able to run; rate: what the job runs. wait_s: until the
+    prefill starts, or the cache has room; transfer_s: of one request's cache, ``exposed_s`` of it before its second
+    token. running: requests that decode on one replica; requests: in flight in the whole job.
+    """
+
+    prefill: InferenceTable
+    decode: InferenceTable
+    prefill_rate: float
+    decode_rate: float
+    rate: float
+    wait_s: float
+    transfer_bytes: float
+    transfer_s: float
+    exposed_s: float
+    running: float
+    requests: int
+
+    @property
+    def ttft_s(self) -> float:
+        """Arrival to first token, which comes from the prefill pool (s)."""
+        return self.wait_s + self.prefill.ttft_s
+
+    @property
+    def decode_s(self) -> float:
+        """First to last token, the transfer of the cache first (s)."""
+        return self.exposed_s + self.decode.decode_s
+
+    @property
+    def tpot_s(self) -> float:
+        """Mean gap between the tokens of a request after its first (s)."""
+        return self.decode_s / self.decode.gaps if self.decode.gaps else 0.0
+
+    @property
+    def e2e_s(self) -> float:
+        """Arrival to last token (s)."""
+        return self.ttft_s + self.decode_s
+
+
+def evaluate_pools(scenario: Scenario) -> PoolsTable:
+    """Evaluate a scenario with pools. InputError where nothing joins them."""
+    first, last = (job_of(pool_scenario(scenario, phase)) for phase in ("prefill", "decode"))
+    first = replace(first, work=replace(first.work, output_tokens=1, speculation=None), draft=None)
+    size, seconds = _transfer(scenario, last)
+    both = _Both(scenario, first, last, size, seconds)
+    return both.static() if last.work.batching == "static" and last.work.batch_size != "auto" else both.loop()
+
+
+@dataclass(frozen=True, slots=True)
+class _Both:
+    scenario: Scenario
+    prefill: Job
+    decode: Job
+    transfer_bytes: float
+    transfer_s: float
+
+    @property
+    def replicas(self) -> tuple[int, int]:
+        """Replicas of the prefill pool and of the decode pool."""
+        pools = self.scenario.pools
+        assert pools is not None
+        return pools.prefill.parallelism.dp or 1, pools.decode.parallelism.dp or 1
+
+    @property
+    def together(self) -> int:
+        """Prompts of one prefill pass: what the token budget takes."""
+        return max(1, self.prefill.engine.max_batched_tokens // self.prefill.work.new_tokens)
+
+    def prompts(self, count: int) -> InferenceTable:
+        """``count`` prompts on one replica, which holds the cache of no more than are in flight."""
+        table, held = static_batch(self.prefill, count), min(count, PASSES_IN_FLIGHT * self.together)
+        return table if held == count else replace(table, account=static_batch(self.prefill, held).account)
+
+    def exposed(self, each: float) -> float:
+        """Seconds of a request's transfer behind its prefill of ``each`` seconds: of all layers, or of the last, and of
+        those that a slower link has not taken yet."""
+        pools = self.scenario.pools
+        assert pools is not None
+        if self.decode.work.output_tokens == 1:
+            return 0.0
+        if pools.transfer == "whole":
+            return self.transfer_s
+        layer = 1.0 / self.scenario.model.num_hidden_layers
+        return max(self.transfer_s * layer, self.transfer_s - each * (1.0 - layer))
+
+    def prefill_rate(self) -> float:
+        """Requests/s of the prefill pool with full passes, which a slower link paces."""
+        table = self.prompts(self.together)
+        spent = (table.prefill + table.streamed) @ (table.steps.pace + table.steps.host)
+        return self.replicas[0] / max(float(spent) / self.together, self.transfer_s)
+
+    def most(self) -> int:
+        """Requests whose cache one decode replica holds."""
+        table = decode_steps_of(self.decode, 1.0)
+        return max(1, room(table, 1, self.decode, output=self.decode.steady))
+
+    def static(self) -> PoolsTable:
+        """All requests arrive together: the prompts are prefilled, then decoded together."""
+        work = self.decode.work
+        x, y = self.replicas
+        per_prefill, per_decode = ceil(work.requests / x), ceil(work.requests / y)
+        prefill, decode = self.prompts(per_prefill), static_batch(self.decode, per_decode)
+        each = prefill.ttft_s / per_prefill
+        behind = max(0.0, (per_prefill - 1) * (self.transfer_s - each)) if work.output_tokens > 1 else 0.0
+        exposed = self.exposed(each) + behind
+        e2e = prefill.ttft_s + exposed + decode.decode_s
+        return self._table(prefill, decode, work.requests / e2e, 0.0, exposed, per_decode, work.requests)
+
+    def loop(self) -> PoolsTable:
+        """A closed loop by mean field: each request that is done is replaced at once.
+
+        With b requests decoding on each of y replicas the rate is X = y b / D(b); by Little's law X (t + w(X) + s) are
+        in prefill and under way, with the wait w = rho t / (2 (1 - rho)) of a queue with constant service. b is where
+        both add up to the requests in flight; where the cache holds no more, the rest wait.
+        """
+        x, y = self.replicas
+        alone, limit = self.prompts(1), self.prefill_rate()
+        exposed, most = self.exposed(alone.ttft_s), self.most()
+        service = x / limit
+
+        def rate(running: float) -> float:
+            return y * running / max(decode_steps_of(self.decode, running).decode_s, 1e-12)
+
+        def wait(rate_: float) -> float:
+            used = min(rate_ / limit, 1.0 - 1e-9)
+            return service * used / (2.0 * (1.0 - used))
+
+        def in_flight(running: float) -> float:
+            found = rate(running)
+            return np.inf if found >= limit else y * running + found * (alone.ttft_s + exposed + wait(found))
+
+        work = self.decode.work
+        if work.output_tokens == 1:
+            return self._first_tokens(alone, limit, wait)
+        if work.batch_size == "auto":
+            running = _crossing(lambda b: rate(b) - BUSY * limit, most)
+            requests = max(1, round(in_flight(running)))
+        else:
+            requests = work.requests
+            running = _crossing(lambda b: in_flight(b) - requests, most)
+        decode = decode_steps_of(self.decode, running)
+        found = y * running / max(decode.decode_s, 1e-12)
+        waited = max(0.0, requests / found - alone.ttft_s - exposed - decode.decode_s)
+        return self._table(alone, decode, found, waited, exposed, running, requests)
+
+    def _first_tokens(self, alone: InferenceTable, limit: float, wait: Callable[[float], float]) -> PoolsTable:
+        """The closed loop of requests whose first token is their last: the prefill pool alone."""
+
+        def in_flight(rate: float) -> float:
+            return rate * (alone.ttft_s + wait(rate))
+
+        asked = self.decode.work.batch_size
+        found = BUSY * limit if asked == "auto" else _crossing(lambda rate: in_flight(rate) - asked, limit)
+        requests = max(1, round(in_flight(found))) if asked == "auto" else asked
+        waited = max(0.0, requests / found - alone.ttft_s)
+        return self._table(alone, decode_steps_of(self.decode, 1.0), found, waited, 0.0, 0.0, requests)
+
+    def _table(  # noqa: PLR0917
+        self,
+        prefill: InferenceTable,
+        decode: InferenceTable,
+        rate: float,
+        wait: float,
+        exposed: float,
+        running: float,
+        requests: int,
+    ) -> PoolsTable:
+        most = self.most()
+        full = decode_steps_of(self.decode, float(most)).decode_s
+        return PoolsTable(
+            prefill=prefill,
+            decode=decode,
+            prefill_rate=self.prefill_rate(),
+            decode_rate=self.replicas[1] * most / full if full else np.inf,
+            rate=rate,
+            wait_s=wait,
+            transfer_bytes=self.transfer_bytes,
+            transfer_s=self.transfer_s,
+            exposed_s=exposed,
+            running=running,
+            requests=requests,
+        )
+
+
+def _crossing(excess: Callable[[float], float], most: float) -> float:
+    """Where a rising function of the requests on a replica reaches 0, or the most where it does not."""
+    if excess(most) <= 0:
+        return float(most)
+    low, high = 0.0, float(most)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
+        if high - low < 1e-3 * high:
+            break
+    return high
+
+
+def _transfer(scenario: Scenario, decode: Job) -> tuple[float, float]:
+    """Bytes of one request's cache, and the seconds in which it gets from one replica to the other.
+
+    Ranks of the prefill replica send what they computed, each its share; ranks of the decode replica receive what they
+    hold, heads and latents repeated as its plan repeats them. The slower side decides.
+    """
+    pools, work = scenario.pools, scenario.workload
+    assert pools is not None
+    assert isinstance(work, Inference)
+    kv = dtype(pools.decode.precision.kv_cache).bytes
+    whole = _cache(scenario, Plans.of(Parallelism(etp=1, dp=1), micro_batch=1, micro_batches=1), kv)
+    plan = pools.prefill.parallelism
+    sent = whole / (plan.tp * plan.pp * plan.cp)
+    received = _cache(scenario, decode.plans, kv)
+    return whole, max(_way(scenario, pools.prefill, sent), _way(scenario, pools.decode, received))
+
+
+def _cache(scenario: Scenario, plans: Plans, kv: float) -> float:
+    """Bytes of a prompt's cache on one rank of the stage that holds most."""
+    work, model = scenario.workload, scenario.model
+    assert isinstance(work, Inference)
+    each = cache_bytes(model, plans, float(work.prompt_tokens), kv)[: len(model.blocks), 0]
+    layers = np.bincount(model.pattern, minlength=len(model.blocks))
+    return float(each @ layers) / ceil(float(plans.pp[0])) / float(plans.cp[0])
+
+
+def _way(scenario: Scenario, pool: Pool, size: float) -> float:
+    """Seconds in which every rank of a replica of a pool sends or receives ``size`` bytes to or from the other pool."""
+    pools = scenario.pools
+    assert pools is not None
+    if pools.link is not None:
+        joined = link(pools.link)
+        return size / joined.bandwidth + joined.latency
+    fabric = Fabric.of(pool.system)
+    both = pools.prefill.accelerators + pools.decode.accelerators
+    same = pools.prefill.system == pools.decode.system
+    inside = same and both <= fabric.node_span
+    if not inside and pool.system.accelerators < 2 * fabric.node_span:
+        raise InputError(
+            f"nothing joins the pools: system {pool.system.name} is one node of {fabric.node_span} without a network. "
+            "Try pools.link: infiniband-ndr, or a system of several nodes such as dgx-h100.",
+            field="pools.link",
+        )
+    stride = 1 if inside else fabric.node_span
+    library = pool.runtime.communication.library
+    return float(price("send_recv", [size], [2], [stride], fabric=fabric, library=library).seconds[0])

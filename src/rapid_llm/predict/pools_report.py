@@ -1,0 +1,96 @@
+"""From an evaluated pair of pools to its report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rapid_llm.predict.breakdown import DRAFTING, WAITING, Phase, bound_by, forward_breakdown
+from rapid_llm.predict.feasibility import memory_use, memory_violation
+from rapid_llm.predict.inference import InferenceTable
+from rapid_llm.predict.pools import PoolsTable
+from rapid_llm.predict.report import Cost, MemoryUse, PoolsUse, PoolUse, Report
+from rapid_llm.scenario import Pool, Scenario
+from rapid_llm.workload import Inference
+
+TRANSFER = "KV transfer"
+
+
+def pools_report(scenario: Scenario, work: Inference, table: PoolsTable) -> Report:
+    """The report of a request that is prefilled in one pool and decoded in another; memory is the decode pool's."""
+    pools = scenario.pools
+    assert pools is not None
+    prefill, decode = _phases(table, work)
+    transfer = Cost(TRANSFER, table.exposed_s, table.transfer_s - table.exposed_s, bound="network")
+    parts = tuple(part for part in (prefill, transfer, decode) if part.seconds)
+    accelerators = pools.prefill.accelerators + pools.decode.accelerators
+    output_rate = table.rate * work.output_tokens
+    memories = [_memory(pool, held) for pool, held in zip((pools.prefill, pools.decode), _tables(table), strict=True)]
+    failed = tuple(
+        replace(found, message=f"pools.{name}: {found.message}")
+        for name, use in zip(("prefill", "decode"), memories, strict=True)
+        if not use.fits
+        for found in [memory_violation(use, ())]
+    )
+    return Report(
+        kind="inference",
+        feasible=not failed,
+        violations=failed,
+        ttft_s=table.ttft_s,
+        tpot_s=table.tpot_s,
+        e2e_s=table.e2e_s,
+        output_tokens_per_s=output_rate,
+        total_tokens_per_s=table.rate * (work.prompt_tokens + work.output_tokens),
+        running_requests=table.requests,
+        tokens_per_s_per_accelerator=output_rate / accelerators,
+        memory=memories[1],
+        pools=_use(pools.prefill, pools.decode, memories, table),
+        breakdown=Cost("request", sum(part.seconds for part in parts), transfer.hidden_seconds, parts),
+        phases={part.name: part for part in parts},
+        bound_by="; ".join(f"{part.name} by {bound_by(part)}" for part in (prefill, decode) if part.children),
+        origin=scenario,
+    )
+
+
+def _tables(table: PoolsTable) -> tuple[InferenceTable, InferenceTable]:
+    return table.prefill, table.decode
+
+
+def _memory(pool: Pool, table: InferenceTable) -> MemoryUse:
+    plan = pool.parallelism
+    return memory_use(table.account, -1, plan.tp * plan.cp * (plan.dp or 1))
+
+
+def _use(prefill: Pool, decode: Pool, memories: list[MemoryUse], table: PoolsTable) -> PoolsUse:
+    x, y = prefill.parallelism.dp or 1, decode.parallelism.dp or 1
+    rates = table.prefill_rate, table.decode_rate
+    both = [
+        PoolUse(
+            accelerators=pool.accelerators,
+            replicas=pool.parallelism.dp or 1,
+            requests_per_s=rate,
+            utilisation=min(1.0, table.rate / rate) if rate else 0.0,
+            memory=memory,
+        )
+        for pool, rate, memory in zip((prefill, decode), rates, memories, strict=True)
+    ]
+    return PoolsUse(
+        prefill=both[0],
+        decode=both[1],
+        limited_by="prefill" if rates[0] < rates[1] else "decode",
+        decode_per_prefill=(rates[0] / x) / (rates[1] / y) if rates[1] else 0.0,
+        running_per_decode_replica=table.running,
+        wait_s=table.wait_s,
+        transfer_bytes=round(table.transfer_bytes),
+        transfer_s=table.transfer_s,
+        transfer_exposed_s=table.exposed_s,
+    )
+
+
+def _phases(table: PoolsTable, work: Inference) -> tuple[Cost, Cost]:
+    machine = table.prefill.steps.priced.machine
+    ingress = machine.runtime.host.ingress / machine.host_speed
+    first, last = table.prefill, table.decode
+    before = Phase("prefill", first.prefill, table.ttft_s, first.streamed, ingress, WAITING)
+    rest = DRAFTING if work.speculation else WAITING
+    after = Phase("decode", last.decode, last.decode_s, rest=rest)
+    return forward_breakdown(first.steps, before)[0], forward_breakdown(last.steps, after)[0]

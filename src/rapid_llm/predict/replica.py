@@ -1,0 +1,181 @@
+"""One replica of an inference job: its forward passes and its memory, at any batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.dtypes import Precision
+from rapid_llm.execution import ForwardSteps, Machine, Slow, forward_steps
+from rapid_llm.lowering import Lowered, Shapes, lower
+from rapid_llm.lowering.linear import lower_pass
+from rapid_llm.memory import CATEGORIES, Account, inference_account, inference_footprint
+from rapid_llm.model import Model
+from rapid_llm.nouns import replaced
+from rapid_llm.parallelism import Parallelism, Plans
+from rapid_llm.predict.job import plans_of
+from rapid_llm.runtime import Runtime, Serving
+from rapid_llm.scenario import Draft, Scenario
+from rapid_llm.workload import HostShare, Inference, Points, points_of
+
+Column = NDArray[np.float64]
+WEIGHTS, KV_CACHE = CATEGORIES.index("weights"), CATEGORIES.index("kv_cache")
+STATIC_ENGINE = Serving(kv_block_tokens=1)
+"""What a runtime without an engine does: no blocks, no captured batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What does not change between the forward passes of one replica."""
+
+    model: Model
+    runtime: Runtime
+    precision: Precision
+    plans: Plans
+    work: Inference
+    machine: Machine
+    slow: Slow = field(default_factory=dict)
+    draft: Draft | None = None
+
+    @property
+    def engine(self) -> Serving:
+        """The facts of the runtime's engine."""
+        return self.runtime.serving or STATIC_ENGINE
+
+    @property
+    def past(self) -> int:
+        """Prompt tokens that are cached already."""
+        return self.work.prompt_tokens - self.work.new_tokens
+
+    @property
+    def ingress(self) -> float:
+        """Seconds from a request's arrival to its first launch."""
+        return self.runtime.host.ingress / self.machine.host_speed
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages."""
+        return int(self.plans.pp[0])
+
+    @property
+    def steady(self) -> float:
+        """Share of a request's output that it holds cache for where the cache is fullest: all of it in a static batch.
+
+        Requests that are replaced as they finish hold half of it on average, beside what admission reserves.
+        """
+        return 1.0 if self.work.batching == "static" else self.mean_output
+
+    @property
+    def mean_output(self) -> float:
+        """Share of its output that a request holds cache for on average, beside what admission reserves."""
+        return 0.5 + 0.5 * self.engine.reserved_output
+
+    @property
+    def drafts(self) -> int:
+        """Tokens that a decode step verifies beside the newest one."""
+        return self.work.speculation.drafts if self.work.speculation else 0
+
+    @property
+    def decode_steps(self) -> float:
+        """Steps in which one request gets the tokens after its first."""
+        each = self.work.speculation.tokens_per_step if self.work.speculation else 1.0
+        return (self.work.output_tokens - 1) / each
+
+    @property
+    def max_requests(self) -> int:
+        """Requests of which the engine runs all beams at once."""
+        return max(1, self.engine.max_sequences // self.work.beams)
+
+    def held(self, output: float) -> float:
+        """Tokens that one request holds cache for, at this share of its output: beams share their prompt's."""
+        return self.work.prompt_tokens + output * self.work.output_tokens * self.work.beams
+
+    def fullest(self, requests: int) -> Points:
+        """The fullest moment of the cache: it stands for memory and takes no time."""
+        return points_of([(requests, 1, self.held(self.steady) - 1.0, 0)])
+
+    def token_time(self, steps: ForwardSteps, groups: int) -> Column:
+        """Seconds in which all of ``groups`` micro-batches get a token [N]: the slower of one traversal and of all
+        passing the pacing stage, or one traversal after the other."""
+        if not self.engine.overlaps_stages:
+            return groups * steps.traversal
+        return np.maximum(steps.traversal, groups * steps.pace)
+
+    def drafting(self, steps: ForwardSteps, at: int, sequences: float) -> float:
+        """Seconds of drafting before one verifying step of so many sequences, from the decode pass ``at``: a layer and
+        the head for each draft of a predictor, a pass for each of a draft model."""
+        spec = self.work.speculation
+        if spec is None or spec.draft == "ngram":
+            return 0.0
+        if spec.draft == "mtp":
+            return spec.drafts * float(steps.passes.forward[-3, at] + steps.passes.forward[-1, at])
+        middle = self.work.prompt_tokens + (self.work.output_tokens - 1) / 2.0
+        return spec.drafts * float(self.drafter.time(points_of([(sequences, 1, middle, 1)]))[1].traversal[0])
+
+    @property
+    def drafter(self) -> Job:
+        """The draft model alone, on its share of the replica's accelerators."""
+        draft = self.draft
+        assert draft is not None
+        plan = Parallelism(tp=draft.tp, etp=draft.tp, dp=1)
+        plans = Plans.of(plan, micro_batch=1, micro_batches=1, order=self.plans.order)
+        work = replaced(self.work, speculation=None, offload=HostShare())
+        return Job(draft.model, self.runtime, draft.precision, plans, work, self.machine)
+
+    def drafted_prompts(self, first: Points) -> float:
+        """Seconds in which a draft model reads the prompts of these passes."""
+        if self.draft is None:
+            return 0.0
+        return float(first.count @ self.drafter.time(first)[1].traversal)
+
+    def lower(self, points: Points, verified: NDArray[np.bool_] | None = None) -> Lowered:
+        """Lower forward passes; a replayed graph runs its captured batch, padding included.
+
+        ``verified`` [N] marks decode steps of several tokens a sequence: each has its row of logits.
+        """
+        plans = replace(self.plans.repeat(len(points.batch)), micro_batch=points.batch)
+        shapes = Shapes.of(
+            plans,
+            new=points.new,
+            past=points.past,
+            training=False,
+            precision=self.precision,
+            runtime=self.runtime,
+            routing=self.work.routing,
+            verified=verified,
+        )
+        if "decode" in self.runtime.host.captured:
+            pad = points.padded(self.engine.capture_sizes) / points.batch
+            shapes = replace(shapes, tokens=shapes.tokens * pad, shard=shapes.shard * pad)
+        if self.work.offload.any:
+            return lower(self.model, shapes, self.runtime)
+        return lower_pass(self.model, shapes, self.runtime, self.precision, self.work.routing)
+
+    def time(self, points: Points, verified: NDArray[np.bool_] | None = None) -> tuple[Lowered, ForwardSteps]:
+        """Lower and time forward passes."""
+        lowered = self.lower(points, verified)
+        return lowered, forward_steps(lowered, self.machine, self.slow, self.work.offload)
+
+    def account(self, requests: int, output: float | None = None) -> Account:
+        """Memory of a replica with so many requests at their fullest (or at a share of their output), a draft model's
+        weights and cache beside them."""
+        cached = self.held(self.steady if output is None else output)
+        beside = (0.0, 0.0)
+        if self.draft is not None:
+            found = self.drafter.account(requests, output)
+            beside = float(found.by_category[WEIGHTS].max()), float(found.by_category[KV_CACHE].max())
+        plans = replace(self.plans, micro_batch=np.array([float(requests)]))
+        lowered = inference_footprint(self.model, self.runtime, self.precision, plans, cached=cached)
+        common = self.runtime, self.precision, self.machine.accelerator
+        return inference_account(lowered, *common, self.work.offload, beside)
+
+
+def job_of(scenario: Scenario) -> Job:
+    """The job of a scenario's replica, on accelerators that are all well."""
+    work = scenario.workload
+    assert isinstance(work, Inference)
+    machine = Machine.of(scenario.system, scenario.runtime)
+    common = scenario.model, scenario.runtime, scenario.precision, plans_of(scenario), work, machine
+    return Job(*common, draft=scenario.draft)
