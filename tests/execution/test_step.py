@@ -189,10 +189,25 @@ def test_messages_that_wait_stay_on_the_compute_stream() -> None:
 def test_what_a_backward_pass_gathers_travels_while_its_layer_is_recomputed() -> None:
     plans = plan(1, recompute="full", dp=64, zero_stage=3)
     slow = Communication(library="nccl", nics=1)
-    rules = (Overlap(parameter_gather=True, recompute_covers=on) for on in (True, False))
+    rules = (Overlap(parameter_gather=True, fetched_once=on) for on in (False, True))
     beside, after = (step(plans, overlap=rule, communication=slow) for rule in rules)
     assert beside.passes.exposed[BACKWARD, 0, 0] < after.passes.exposed[BACKWARD, 0, 0]
     assert beside.passes.exposed[FORWARD, 0, 0] == after.passes.exposed[FORWARD, 0, 0]
+
+
+def test_gradients_of_shards_wait_where_the_runtime_reduces_on_the_compute_stream() -> None:
+    plans = plan(1, dp=64, zero_stage=3)
+    both, gathers = (step(plans, overlap=Overlap(parameter_gather=True, gradient_reduce=on)) for on in (True, False))
+    assert both.passes.blocking[BACKWARD, 0, 0] == 0.0 < gathers.passes.blocking[BACKWARD, 0, 0]
+    assert both.passes.side[FORWARD, 0, 0] == gathers.passes.side[FORWARD, 0, 0]
+
+
+def test_a_list_of_tensors_is_copied_rank_by_rank() -> None:
+    plans = plan(1, dp=64, zero_stage=3)
+    flat, listed = (step(plans, communication=Communication(library="nccl", piece=s)) for s in (0, "16 us"))
+    more = listed.passes.side[FORWARD, 0, 0] + listed.passes.blocking[FORWARD, 0, 0]
+    less = flat.passes.side[FORWARD, 0, 0] + flat.passes.blocking[FORWARD, 0, 0]
+    assert more - less == pytest.approx(64 * 16e-6)
 
 
 def test_part_of_launching_hides_behind_nothing() -> None:

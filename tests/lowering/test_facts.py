@@ -66,6 +66,38 @@ def test_inner_sequences_are_gathered_and_scattered_through_a_copy() -> None:
     assert moved(table(plan(tp=8, sp=False), MODEL, gather_copies=True), "forward", "sequence copy") == 0.0
 
 
+def test_what_stays_whole_beside_asynchronous_products_keeps_its_copy() -> None:
+    # Forward the scatters alone; backward the repeated gathers and the scatters of input gradients.
+    lowered = table(plan(tp=8, sp=True), MODEL, runtime="torchtitan@async-tp")
+    size = TOKENS * HIDDEN * 2.0
+    assert moved(lowered, "forward", "sequence copy") == pytest.approx(2 * 2.0 * size)
+    assert moved(lowered, "backward", "sequence copy") == pytest.approx(4 * 2.0 * size)
+
+
+def test_what_was_gathered_rounded_is_read_once_more_to_be_turned() -> None:
+    plans = plan(tp=8, sp=True)
+    short, whole = (table(plans, MODEL, preset="fp8-mixed", short_gathers=names) for names in (("fp8",), ()))
+    saved = TOKENS * 2 * HIDDEN * (1.0 - 1.0 / 8) * dtype("fp8").cast
+    read = TOKENS * 4 * HIDDEN * 1.0  # inputs of qkv and up, output gradients of out and down
+    assert moved(short, "backward", " cast") - moved(whole, "backward", " cast") == pytest.approx(read - saved)
+
+
+def test_selective_recompute_can_run_a_share_of_an_operator_again() -> None:
+    plans = plan(recompute="selective")
+    half = FrozenDict({"bf16": FrozenDict({"up": 0.5, "qkv": 0.25})})
+    lowered = table(plans, MODEL, selective=("norm", "up"), selective_share=half)
+    products = 0.5 * 2.0 * TOKENS * HIDDEN * 2 * FFN + 0.25 * 2.0 * TOKENS * HIDDEN * (HIDDEN + 2 * 1024)
+    assert gemm_flops(lowered, "recompute") == pytest.approx(products)
+
+
+def test_biases_of_experts_are_added_one_by_one_where_products_are() -> None:
+    plans = plan(dp=8, ep=8)
+    one, each = (table(plans, "gpt-oss-120b", expert_streams=n) for n in (0, 4))
+    assert moved(each, "forward", "expert_bias") == pytest.approx(moved(one, "forward", "expert_bias"))
+    rows = next(rows for rows in each.kernels if "expert_bias" in rows.names)
+    assert rows.count[rows.names.index("expert_bias"), 0] == 128 / 8
+
+
 def test_products_of_experts_on_streams_are_as_much_work() -> None:
     plans = plan(dp=8, ep=8)
     one, four = (table(plans, "qwen3-235b-a22b", expert_streams=n) for n in (0, 4))

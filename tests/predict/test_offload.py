@@ -83,7 +83,7 @@ def test_fit_and_predict_agree():
 @settings(max_examples=10, deadline=None)
 @given(slow=st.floats(5, 100), fast=st.floats(5, 100), stage=st.sampled_from([0, 1, 3]))
 def test_a_faster_host_link_is_never_slower(slow, fast, stage):
-    everything = {"optimizer": True, "gradients": 1.0, "weights": 1.0, "activations": 1.0}
+    everything = {"optimizer": True, "gradients": 1.0, "weights": float(stage == 3), "activations": 1.0}
     times = [
         report(
             everything,
@@ -146,6 +146,26 @@ def test_drives_that_a_node_lacks():
     assert str(failure.value) == (
         "workload.offload.to nvme needs drives, and a node of dgx-h100 has none. "
         "Try system.node.nvme: 25 GB/s, or to: host."
+    )
+
+
+def test_weights_leave_where_they_are_sharded():
+    with pytest.raises(InputError) as failure:
+        scenario({"weights": 1.0}, plan={"zero_stage": 2})
+    assert str(failure.value) == (
+        "workload.offload.weights needs parallelism.zero_stage 3 (got 2): below it every rank computes with whole "
+        "weights that stay on the accelerator. Try zero_stage 3, or offload.optimizer."
+    )
+
+
+def test_megatron_core_offloads_no_activations_of_a_pipeline():
+    mapping = {**BASE, "runtime": "megatron-core", "workload": {**WORK, "offload": {"activations": 0.5}}}
+    assert from_mapping({**mapping, "parallelism": {"tp": 2}})
+    with pytest.raises(InputError) as failure:
+        from_mapping({**mapping, "parallelism": {"pp": 2}})
+    assert str(failure.value) == (
+        "workload.offload.activations goes with parallelism.pp 1 in megatron-core (got pp 2): it keeps track of one "
+        "micro-batch. Try pp 1, or recompute: full."
     )
 
 

@@ -26,6 +26,8 @@ _HIDDEN_BY = {
     "replicas": "gradient_reduce",
 }
 """Which flag of ``runtime.Overlap`` puts the messages of an axis on a stream of their own."""
+_SHARDED = ("shard", "edp")
+"""Axes over which weights are gathered and their gradients reduced."""
 _COVERS = {"tp": "gemm", "cp": "attention"}
 """Kernels that can run beside the messages of an axis, where it is not all of the pass: a chunked product beside its
 gather or scatter, attention on one chunk of the sequence beside the ring."""
@@ -73,12 +75,13 @@ def on_side_stream(machine: Machine, axis: str) -> bool:
 
 def side_share(machine: Machine, rows: Messages, compute: str) -> Matrix:
     """1.0 for messages that run beside computation in a format, 0.0 for those on the compute stream [R, 1]."""
-    waits = frozenset(machine.runtime.overlap.waits if rows.axis == "tp" else ())
-    beside = on_side_stream(machine, rows.axis) and waits.isdisjoint((rows.op, compute))
-    shares = np.full((len(rows.names), 1), float(beside))
-    if beside and "again" in waits:
-        shares[_ending(rows.names, (AGAIN,))] = 0.0
-    return shares
+    overlap = machine.runtime.overlap
+    if rows.axis == "tp":
+        plain, again = (overlap.in_pieces(rows.op, compute, again=repeated) for repeated in (False, True))
+        return np.where(_ending(rows.names, (AGAIN,)), float(again), float(plain))[:, None]
+    reduced = rows.axis in _SHARDED and rows.op == "reduce_scatter"
+    beside = overlap.gradient_reduce if reduced else on_side_stream(machine, rows.axis)
+    return np.full((len(rows.names), 1), float(beside))
 
 
 @lru_cache(maxsize=256)
@@ -118,16 +121,18 @@ def time_passes(priced: Priced) -> Passes:
     blocking = _by_cell([(rows, seconds * (1.0 - side_share(machine, rows, compute))) for rows, seconds in sent], shape)
     blocking[OPTIMIZER] = 0.0
     side, exposed = _beside(spent, sent, kernels + blocking, priced)
-    launched = [(table.rows, np.minimum(table.rows.count, 1.0) * _apart(table.rows)) for table in priced.kernels]
+    launched = [(table.rows, _launches(table.rows)) for table in priced.kernels]
     issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
     if machine.runtime.host.per_peer_piped:
         issue += _by_cell(_piped(moving, priced), shape)
     return Passes(kernels, blocking, side, exposed, _host(machine, kernels + blocking + exposed, issue, priced))
 
 
-def _apart(rows: Kernels) -> Matrix:
-    """1.0 for rows that the host launches on their own, 0.0 for those that go out with a product [R, 1]."""
-    return np.where(_ending(rows.names, WITH_PRODUCT), 0.0, 1.0)[:, None]
+def _launches(rows: Kernels) -> Matrix:
+    """Operators that the host issues for the rows of a table [R, P]: none for those that go out with a product, one for
+    a product in pieces or of many experts (``Host.per_dispatch`` holds these), each of another kind."""
+    issued = rows.count if rows.family == "pointwise" else np.minimum(rows.count, 1.0)
+    return np.where(_ending(rows.names, WITH_PRODUCT)[:, None], 0.0, issued)
 
 
 def _by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:
@@ -156,8 +161,10 @@ def _beside(
         moved = _by_cell([part for part in apart if _cover(machine, part[0].axis) == beside], own.shape)
         moved[OPTIMIZER] = 0.0
         cover = _by_cell([(rows, _covering(rows, s, beside)) for rows, s in spent], own.shape) if beside else own.copy()
-        if not beside and machine.runtime.overlap.recompute_covers:
-            cover[BACKWARD] += np.where(moved[RECOMPUTE] == 0.0, own[RECOMPUTE], 0.0)
+        if not beside:
+            again = np.where(moved[RECOMPUTE] == 0.0, own[RECOMPUTE], 0.0)
+            alone_under = again > 0 if machine.runtime.overlap.fetched_once else np.zeros(again.shape, bool)
+            cover[BACKWARD] = np.where(alone_under, again, cover[BACKWARD] + again)
         alone = moved / tp if beside == _COVERS["tp"] else 0.0
         exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, share * moved))
         side += moved

@@ -260,6 +260,8 @@ def price_step(lowered: Lowered, machine: Machine, others: Sequence[Request] = (
     rows = [Request(table.op, table.size, table.ranks, table.stride, table.axis) for table in lowered.messages]
     found = price_requests([*rows, *others], machine)
     messages = tuple(PricedMessages(*pair) for pair in zip(lowered.messages, found, strict=False))
+    if machine.runtime.communication.piece:
+        messages = tuple(_by_pieces(message, machine) for message in messages)
     if machine.runtime.communication.expert:
         messages = tuple(_by_experts(message, lowered, machine) for message in messages)
     return Priced(
@@ -269,6 +271,15 @@ def price_step(lowered: Lowered, machine: Machine, others: Sequence[Request] = (
         tuple(_with_drift(message, lowered, machine) for message in messages) if _drifts(machine) else messages,
         tuple(found[len(messages) :]),
     )
+
+
+def _by_pieces(message: PricedMessages, machine: Machine) -> PricedMessages:
+    """Messages of sharded weights with the copies, one a rank, between a list of tensors and the library's buffer."""
+    rows = message.rows
+    if rows.axis not in ("shard", "edp"):
+        return message
+    copies = np.where(rows.ranks > 1, rows.ranks * machine.runtime.communication.piece, 0.0)
+    return replace(message, prices=replace(message.prices, seconds=message.prices.seconds + copies))
 
 
 def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:

@@ -177,6 +177,8 @@ def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fuse
     per_expert = rows / hit
     biased = ffn.bias and s.training
     out_bias = [pointwise("expert_bias", "stream", r_out, r_out)] if biased else []
+    for op in out_bias:
+        op.each = np.maximum(hit, 1.0)
     return [
         pointwise("permute", "gather", {"n2": s.tokens * hidden * act}, r_in),
         matmul("expert_up", s, m=per_expert, n=up_width, k=hidden, groups=hit, reads="xr", writes=up, bias=ffn.bias),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,10 @@ from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_b
 from rapid_llm.lowering.rounding import in_pieces, rounded
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.sharding import shard_rows
-from rapid_llm.lowering.table import Builder, Kernels, Messages, gathered_bytes, saved_bytes
+from rapid_llm.lowering.table import AGAIN, Builder, Kernels, Messages, gathered_bytes, saved_bytes
 from rapid_llm.lowering.weights import ahead_parameters, block_parameters, outer_parameters
 from rapid_llm.model.architecture import Attention, Model, MoE
-from rapid_llm.runtime import Runtime, Training
+from rapid_llm.runtime import Overlap, Runtime, Training
 
 Matrix = NDArray[np.float64]
 OUTER = 2
@@ -90,7 +90,8 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
     facts = runtime.training
     builder = Builder(s.plans)
     if s.training and facts:
-        builder = Builder(s.plans, streams=facts.expert_streams, copies=facts.gather_copies)
+        whole = partial(_travels_whole, runtime.overlap, s.compute) if facts.gather_copies else None
+        builder = Builder(s.plans, streams=facts.expert_streams, copied=whole)
     vocab = outer.padded_vocabulary(model.vocab_size, facts.vocab_multiple if facts else 1, s.plans.tp)
     sequences = _sequences(model, s, runtime, vocab)
     saved, working, gathered = _activations(sequences, s, facts)
@@ -152,6 +153,10 @@ def _sequences(model: Model, s: Shapes, runtime: Runtime, vocab: Column) -> list
     return [_decomposed(sequence, facts.decomposed) for sequence in fused] if facts and facts.decomposed else fused
 
 
+def _travels_whole(overlap: Overlap, compute: str, name: str, op: str) -> bool:
+    return not overlap.in_pieces(op, compute, again=name.endswith(AGAIN))
+
+
 def _decomposed(sequence: list[Canonical], passes: Mapping[str, float]) -> list[Canonical]:
     """The same operators, those named in ``passes`` moving so many times the bytes of one fused kernel."""
     for op in sequence:
@@ -185,7 +190,10 @@ def _activations(sequences: list[list[Canonical]], s: Shapes, facts: Training | 
 def _pass_rows(builder: Builder, sequences: list[list[Canonical]], s: Shapes, facts: Training | None) -> None:
     """Rows of the forward and backward passes of each unit; of a frozen embedding there is none backward."""
     layers = len(sequences) - OUTER
-    rerun = Rerun.of(s.plans, facts.selective, stops=facts.recompute_stops) if s.training and facts else None
+    rerun = None
+    if s.training and facts:
+        partly = facts.selective_share.get(s.compute, {})
+        rerun = Rerun.of(s.plans, facts.selective, partly, stops=facts.recompute_stops)
     for unit, sequence in enumerate(sequences):
         forward_rows(builder, unit, sequence, s, rerun if unit < layers else None)
         if s.training and not (s.lora and unit == layers):

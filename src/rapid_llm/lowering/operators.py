@@ -39,7 +39,7 @@ class Operator:
     backward pass; weight: a GEMM against a weight (has a weight gradient); bias: it has one; frozen: that weight is
     not trained (has none); source: its input has no gradient; rounds: what passes of their own round for it; pieces:
     in how many it runs beside its messages; passes: how many times the bytes of one fused kernel its separate kernels
-    move;
+    move; each: how many experts a pointwise one runs for, one by one where a runtime's products of experts do [P];
     when: share of passes in which it runs [P] (prefill-only or decode-only rows).
     """
 
@@ -59,6 +59,7 @@ class Operator:
     passes: float = 1.0
     bias: bool = False
     pieces: Pieces | None = None
+    each: Column | None = None
 
 
 @dataclass(slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
+from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Rounds, total
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.table import (
     AGAIN,
@@ -31,13 +31,15 @@ class Rerun:
     """Share of the layers whose operators the backward pass runs again [P]: the ``selective`` ones, and the others."""
 
     selective: Sequence[str]
+    partly: Mapping[str, float]
     chosen: Column
     others: Column
     stops: bool
 
     @classmethod
-    def of(cls, plans: Plans, selective: Sequence[str], *, stops: bool) -> Rerun | None:
-        """Under full recomputation every operator, under selective the named ones; None where no plan recomputes.
+    def of(cls, plans: Plans, selective: Sequence[str], partly: Mapping[str, float], *, stops: bool) -> Rerun | None:
+        """Under full recomputation every operator, under selective the named ones, or a share of those in ``partly``;
+        None where no plan recomputes.
 
         ``stops``: at the last operator that writes a tensor of which the backward pass has need.
         """
@@ -45,7 +47,7 @@ class Rerun:
             return None
         share = 1.0 / plans.recompute_every
         chosen, others = (np.where(plans.recompute > mode, share, 0.0) for mode in (NONE, SELECTIVE))
-        return cls(selective, chosen, others, stops)
+        return cls(selective, partly, chosen, others, stops)
 
     def end(self, sequence: Sequence[Canonical]) -> int:
         """How many operators of a layer can run again."""
@@ -58,7 +60,11 @@ class Rerun:
 
     def share(self, op: Canonical) -> Column:
         """Share of the layers in which ``op`` runs again [P]."""
-        return self.chosen if isinstance(op, Operator) and _in(op, self.selective) else self.others
+        if not isinstance(op, Operator):
+            return self.others
+        if op.name in self.partly:
+            return np.maximum(self.others, self.partly[op.name] * self.chosen)
+        return self.chosen if _in(op, self.selective) else self.others
 
 
 def forward_rows(
@@ -120,8 +126,15 @@ def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None
             read: dict[str, Column | float] = {"read_bytes": total(op.writes), "write_bytes": 0.0, "flops": 0.0}
             builder.kernel(row, (unit, BACKWARD), read, count=op.when, name=BIAS_GRADIENT)
         if op.rounds:
-            turned = c["m"] * c["groups"] * (c["n"] + c["k"]) * s.turned
-            builder.cast(op, (unit, BACKWARD), turned, count=op.when, kind="gather")
+            builder.cast(op, (unit, BACKWARD), _turned_bytes(op, op.rounds, s), count=op.when, kind="gather")
+
+
+def _turned_bytes(op: Operator, rounds: Rounds, s: Shapes) -> Column:
+    """Bytes moved for the turned copies of both operands of a weight gradient: the kernel that rounds writes them, but
+    what was rounded in shards and gathered is read once more."""
+    rows, gathers = op.columns["m"] * op.columns["groups"], s.input < s.act
+    sizes = ((rows * op.columns["k"], rounds.input), (rows * op.columns["n"], rounds.gradient))
+    return np.asarray(sum(size * (s.turned + s.input * (gathers & (rounded < size))) for size, rounded in sizes))
 
 
 def _pointwise_backward(builder: Builder, unit: int, op: Operator) -> None:

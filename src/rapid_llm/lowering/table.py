@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,13 +72,13 @@ _Row = tuple[str, int, int, int, tuple["Column | float", ...]]
 class Builder:
     """Collects rows, one list per table, and freezes them.
 
-    ``streams`` on which products of experts are launched one by one (0: one grouped kernel); ``copies``: what is
-    gathered or scattered along sequences passes a copy, sequences not being the outer dimension.
+    ``streams`` on which products of experts are launched one by one (0: one grouped kernel); ``copied``: which
+    messages along sequences, by name and operation, pass a copy, sequences not being the outer dimension.
     """
 
     plans: Plans
     streams: int = 0
-    copies: bool = False
+    copied: Callable[[str, str], bool] | None = None
     kernels: dict[tuple[str, str], list[_Row]] = field(default_factory=dict)
     messages: dict[tuple[str, str], list[tuple[str, int, int, Column | float, Column | float]]] = field(
         default_factory=dict
@@ -98,6 +98,8 @@ class Builder:
         many equal ones do, again and again."""
         if isinstance(pieces, np.ndarray):
             columns, count = {**columns, "m": columns["m"] / pieces}, count * pieces
+        if self.streams and op.each is not None:
+            columns, count = {name: value / op.each for name, value in columns.items()}, count * op.each
         groups = columns["groups"] if self.streams and op.weight else 1.0
         if isinstance(groups, np.ndarray):  # of experts; others are one
             together = np.minimum(groups, self.streams)
@@ -121,7 +123,7 @@ class Builder:
         if isinstance(count, np.ndarray) and not count.any():
             return
         self.messages.setdefault((op, axis), []).append((name, *cell, size, count))
-        if self.copies and axis == "tp" and op in SEQUENCE_OPS:
+        if self.copied and axis == "tp" and op in SEQUENCE_OPS and self.copied(name, op):
             moved: dict[str, Column | float] = {"read_bytes": size, "write_bytes": size, "flops": 0.0}
             copy = Operator("sequence copy", "pointwise", {}, {}, kind="stream")
             self.kernel(copy, cell, moved, count=count * np.where(self.plans.tp > 1, 1.0, 0.0))

@@ -86,8 +86,9 @@ class Host:
 class Overlap:
     """Which communication runs beside computation: what the dependency graph lets this runtime hide.
 
-    ``recompute_covers``: what a sharded layer's backward pass gathers and reduces travels while the layer is
-    recomputed, too. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
+    What a sharded layer's backward pass gathers and reduces travels while the layer is recomputed, too;
+    ``fetched_once``: only then, where its weights are fetched for the recomputation and the next layer's after the
+    backward pass. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
     same: an operation, a compute format, or ``again``: gathers repeated for a weight gradient. ``shared_experts``
     alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
     """
@@ -95,20 +96,26 @@ class Overlap:
     gradient_reduce: bool = False
     parameter_gather: bool = False
     tensor_parallel: bool = False
-    recompute_covers: bool = True
+    fetched_once: bool = False
     waits: tuple[str, ...] = ()
     expert_all_to_all: bool = False
     shared_experts: bool = False
     context_parallel: bool = False
     pipeline: bool = False
 
+    def in_pieces(self, op: str, compute: str, *, again: bool) -> bool:
+        """Whether a message of tensor parallelism travels in pieces beside products; ``again``: it repeats a gather."""
+        stays = {op, compute, "again" if again else op}
+        return self.tensor_parallel and stays.isdisjoint(self.waits)
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Communication:
     """Which collective library (a name in ``network/data/libraries``) carries messages, and small all-reduces.
 
-    ``compute_units`` of the accelerator are busy while a collective kernel runs. ``nics``: how many network cards of a
-    node its collectives drive; None: all. ``expert``: a library (a name in
+    ``compute_units`` of the accelerator are busy while a collective kernel runs. ``piece``: seconds in which a gather
+    or reduction of a layer's shards copies what it has of one rank, where it works on a list of tensors, one a rank.
+    ``nics``: how many network cards of a node its collectives drive; None: all. ``expert``: a library (a name in
     ``network/data/experts``) made for dispatch to experts and combine, in place of all-to-alls.
     """
 
@@ -117,6 +124,7 @@ class Communication:
     expert: str | None = None
     compute_units: Whole = 0
     nics: Count | None = None
+    piece: Seconds = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -168,31 +176,33 @@ class Defaults:
 class Training:
     """Facts of a training framework that change operators, bytes and passes.
 
-    ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``softmax_multiple``:
-    score matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and softmax run apart;
+    ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``softmax_multiple``: score
+    matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and softmax run apart;
     ``dropout`` adds its masks and passes; ``reduce_dtype`` carries gradients, ``ring_gradients`` those of keys and
     values round a context-parallel ring (None: as activations); ``gradient_buffers`` extra bytes per parameter beside
-    the precision's gradient (nanotron keeps bf16 and fp32); ``whole_gradients`` ZeRO-1 all-reduces gradients before
-    it updates its shard; ``loss_copies`` fp32 copies of the logits alive at the loss; ``sharded_gather_layers``
-    unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective recompute runs again;
+    the precision's gradient (nanotron keeps bf16 and fp32); ``whole_gradients`` ZeRO-1 all-reduces gradients before it
+    updates its shard; ``loss_copies`` fp32 copies of the logits alive at the loss; ``sharded_gather_layers`` unsharded
+    layers alive under ZeRO-3; ``selective`` the canonical operators that selective recompute runs again;
+    ``selective_share`` how much of an operator, by compute dtype, where it is another share than all of these;
     ``selective_keeps`` the tensors that stay under it, by compute dtype, where they are not all that the other
     operators need; ``recompute_stops`` recomputation ends with the last tensor that the backward pass needs;
     ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a
-    pipeline gathers once a step and adds up whole gradients; ``zero_stages`` up to which states can be sharded at
-    all, ``pipeline_zero_stage`` beside a pipeline; ``without`` the axes that the framework does not have;
-    ``experts_need_sp`` under tensor parallelism; ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other
-    weights; ``frees_gradients`` there are none before the first backward pass of a step; ``gather_buffers`` whole
-    inputs that sequence parallelism gathers into buffers kept for ever; ``step_buffers`` bytes per parameter that
-    ZeRO-1 and 2 hold from one optimizer step to the next forward pass; ``owned_buffers`` bytes beside the optimizer's
-    per parameter that a rank updates under them; ``balance`` deals layers to pipeline stages by number, or by cost
-    with the LM head as one block; ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a
-    pipeline message per rank and gathers it behind (arXiv 2104.04473, section 4.1).
+    pipeline gathers once a step and adds up whole gradients; ``zero_stages`` up to which states can be sharded at all,
+    ``pipeline_zero_stage`` beside a pipeline; ``pipeline_offload`` activations can leave for the host beside one;
+    ``without`` the axes that the framework does not have; ``experts_need_sp`` under tensor parallelism;
+    ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there are none
+    before the first backward pass of a step; ``gather_buffers`` whole inputs that sequence parallelism gathers into
+    buffers kept for ever; ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to the
+    next forward pass; ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under them;
+    ``balance`` deals layers to pipeline stages by number, or by cost with the LM head as one block; ``bucket`` bytes of
+    one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message per rank and gathers it behind (arXiv
+    2104.04473, section 4.1).
 
     ``short_gathers``: the compute formats in which inputs and output gradients of tensor parallelism, and the weights
     of layers, are gathered, having been rounded before; ``gather_copies``: sequence parallelism gathers and scatters
-    along an inner dimension, through a copy; ``expert_streams`` on which the products of experts are launched one by
-    one (0: one grouped kernel); ``decomposed``: how many times the bytes of one fused kernel the separate kernels of an
-    operator move.
+    along an inner dimension, through a copy, what does not travel in pieces; ``expert_streams`` on which the products
+    of experts are launched one by one (0: one grouped kernel); ``decomposed``: how many times the bytes of one fused
+    kernel the separate kernels of an operator move.
     """
 
     fused_attention: bool = True
@@ -214,11 +224,13 @@ class Training:
     sharded_masters: bool = False
     pipeline_keeps_whole: bool = False
     pipeline_zero_stage: Literal[0, 1, 2, 3] = 3
+    pipeline_offload: bool = True
     zero_stages: Literal[0, 1, 2, 3] = 3
     without: tuple[Literal["tp", "pp", "cp", "ep"], ...] = ()
     experts_need_sp: bool = False
     frees_gradients: bool = False
     selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
+    selective_share: Map[Map[Share]] = FrozenDict()
     bucket: Bytes = 0
     short_gathers: tuple[str, ...] = ()
     gather_copies: bool = False

@@ -378,6 +378,18 @@ CHECKS: tuple[Check, ...] = (
         ),
     ),
     Check(
+        "weights are offloaded in shards",
+        "workload.offload.weights",
+        lambda c: (c.weights_leave == 0) | (c.zero_stage >= 3),
+        sentences.offloaded_weights,
+    ),
+    Check(
+        "runtime offloads beside a pipeline",
+        "workload.offload.activations",
+        lambda c: (c.activations_leave == 0) | (c.pipeline_offload > 0) | (c.pp == 1),
+        sentences.offloaded_activations,
+    ),
+    Check(
         "a model that drafts is named and asked for",
         "draft",
         lambda c: (c.has_draft > 0) == (c.drafts_by_model > 0),

@@ -127,12 +127,13 @@ def _framework(scenario: Scenario) -> dict[str, int]:
     facts = scenario.runtime.training
     plan = scenario.parallelism
     if facts is None:
-        return {"pipeline_zero_stage": 3, "zero_stages": 3, "lacks": 0, "experts_need_sp": 0}
+        return {"pipeline_zero_stage": 3, "zero_stages": 3, "lacks": 0, "experts_need_sp": 0, "pipeline_offload": 1}
     return {
         "pipeline_zero_stage": facts.pipeline_zero_stage,
         "zero_stages": facts.zero_stages,
         "lacks": any(getattr(plan, axis) > 1 for axis in facts.without),
         "experts_need_sp": facts.experts_need_sp,
+        "pipeline_offload": facts.pipeline_offload,
     }
 
 
@@ -154,6 +155,8 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "routed": work.routing != Routing(),
             "counted_experts": len(work.routing.counts),
             "to_drives": work.offload.any and work.offload.to == "nvme",
+            "weights_leave": work.offload.weights > 0,
+            "activations_leave": work.offload.activations > 0,
             "expert_adapters": bool(work.lora and "experts" in work.lora.targets),
             "batch_size": 0,
         }
@@ -167,6 +170,8 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "counted_experts": len(work.routing.counts),
             "expert_adapters": 0,
             "to_drives": work.offload.any and work.offload.to == "nvme",
+            "weights_leave": 0,
+            "activations_leave": 0,
             "sequence_length": work.prompt_tokens + work.output_tokens,
             "batch_size": (scenario.parallelism.dp or 1) if work.batch_size == "auto" else work.batch_size,
         }

@@ -326,3 +326,19 @@ def even(row: Row) -> str:
     batch, dp = row["batch_size"], row["dp"]
     fullest = f"the fullest replica takes {-(-batch // dp)} requests"
     return f"workload.batch_size {batch} is not a multiple of dp {dp}: {fullest}."
+
+
+def offloaded_weights(r: Row) -> str:
+    """Weights are fetched from the host a shard at a time, where ZeRO-3 gathers them for a pass."""
+    return (
+        f"workload.offload.weights needs parallelism.zero_stage 3 (got {r['zero_stage']}): below it every rank "
+        "computes with whole weights that stay on the accelerator. Try zero_stage 3, or offload.optimizer."
+    )
+
+
+def offloaded_activations(r: Row) -> str:
+    """A framework whose offloading hooks know one micro-batch at a time."""
+    return (
+        f"workload.offload.activations goes with parallelism.pp 1 in {r['runtime']} (got pp {r['pp']}): it keeps track "
+        "of one micro-batch. Try pp 1, or recompute: full."
+    )
