@@ -19,7 +19,8 @@ test: .venv/installed-dev
 MEASURED ?= $(addprefix --data ,$(wildcard ../shared/data))
 
 validate: .venv/installed
-	@$(BIN)/rapid-llm validate $(MEASURED) --quantiles src/rapid_llm/predict/data/confidence.yaml
+	@$(BIN)/rapid-llm validate $(MEASURED) --quantiles src/rapid_llm/predict/data/confidence.yaml \
+		$(and $(MEASURED),--kernel-quantiles src/rapid_llm/validation/data/kernel_quantiles.yaml)
 	@$(BIN)/python tools/update_readme.py
 
 lint: .venv/installed-dev

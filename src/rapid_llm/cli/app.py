@@ -208,11 +208,13 @@ def validate(
     html: Annotated[str | None, Parameter(help="Write the scorecard as a page.")] = None,
     rows: Annotated[str | None, Parameter(help="Write every row with its prediction (CSV).")] = None,
     quantiles: Annotated[str | None, Parameter(help="Write the error quantiles that answers quote (YAML).")] = None,
+    kernel_quantiles: Annotated[str | None, Parameter(help="The same of the suites of kernels.")] = None,
 ) -> int:
     """Print the scorecard: predictions against published measurements."""
     from rapid_llm.cli.scoring import Files, score
 
-    return score(suites, data=data, as_json=json, files=Files(html=html, rows=rows, quantiles=quantiles))
+    files = Files(html=html, rows=rows, quantiles=quantiles, kernel_quantiles=kernel_quantiles)
+    return score(suites, data=data, as_json=json, files=files)
 
 
 @network.command(name="collective")

@@ -31,6 +31,7 @@ class Files:
     html: str | None = None
     rows: str | None = None
     quantiles: str | None = None
+    kernel_quantiles: str | None = None
 
 
 def score(suites: Sequence[str], *, data: str | None, as_json: bool, files: Files) -> int:
@@ -42,6 +43,8 @@ def score(suites: Sequence[str], *, data: str | None, as_json: bool, files: File
         write_page("--html", files.html, _page(card))
     if files.quantiles is not None:
         confidence.write(card, Path(files.quantiles))
+    if files.kernel_quantiles is not None:
+        confidence.write(card, Path(files.kernel_quantiles), confidence.KERNELS)
     if as_json:
         print(json.dumps(card.to_json(), indent=2))
     else:

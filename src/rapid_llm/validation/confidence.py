@@ -1,13 +1,15 @@
 """Error quantiles of the scorecard, as the data file that predictions read to say how far to trust them."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rapid_llm.errors import RapidError
 from rapid_llm.hardware import system
 from rapid_llm.validation.evaluation import Result
+from rapid_llm.validation.kernels.lent import LENT
 from rapid_llm.validation.scorecard import MEAN, Scorecard, ScoreRow
+from rapid_llm.validation.suites.kernels import SCHEMAS
 
 HEADER = """\
 # Errors of predictions against published measurements, by suite and group; written by `make validate`.
@@ -20,12 +22,13 @@ quantiles:
 
 
 QUOTED = ("training", "memory", "inference")
-"""Suites that answers quote; those of kernels have a file of their own."""
+"""Suites that answers quote; those of kernels have a file of their own, which ``kernel`` quotes."""
+KERNELS = tuple(SCHEMAS)
 
 
-def _chosen(rows: tuple[ScoreRow, ...]) -> list[ScoreRow]:
+def _chosen(rows: tuple[ScoreRow, ...], suites: Sequence[str]) -> list[ScoreRow]:
     """Unseen rows of every group; all rows of a group that has none; the means over groups last."""
-    rows = tuple(row for row in rows if row.suite in QUOTED)
+    rows = tuple(row for row in rows if row.suite in suites and not row.metric.endswith(LENT))
     unseen = {(r.suite, r.group, r.metric) for r in rows if r.split == "unseen" and r.median is not None}
 
     def wanted(row: ScoreRow) -> bool:
@@ -35,13 +38,13 @@ def _chosen(rows: tuple[ScoreRow, ...]) -> list[ScoreRow]:
     return sorted(filter(wanted, rows), key=lambda row: row.group == MEAN)
 
 
-def quantiles_yaml(card: Scorecard) -> str:
+def quantiles_yaml(card: Scorecard, suites: Sequence[str] = QUOTED) -> str:
     """The quantiles of a scorecard as YAML: suite, group, metric, split, rows, median, p90, bias, what it ran on."""
     lines = (
         f"  - {{suite: {row.suite}, group: '{row.group}', metric: {row.metric}, split: {row.split}, "
         f"rows: {row.evaluated}, median: {row.median:.4f}, p90: {row.p90:.4f}, bias: {row.bias:.4f}, "
         f"accelerators: [{_listed(card, row, 'accelerator')}], runtimes: [{_listed(card, row, 'runtime')}]}}\n"
-        for row in _chosen(card.rows)
+        for row in _chosen(card.rows, suites)
     )
     return HEADER + "".join(lines)
 
@@ -70,6 +73,6 @@ def _names(result: Result, what: str) -> Iterator[str]:
             return
 
 
-def write(card: Scorecard, path: Path) -> None:
-    """Write the quantiles of a scorecard to a file."""
-    path.write_text(quantiles_yaml(card), "utf-8")
+def write(card: Scorecard, path: Path, suites: Sequence[str] = QUOTED) -> None:
+    """Write the quantiles of some suites of a scorecard to a file."""
+    path.write_text(quantiles_yaml(card, suites), "utf-8")
