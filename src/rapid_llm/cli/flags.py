@@ -200,6 +200,7 @@ def _flag(tried: re.Match[str]) -> str:
 
 _NEEDED = {
     "workload.global_batch_size": "--global-batch-size 512",
+    "workload.speculation.acceptance": '--acceptance "[0.8, 0.7, 0.6]"',
     "workload.sequence_length": "--sequence-length 4096",
     "workload.batch_size": "--batch-size 32",
     "workload.prompt_tokens": "--prompt-tokens 1024",
