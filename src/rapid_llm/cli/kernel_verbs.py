@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import App, Parameter, Token
@@ -22,11 +23,25 @@ def whole(_: object, tokens: Sequence[Token]) -> int:
 
 
 Whole = Annotated[int, Parameter(converter=whole)]
-Json = Annotated[bool, Parameter(name="--json", negative=(), help="One JSON object.")]
-Chip = Annotated[str, Parameter(name="--accelerator", help="Catalogue name or file.")]
-Format = Annotated[str, Parameter(name="--dtype", help="Compute dtype: bf16, fp8, nvfp4, int8 ...")]
-Engine = Annotated[str, Parameter(name="--runtime", help="Whose choice of kernel.")]
-Implementation = Annotated[str | None, Parameter(name="--kernel", help="Implementation; default: the runtime's.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What every kernel is asked with: where it runs, whose kernel it is, or which."""
+
+    accelerator: Annotated[str, Parameter(help="Catalogue name or file.")]
+    runtime: Annotated[str, Parameter(help="Whose choice of kernel.")] = "vllm"
+    kernel: Annotated[str | None, Parameter(help="Implementation; default: the runtime's.")] = None
+    json: Annotated[bool, Parameter(negative=(), help="One JSON object.", show_default=False)] = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class AskedIn(Asked):
+    """The same, and the format in which it multiplies."""
+
+    dtype: Annotated[str, Parameter(help="Compute dtype: bf16, fp8, nvfp4, int8 ...")] = "bf16"
 
 
 @kernel.command(name="gemm")
@@ -35,27 +50,21 @@ def kernel_gemm(
     m: Whole,
     n: Whole,
     k: Whole,
-    accelerator: Chip,
     groups: Whole = 1,
-    dtype: Format = "bf16",
-    runtime: Engine = "vllm",
-    implementation: Implementation = None,
-    json: Json = False,
+    asked: AskedIn,
 ) -> int:
     """Y[m, n] = X[m, k] W[k, n], --groups equal ones in one launch."""
-    from rapid_llm.cli.kernels import Asked, answer, sizes
+    from rapid_llm.cli.kernels import answer, sizes
 
-    x, w = sizes(dtype)
+    x, w = sizes(asked.dtype)
     columns = {"m": m, "n": n, "k": k, "groups": groups, "x_bytes": x, "w_bytes": w, "y_bytes": 2.0}
-    asked = Asked(dtype=dtype, accelerator=accelerator, engine=runtime, kernel=implementation)
-    return answer("gemm", columns, asked, as_json=json)
+    return answer("gemm", columns, asked, dtype=asked.dtype)
 
 
 @kernel.command(name="attention")
 def kernel_attention(
     *,
     heads: Whole,
-    accelerator: Chip,
     batch: Whole = 1,
     new: Annotated[int, Parameter(converter=whole, help="Query tokens of a sequence; 1 is decode.")] = 1,
     past: Annotated[int, Parameter(converter=whole, help="Cached tokens of a sequence.")] = 0,
@@ -63,21 +72,17 @@ def kernel_attention(
     head_dim: Whole = 128,
     window: Whole = 0,
     kv_bytes: float = 2.0,
-    dtype: Format = "bf16",
-    runtime: Engine = "vllm",
-    implementation: Implementation = None,
-    json: Json = False,
+    asked: AskedIn,
 ) -> int:
     """Causal attention of a batch of equal sequences."""
-    from rapid_llm.cli.kernels import Asked, answer
+    from rapid_llm.cli.kernels import answer
 
     kv = heads if kv_heads is None else kv_heads
     columns = {
         "batch": batch, "new": new, "past": past, "heads": heads, "kv_heads": kv, "head_dim": head_dim,
         "v_head_dim": head_dim, "window": window, "causal": 1, "backward": 0, "kv_bytes": kv_bytes, "shared_kv": 0,
     }  # fmt: skip
-    asked = Asked(dtype=dtype, accelerator=accelerator, engine=runtime, kernel=implementation)
-    return answer("attention", columns, asked, as_json=json)
+    return answer("attention", columns, asked, dtype=asked.dtype)
 
 
 @kernel.command(name="moe")
@@ -88,24 +93,19 @@ def kernel_moe(
     experts_per_token: Whole,
     hidden: Whole,
     inter: Whole,
-    accelerator: Chip,
-    dtype: Format = "bf16",
-    runtime: Engine = "vllm",
-    implementation: Implementation = None,
-    json: Json = False,
+    asked: AskedIn,
 ) -> int:
     """Gated experts of one layer on one accelerator, tokens routed uniformly."""
-    from rapid_llm.cli.kernels import Asked, answer, hit, sizes
+    from rapid_llm.cli.kernels import answer, hit, sizes
     from rapid_llm.operators import most_loaded
 
-    x, w = sizes(dtype)
+    x, w = sizes(asked.dtype)
     pairs, touched = tokens * experts_per_token, hit(tokens, experts, experts_per_token)
     columns = {
         "rows": pairs, "hit": touched, "largest": float(most_loaded(pairs, touched)), "pairs": pairs, "tokens": tokens,
         "experts": experts, "hidden": hidden, "inter": inter, "matrices": 3, "x_bytes": x, "w_bytes": w,
     }  # fmt: skip
-    asked = Asked(dtype=dtype, accelerator=accelerator, engine=runtime, kernel=implementation)
-    return answer("moe", columns, asked, as_json=json)
+    return answer("moe", columns, asked, dtype=asked.dtype)
 
 
 @kernel.command(name="scan")
@@ -113,23 +113,19 @@ def kernel_scan(
     *,
     new: Whole,
     heads: Whole,
-    accelerator: Chip,
     batch: Whole = 1,
     key_dim: Whole = 128,
     value_dim: Whole = 128,
-    runtime: Engine = "vllm",
-    implementation: Implementation = None,
-    json: Json = False,
+    asked: Asked,
 ) -> int:
     """Gated delta rule: --new tokens a sequence (1 is the decode update), fp32 state."""
-    from rapid_llm.cli.kernels import Asked, answer
+    from rapid_llm.cli.kernels import answer
 
     columns = {
         "batch": batch, "new": new, "heads": heads, "key_dim": key_dim, "value_dim": value_dim, "state_bytes": 4,
         "backward": 0,
     }  # fmt: skip
-    asked = Asked(dtype="bf16", accelerator=accelerator, engine=runtime, kernel=implementation)
-    return answer("scan", columns, asked, as_json=json)
+    return answer("scan", columns, asked)
 
 
 @kernel.command(name="pointwise")
@@ -137,16 +133,12 @@ def kernel_pointwise(
     *,
     read_bytes: float,
     write_bytes: float,
-    accelerator: Chip,
     kind: Annotated[str, Parameter(help="stream, reduce, gather or optimizer.")] = "stream",
     flops: float = 0.0,
-    runtime: Engine = "vllm",
-    implementation: Implementation = None,
-    json: Json = False,
+    asked: Asked,
 ) -> int:
     """A memory-bound kernel: so many bytes read and written."""
-    from rapid_llm.cli.kernels import Asked, answer
+    from rapid_llm.cli.kernels import answer
 
     columns = {"read_bytes": read_bytes, "write_bytes": write_bytes, "flops": flops}
-    asked = Asked(dtype="bf16", accelerator=accelerator, engine=runtime, kernel=implementation)
-    return answer("pointwise", columns, asked, kind=kind, as_json=json)
+    return answer("pointwise", columns, asked, kind=kind)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from rapid_llm import hardware, operators, runtime
+from rapid_llm.cli.kernel_verbs import Asked
 from rapid_llm.cli.style import show
 from rapid_llm.dtypes import dtype as named
 from rapid_llm.errors import InputError
@@ -20,30 +20,23 @@ SUITES: Final = {"gemm": "gemm", "attention": "attention", "moe": "moe", "scan":
 """Family to the suite that scores its kernels."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What every kernel is asked with: dtype, accelerator, and whose kernel, or which."""
-
-    dtype: str
-    accelerator: str
-    engine: str
-    kernel: str | None = None
-
-
-def answer(family: str, columns: Mapping[str, float], asked: Asked, *, kind: str = "stream", as_json: bool) -> int:
+def answer(
+    family: str, columns: Mapping[str, float], asked: Asked, *, kind: str = "stream", dtype: str = "bf16"
+) -> int:
     """Price one kernel and print what its time is made of; InputError for a bad shape, dtype or name."""
     operators.check_shape(family, columns)
-    found = _found(family, columns, kind, asked)
-    if as_json:
+    found = _found(family, columns, asked, (kind, dtype))
+    if asked.json:
         print(json.dumps(found, indent=2))
     else:
         show(_lines(found))
     return 0
 
 
-def _found(family: str, columns: Mapping[str, float], kind: str, asked: Asked) -> dict[str, Any]:
-    device, dtype = hardware.accelerator(asked.accelerator), asked.dtype
-    name = asked.kernel or implementation(runtime.load(asked.engine), family, dtype, device.architecture)
+def _found(family: str, columns: Mapping[str, float], asked: Asked, how: tuple[str, str]) -> dict[str, Any]:
+    kind, dtype = how
+    device = hardware.accelerator(asked.accelerator)
+    name = asked.kernel or implementation(runtime.load(asked.runtime), family, dtype, device.architecture)
     prices = operators.price(family, dict(columns), kind=kind, dtype=dtype, kernel=name, accelerator=device)
     floor = operators.roofline(family, dict(columns), dtype=dtype, accelerator=device)
     seconds = float(prices.seconds[0])
@@ -69,7 +62,7 @@ def _found(family: str, columns: Mapping[str, float], kind: str, asked: Asked) -
         m, n, k, groups = (int(columns[key]) for key in ("m", "n", "k", "groups"))
         why = operators.explain_gemm(m, n, k, dtype=dtype, kernel=name, accelerator=device, groups=groups, **sides)
         found |= {key: why[key] for key in ("tile", "split", "tiles", "waves", "last_wave_occupancy", "l2_bytes")}
-    found["errors"] = _errors(family, columns, dtype, device, asked.engine)
+    found["errors"] = _errors(family, columns, dtype, device, asked.runtime)
     return found
 
 
