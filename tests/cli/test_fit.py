@@ -61,6 +61,10 @@ SENTENCES = [
         "--max 'request' is unknown. Did you mean 'requests'? Known: requests, sequence, layers.",
     ),
     (
+        "fit infer llama-3.1-8b --accelerator h100-sxm --max request",
+        "--max 'request' is unknown. Did you mean 'requests'? Known: requests, sequence, layers.",
+    ),
+    (
         f"fit train llama-3.1-8b --accelerator h100-sxm {STEP} --max batch",
         "--max 'batch' is unknown. Did you mean 'micro-batch'? Known: micro-batch, sequence, layers.",
     ),

@@ -144,8 +144,18 @@ def grown(scenario: Scenario, what: str, size: int | None = None) -> Scenario:
 
 
 def grown_field(kind: str, what: str) -> str:
-    """The field of a workload that ``largest`` finds, where a job cannot do without it; else empty."""
+    """The field of a workload that ``largest`` finds, where a job cannot do without it; else empty.
+
+    InputError for a size that nothing has.
+    """
+    if what:
+        _known(kind, what)
     return _FOUND[kind].get(what, "")
+
+
+def _known(kind: str, what: str) -> None:
+    if what not in GROWING:
+        raise InputError(unknown_name("--max", what, _possible(kind)), field="max", suggestions=_possible(kind))
 
 
 _FOUND = {
@@ -169,17 +179,16 @@ def _growth(scenario: Scenario, what: str) -> tuple[int, Callable[[int], Scenari
         return (2 if plan.cp > 1 else 1) * plan.cp * plan.tp, lambda n: _work(scenario, sequence_length=n)
     if what == "sequence" and isinstance(work, Inference):
         return 1, lambda n: _work(scenario, prompt_tokens=n)
-    if what not in GROWING:
-        raise InputError(unknown_name("--max", what, _possible(work)), field="max", suggestions=_possible(work))
+    _known(work.kind, what)
     raise InputError(
-        f"--max {what} does not go with workload.kind {work.kind}. Try {', '.join(_possible(work))}.",
+        f"--max {what} does not go with workload.kind {work.kind}. Try {', '.join(_possible(work.kind))}.",
         field="max",
-        suggestions=_possible(work),
+        suggestions=_possible(work.kind),
     )
 
 
-def _possible(work: Training | Inference) -> list[str]:
-    own = "micro-batch" if isinstance(work, Training) else "requests"
+def _possible(kind: str) -> list[str]:
+    own = "micro-batch" if kind == "training" else "requests"
     return [own, "sequence", "layers"]
 
 
