@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from rapid_llm.execution import Priced
+from rapid_llm.execution.pricing import PricedKernels, PricedMessages
+from rapid_llm.lowering import Kernels, Messages
 from rapid_llm.lowering.table import PHASES
 from rapid_llm.network import ALGORITHMS
 from rapid_llm.operators import BOUNDS, Prices
@@ -75,28 +77,61 @@ def _phase_sets(table: TrainingTable | InferenceTable, width: int) -> list[tuple
     return [("prefill", ~table.points.decode), ("decode", table.points.decode)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A row of a table in one phase: how often it runs, the seconds of all runs, and the column where it runs most."""
+
+    row: int
+    at: int
+    unit: str
+    phase: str
+    name: str
+    count: float
+    total: float
+
+    @property
+    def each(self) -> float:
+        """Mean seconds of one run."""
+        return self.total / self.count
+
+
+def _runs(
+    table: TrainingTable | InferenceTable,
+    priced: Priced,
+    priced_table: PricedKernels | PricedMessages,
+    counts: np.ndarray,
+) -> Iterator[_Run]:
+    """The rows of a priced table that run at all, phase by phase."""
+    rows, seconds = priced_table.rows, priced_table.prices.seconds
+    for label, chosen in _phase_sets(table, counts.shape[1]):
+        for r, name in enumerate(rows.names):
+            count = float(counts[r, chosen].sum())
+            if count > 0.0:
+                at = int(np.flatnonzero(chosen)[np.argmax(counts[r, chosen])])
+                total = float((seconds[r] * counts[r])[chosen].sum())
+                unit, phase = priced.lowered.units[rows.unit[r]], label or PHASES[rows.phase[r]]
+                yield _Run(r, at, unit, phase, name, count, total)
+
+
+def _counts(rows: Kernels | Messages, weight: np.ndarray) -> np.ndarray:
+    """How often each row runs: with its unit, or once a step in the optimizer's phase."""
+    return np.asarray(rows.count * np.where(rows.phase[:, None] == PHASES.index("optimizer"), 1.0, weight[rows.unit]))
+
+
 def _kernels(priced: Priced, weight: np.ndarray, table: TrainingTable | InferenceTable) -> list[KernelLine]:
     lines = []
     for priced_table in priced.kernels:
         rows, prices = priced_table.rows, priced_table.prices
-        counts = rows.count * np.where(rows.phase[:, None] == PHASES.index("optimizer"), 1.0, weight[rows.unit])
-        for label, chosen in _phase_sets(table, rows.count.shape[1]):
-            for r, name in enumerate(rows.names):
-                count = float(counts[r, chosen].sum())
-                if count == 0.0:
-                    continue
-                total = float((prices.seconds[r] * counts[r])[chosen].sum())
-                at = int(np.flatnonzero(chosen)[np.argmax(counts[r, chosen])])
-                shape = _shape(rows.family, {c: float(v[r, at]) for c, v in rows.columns.items()})
-                bound = BOUNDS[int(prices.bound[r, at])]
-                words = f"{shape}: {_terms(prices, r, at)}"
-                lines.append(
-                    KernelLine(
-                        priced.lowered.units[rows.unit[r]], label or PHASES[rows.phase[r]], name, priced_table.kernel,
-                        total / count, count, total, bound, words, float(prices.flops[r, at]),
-                        float(prices.hbm_bytes[r, at]),
-                    )
-                )  # fmt: skip
+        for run in _runs(table, priced, priced_table, _counts(rows, weight)):
+            r, at = run.row, run.at
+            shape = _shape(rows.family, {c: float(v[r, at]) for c, v in rows.columns.items()})
+            lines.append(
+                KernelLine(
+                    run.unit, run.phase, run.name, priced_table.kernel, run.each, run.count, run.total,
+                    BOUNDS[int(prices.bound[r, at])], f"{shape}: {_terms(prices, r, at)}", float(prices.flops[r, at]),
+                    float(prices.hbm_bytes[r, at]),
+                )
+            )  # fmt: skip
     return lines
 
 
@@ -129,23 +164,23 @@ def _messages(priced: Priced, weight: np.ndarray, table: TrainingTable | Inferen
     library = priced.machine.runtime.communication.library
     for priced_table in priced.messages:
         rows, prices = priced_table.rows, priced_table.prices
-        once = rows.phase[:, None] == PHASES.index("optimizer")
-        counts = rows.count * np.where(once, 1.0, weight[rows.unit]) * (rows.ranks > 1)
-        for label, chosen in _phase_sets(table, rows.count.shape[1]):
-            for r, name in enumerate(rows.names):
-                count = float(counts[r, chosen].sum())
-                if count == 0.0:
-                    continue
-                total = float((prices.seconds[r] * counts[r])[chosen].sum())
-                at = int(np.flatnonzero(chosen)[np.argmax(counts[r, chosen])])
-                words = (
-                    f"{rows.op} of {format_bytes(round(float(rows.size[r, at])))} over {rows.ranks[r, at]:.0f} ranks "
-                    f"{rows.stride[r, at]:.0f} apart ({rows.axis}), by {ALGORITHMS[int(prices.algorithm[r, at])]}"
+        for run in _runs(table, priced, priced_table, _counts(rows, weight) * (rows.ranks > 1)):
+            r, at = run.row, run.at
+            words = (
+                f"{rows.op} of {format_bytes(round(float(rows.size[r, at])))} over {rows.ranks[r, at]:.0f} ranks "
+                f"{rows.stride[r, at]:.0f} apart ({rows.axis}), by {ALGORITHMS[int(prices.algorithm[r, at])]}"
+            )
+            lines.append(
+                KernelLine(
+                    run.unit,
+                    run.phase,
+                    run.name,
+                    library,
+                    run.each,
+                    run.count,
+                    run.total,
+                    "network",
+                    words,
                 )
-                lines.append(
-                    KernelLine(
-                        priced.lowered.units[rows.unit[r]], label or PHASES[rows.phase[r]], name, library,
-                        total / count, count, total, "network", words,
-                    )
-                )  # fmt: skip
+            )
     return lines
