@@ -17,6 +17,11 @@ _RESIDENT_STEEPNESS: Final = 8.0
 
 _EXPONENTIALS: Final = 16.0  # that a compute unit takes in a cycle (FlashAttention-3, 3.1)
 
+_LARGEST_UNIT: Final = 8192.0
+"""16-bit FLOPs that the largest unit kernels were measured on finishes in a cycle (an SM of Blackwell). A core with more
+(a TensorCore of a TPU, a matrix engine of Gaudi) has that many tiles in flight at once, so that what a tile costs beside
+its products is shared: it counts as so many units."""
+
 _WARP_FLOPS: Final = 2048.0
 """16-bit FLOPs that matrix instructions of one warp (mma.sync) finish in a cycle and compute unit of NVIDIA's: all of
 the matrix rate of Ampere and Ada, half of that of Hopper, whose faster instructions take four warps and 64 rows."""
@@ -40,6 +45,7 @@ class Replay(NamedTuple):
 class Rates(NamedTuple):
     """SI rates of one accelerator for one compute dtype.
 
+    ``units`` what tiles are spread over: compute units, a core of many matrix units as several (``_LARGEST_UNIT``);
     ``clock`` the boost clock in Hz; ``peak``, ``vector`` (FLOP/s) and ``exponentials`` (1/s) at the given share of it,
     ``peak`` as far as power allows, ``warps`` as much of it as instructions of one warp reach; ``hbm`` the reachable
     bandwidth and ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the
@@ -89,11 +95,12 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
             f"{accelerator.name} has no matrix rate for {dtype}: it has {known}. Try one of these.",
             field="precision.compute",
         )
-    cycles = accelerator.compute_units * accelerator.clocks.boost * clock
+    units = _units(accelerator)
+    cycles = units * accelerator.clocks.boost * clock
     matrix = peak * accelerator.sustained.matrix * clock
     hbm, l2, sustained = accelerator.memory.hbm, accelerator.memory.l2, accelerator.sustained
     return Rates(
-        units=accelerator.compute_units,
+        units=units,
         clock=accelerator.clocks.boost,
         peak=matrix,
         warps=min(matrix, _WARP_FLOPS * cycles) if accelerator.vendor == "NVIDIA" else matrix,
@@ -107,3 +114,10 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         resident=float(l2.capacity) if l2 and replayed else 0.0,
         replay=replayed if isinstance(replayed, Replay) else Replay(),
     )
+
+
+def _units(accelerator: Accelerator) -> int:
+    """Units that tiles are spread over."""
+    wide = next((rate for name in ("bf16", "fp16") if (rate := accelerator.rate(name))), 0.0)
+    size = wide / (accelerator.compute_units * accelerator.clocks.boost)
+    return accelerator.compute_units * max(round(size / _LARGEST_UNIT), 1)
