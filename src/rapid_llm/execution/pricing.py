@@ -19,6 +19,7 @@ from rapid_llm.lowering.table import BACKWARD
 from rapid_llm.network import OPS, CollectivePrices, Fabric, price_experts
 from rapid_llm.network import price as price_messages
 from rapid_llm.network.flow_prices import Interconnect, Links, interconnect, price_flow
+from rapid_llm.network.technologies import library_for
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import Prices
 from rapid_llm.operators import price as price_kernels
@@ -59,9 +60,19 @@ class Machine:
         node = system.groups[0].node
         accelerator = node.accelerator
         clock = accelerator.sustained.clock if runtime.workload == "training" else 1.0
+        runtime = _at_home(runtime, accelerator.vendor)
         driven = _driven(system, runtime.communication.nics)
         net = None if links is None else interconnect(driven, links)
         return cls(accelerator, Fabric.of(driven), runtime, clock, node.host_speed, node, net)
+
+
+@lru_cache(maxsize=64)
+def _at_home(runtime: Runtime, vendor: str) -> Runtime:
+    """The runtime with the vendor's collective library where it calls NVIDIA's, which runs on no other accelerator."""
+    communication, native = runtime.communication, library_for(vendor)
+    if communication.library != library_for("NVIDIA") or native == communication.library:
+        return runtime
+    return replaced(runtime, communication=replaced(communication, library=native))
 
 
 @lru_cache(maxsize=64)
