@@ -169,8 +169,10 @@ def inline_model(row: Row) -> Mapping[str, Any]:
     if row.get("gated_mlp") != "1":
         size = {"n_embd": hidden, "n_layer": count(row, "layers"), "n_head": heads, "n_inner": ffn}
         return {"model_type": "gpt2", **size, "n_positions": length, "vocab_size": count(row, "vocab")}
+    apart = {"head_dim": size} if (size := integer(row, "head_dim")) else {}
     return {
         "model_type": "llama",
+        **apart,
         "hidden_size": hidden,
         "num_hidden_layers": count(row, "layers"),
         "num_attention_heads": heads,
