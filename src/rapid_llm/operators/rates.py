@@ -18,9 +18,9 @@ _RESIDENT_STEEPNESS: Final = 8.0
 _EXPONENTIALS: Final = 16.0  # that a compute unit takes in a cycle (FlashAttention-3, 3.1)
 
 _LARGEST_UNIT: Final = 8192.0
-"""16-bit FLOPs that the largest unit kernels were measured on finishes in a cycle (an SM of Blackwell). A core with more
-(a TensorCore of a TPU, a matrix engine of Gaudi) has that many tiles in flight at once, so that what a tile costs beside
-its products is shared: it counts as so many units."""
+"""16-bit FLOPs that the largest unit kernels were measured on finishes in a cycle (an SM of Blackwell). A core with
+more (a TensorCore of a TPU, a matrix engine of Gaudi) has that many tiles in flight at once, so that what a tile costs
+beside its products is shared: it counts as so many units."""
 
 _WARP_FLOPS: Final = 2048.0
 """16-bit FLOPs that matrix instructions of one warp (mma.sync) finish in a cycle and compute unit of NVIDIA's: all of

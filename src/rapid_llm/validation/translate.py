@@ -167,9 +167,10 @@ def inline_model(row: Row) -> Mapping[str, Any]:
     hidden, heads = count(row, "hidden"), count(row, "heads")
     ffn, length = integer(row, "ffn_hidden") or 4 * hidden, count(row, "seq_len")
     if row.get("gated_mlp") != "1":
-        size = {"n_embd": hidden, "n_layer": count(row, "layers"), "n_head": heads, "n_inner": ffn}
-        return {"model_type": "gpt2", **size, "n_positions": length, "vocab_size": count(row, "vocab")}
-    apart = {"head_dim": size} if (size := integer(row, "head_dim")) else {}
+        shape = {"n_embd": hidden, "n_layer": count(row, "layers"), "n_head": heads, "n_inner": ffn}
+        return {"model_type": "gpt2", **shape, "n_positions": length, "vocab_size": count(row, "vocab")}
+    size = integer(row, "head_dim")
+    apart = {"head_dim": size} if size else {}
     return {
         "model_type": "llama",
         **apart,
