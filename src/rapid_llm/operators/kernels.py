@@ -36,6 +36,7 @@ cycles: on another clock, of the architecture or of one it stands in for, the se
 
 Tiles = tuple[tuple[int, int], ...]
 ContextTiles = tuple[tuple[Count, Count, Count], ...]
+Shapes = tuple[tuple[Count, Count], ...]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -159,7 +160,7 @@ class Kernel:
 
     name: str
     family: str
-    variants: Map[Map[bool | int | str | ContextTiles | tuple[Count, ...]]] = FrozenDict()
+    variants: Map[Map[bool | int | str | ContextTiles | Shapes | tuple[Count, ...]]] = FrozenDict()
 
     def shaped(self, architecture: str) -> "Kernel":
         """The kernel as it is built for an architecture: its structure with what ``variants`` says differs there.
@@ -315,8 +316,9 @@ class MoeKernel(Kernel):
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TiledMoeKernel(Kernel):
     """Grouped GEMMs over experts whose tile (rows, columns, k-step) the engine picks: the first whose ``until`` is not
-    below ``chosen_by``, else the last. ``weight_bytes``: of the weights as the kernel reads them, where the engine
-    expands them once at load.
+    below ``chosen_by``, else the last. ``tuned``: experts of a rank and their width, of which the engine ships a tile
+    found by search on devices of an architecture. ``weight_bytes``: of the weights as the kernel reads them, where the
+    engine expands them once at load.
     """
 
     family: Literal["moe"]
@@ -324,6 +326,7 @@ class TiledMoeKernel(Kernel):
     tiles: tuple[tuple[Count, Count, Count], ...]
     chosen_by: Literal["tokens", "tokens_per_expert", "pairs_per_expert", "rows_per_expert"] = "tokens"
     until: tuple[Positive, ...] = ()
+    tuned: Shapes = ()
     weight_bytes: Positive | None = None
 
 
