@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rapid_llm import hardware, operators
+from rapid_llm.nouns import replaced
 from rapid_llm.operators import query_key_pairs
+from rapid_llm.operators.rates import rates
 
 BASE = {
     "batch": 4, "new": 2048, "past": 0, "heads": 32, "kv_heads": 8, "head_dim": 128, "v_head_dim": 128, "window": 0,
@@ -59,14 +61,28 @@ def test_a_kernel_that_splits_groups_alone_leaves_single_heads_to_one_unit_each(
     assert price(heads=8, **row).seconds[0] > 3 * price(heads=16, **row).seconds[0]
 
 
-@pytest.mark.parametrize(("kernel", "copies"), [("vllm-fa3", 1), ("vllm-fa2", 1), ("trtllm-gen", 8)])
-def test_new_tokens_are_written_into_the_cache_once(kernel, copies):
+@pytest.mark.parametrize(
+    ("kernel", "kv_heads", "filled"),  # vLLM writes a token by a block of a thread a column, up to 512
+    [("vllm-fa3", 8, 1.0), ("vllm-fa3", 2, 0.5), ("trtllm-gen", 1, 0.25), ("sglang-fa3", 1, 1.0)],
+)
+def test_new_tokens_are_written_into_the_cache_once(kernel, kv_heads, filled):
     chosen = operators.kernel(kernel)
-    written, bare = (price(kernel=one).seconds[0] for one in (chosen, replace(chosen, append="none")))
+    both = (chosen, replaced(chosen, append="none"))
+    written, bare = (price(kernel=one, kv_heads=kv_heads).seconds[0] for one in both)
     device = hardware.accelerator("h100-sxm")
     tokens, c = 4 * 2048, chosen.on(device.architecture, device.clocks.boost)
-    moved = tokens * 8 * 256 * 4 / (c.bandwidth * device.memory.hbm.bandwidth * device.sustained.hbm)
-    assert written - bare == pytest.approx(moved + copies * tokens * c.token, rel=1e-9)
+    moved = tokens * kv_heads * 256 * 4 / (c.bandwidth * device.memory.hbm.bandwidth * device.sustained.hbm)
+    blocks = filled * tokens * c.token / device.compute_units
+    assert written - bare == pytest.approx(moved + blocks, rel=1e-9)
+
+
+def test_blocks_wait_beside_each_other_in_shared_memory_whatever_the_clock():
+    chosen = operators.kernel("flash-decode")
+    ada, ampere = (rates(hardware.accelerator(name), "bf16") for name in ("l40s", "a100-sxm"))
+    assert (ada.beside(chosen.shared), ampere.beside(chosen.shared), ampere.beside(0)) == (1.0, 2.0, 1.0)
+    slow, fast = chosen.on("ada", 2.0e9), chosen.on("ada", 2.5e9)
+    assert slow.item == fast.item
+    assert slow.setup > fast.setup
 
 
 def test_a_kernel_that_only_masks_a_window_takes_the_time_of_none():

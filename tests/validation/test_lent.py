@@ -19,14 +19,23 @@ def test_nothing_fitted_on_the_device_or_its_architecture_is_left():
 
 @pytest.mark.parametrize(
     ("kernel", "device", "framework", "lender"),
-    [("trtllm-gen", "b200-sxm", "vllm", "vllm-fa3"), ("trtllm-gen-decode", "b200-sxm", "vllm", "vllm-fa3-decode")],
+    [("trtllm-gen", "b200-sxm", "vllm", "vllm-fa3"), ("sglang-fa3", "a100-sxm", "sglang", "sglang-fa3")],
 )
 def test_a_kernel_of_one_architecture_keeps_its_structure_and_takes_other_numbers(kernel, device, framework, lender):
-    found, _ = without_its_fit(slice_of(kernel), device, framework, "bf16")
-    own, other = operators.kernel(kernel), operators.kernel(lender)
-    assert found.constants == other.constants
+    found, device = without_its_fit(slice_of(kernel), device, framework, "bf16")
+    own, other = operators.kernel(kernel).shaped(device.architecture), operators.kernel(lender)
+    assert found.on(device.architecture) == other.on("hopper")
     assert {**vars(found), "constants": 0, "variants": 0} == {**vars(own), "constants": 0, "variants": 0}
 
 
+def test_numbers_are_lent_among_kernels_of_the_same_instructions_with_what_they_are_a_share_of():
+    hopper, _ = without_its_fit(slice_of("trtllm-decode"), "h100-sxm", "trtllm", "bf16")
+    assert hopper.stands_in("hopper") == "ampere"  # not Blackwell, whose kernel another generation wrote
+    blackwell, _ = without_its_fit(slice_of("trtllm-gen-decode"), "b200-sxm", "vllm", "bf16")
+    assert blackwell.on("blackwell") == operators.kernel("trtllm-decode-fp8").on("hopper")
+    assert not blackwell.warps
+    assert operators.kernel("trtllm-gen-decode").warps
+
+
 def test_a_kernel_that_no_other_architecture_has_numbers_for_is_left_out():
-    assert without_its_fit(slice_of("flashinfer-kv8"), "l40s", "sglang", "bf16-kv8") is None
+    assert without_its_fit(slice_of("vllm-flashinfer-kv8"), "l40s", "vllm", "bf16-kv8") is None

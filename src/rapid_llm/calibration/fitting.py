@@ -14,6 +14,7 @@ Vector = NDArray[np.float64]
 LOSS_SCALE: Final = 0.1
 """Errors beyond 10 % count linearly."""
 _PRIOR_ROWS: Final = 3.0  # a factor e away from its prior costs a parameter as much as this many rows off by 10 %
+_PRIOR_SHARE: Final = 0.01  # or as this share of all rows: where they leave two parameters to trade, neither runs away
 _NEAR_ZERO: Final = 0.02  # of the prior: below it a smaller value is not better
 _POLISH: Final = 400  # evaluations of the simplex that follows: tiles and waves leave no smooth way down
 _CAPPED: Final = 0.3  # errors beyond this pull no harder
@@ -48,10 +49,11 @@ def fit(
     optimize = optimizer()
     low, prior, high = (np.array([getattr(b, side) for b in bounds.values()]) for side in ("low", "prior", "high"))
     lower, upper = low / prior, high / prior
+    weight = np.sqrt(max(_PRIOR_ROWS, _PRIOR_SHARE * len(target))) * LOSS_SCALE
 
     def residual(scaled: Vector) -> Vector:
         pull = np.log((scaled + _NEAR_ZERO) / (1.0 + _NEAR_ZERO))
-        return np.concatenate([log_time(scaled * prior) - target, np.sqrt(_PRIOR_ROWS) * LOSS_SCALE * pull])
+        return np.concatenate([log_time(scaled * prior) - target, weight * pull])
 
     def robust(scaled: Vector) -> float:
         found = residual(np.clip(scaled, lower, upper))

@@ -13,6 +13,7 @@ from rapid_llm import hardware, operators
 from rapid_llm.calibration.fitting import Bound, Vector, fit
 from rapid_llm.calibration.writing import replace_block, write_whole
 from rapid_llm.errors import InputError
+from rapid_llm.nouns import FrozenDict, replaced
 from rapid_llm.operators import Kernel
 from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel, GemmKernel, ScanKernel, TiledMoeKernel
 from rapid_llm.units import Si
@@ -27,11 +28,11 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "step": Bound(0.0, 1e-7, 2e-6),
     "epilogue": Bound(0.0, 4.0, 80.0),
     "row": Bound(0.0, 5e-10, 2e-8),
-    "occupancy": Bound(0.0, 0.6, 1.2),
+    "occupancy": Bound(0.0, 0.6, 1.0),
     "overlap": Bound(1.0, 2.2, 6.0),
     "split": Bound(0.0, 2e-6, 1.5e-5),
-    "softmax": Bound(0.0, 1.0, 12.0),
-    "token": Bound(0.0, 1e-9, 1e-7),
+    "softmax": Bound(0.0, 2.0, 12.0),
+    "token": Bound(0.0, 2e-7, 5e-6),
     "spill": Bound(0.1, 0.5, 1.0),
     "item": Bound(0.0, 1.5e-6, 1e-5),
     "lone_item": Bound(0.0, 7e-7, 1e-5),
@@ -242,7 +243,7 @@ def _with(kernel: Kernel, architecture: str, values: Mapping[str, float]) -> Ker
     held = {f.name: Si(value) for f in fields(start) if (value := getattr(start, f.name)) is not None}
     constants = type(start)(**held | {name: Si(value) for name, value in values.items()})
     known: dict[str, Any] = kernel.constants  # type: ignore[attr-defined]
-    return replace(kernel, constants={**known, architecture: constants})  # type: ignore[call-arg]
+    return replaced(kernel, constants=FrozenDict({**known, architecture: constants}))
 
 
 def _errors(parts: Sequence[Sample], kernel: Kernel) -> Errors:

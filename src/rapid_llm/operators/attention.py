@@ -18,6 +18,7 @@ _SPLIT_KEYS: Final = 512.0  # keys of the shortest part, where a kernel splits t
 _HALF: Final = 0.5  # a part more than whole ones, on average over lengths; counted in steps, more keys would take less
 _PARTIAL_BYTES: Final = 8.0  # an fp32 partial sum, written and read
 _VECTOR_FLOPS: Final = 8.0  # beside a byte that a unit can draw: 32 bytes a cycle on Hopper, 16 on Ampere
+_BLOCK: Final = 512.0  # threads at most in a block that writes a token's K and V (vLLM, reshape_and_cache_flash)
 _BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
 
 
@@ -60,8 +61,10 @@ def _visited(tiles: Column, step: Column, kv_tile: Whole, columns: tuple[Column,
 def _append(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> float | Column:
     """Seconds of the pass that writes the K and V of new tokens into the cache, 16 bits in and the cache's out.
 
-    TensorRT-LLM's rotates as it goes, and so reads and writes Q too. Of latent attention it rotates the d - dv columns
-    of Q in place and spreads those of K over the heads; 8-bit products need Q, K and V quantised in a further pass.
+    A token takes a unit for ``token``, less where a block of its own has a thread a column of K (vLLM): a unit runs as
+    many more of smaller ones. TensorRT-LLM's pass rotates as it goes, and so reads and writes Q too. Of latent
+    attention it rotates the d - dv columns of Q in place and spreads those of K over the heads; 8-bit products need Q,
+    K and V quantised in a further pass.
     """
     if kernel.append == "none":
         return 0.0
@@ -74,7 +77,8 @@ def _append(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextCons
         moved = tokens * heads * (dim - v_dim) * 6.0
         if kernel.product_bits == 8:
             moved = moved + tokens * heads * (2.0 * dim + v_dim) * 3.0
-    return r.stream(moved, c.bandwidth) + c.token * tokens * (kv_heads if kernel.append == "head" else 1.0)
+    filled = np.minimum(kv_heads * dim / _BLOCK, 1.0) if kernel.append == "block" else 1.0
+    return r.stream(moved, c.bandwidth) + c.token * tokens * filled / r.units
 
 
 def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> Column:
@@ -86,7 +90,7 @@ def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConst
     dim, v_dim = columns[5:7]
     if kernel.padded_head:
         dim, v_dim = 2.0 ** np.ceil(np.log2(dim)), 2.0 ** np.ceil(np.log2(v_dim))
-    softmax = c.softmax / 2.0 * (r.peak * 16.0 / kernel.product_bits) / r.exponentials
+    softmax = c.softmax / 2.0 * r.multiplies(kernel.product_bits) / r.exponentials
     width: Column = np.hypot(dim + v_dim, softmax)
     return width / np.where(np.isin(columns[5], kernel.spilling), c.spill, 1.0) if kernel.spilling else width
 
@@ -96,9 +100,9 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
 
     With tiles of Tq queries, CTA = b H ceil(new/Tq) (or per KV head with its group packed), l the mean KV length of a
     tile: one = 2 Tq width l S / (rate P) + item; Tc = max(one CTA/S + longest/2, longest), all units busy and then on
-    average half a tile of tail, or the longest alone where every unit has at most one. A kernel that splits the keys
-    gives idle units a part each. The backward pass has 2.5 times the FLOPs at ``backward_rate``. What writes the cache
-    runs before (``append``).
+    average half a tile of tail, or the longest alone where every unit has at most one. Blocks that share a unit
+    (``shared``) wait beside each other. A kernel that splits the keys gives idle units a part each. The backward pass
+    has 2.5 times the FLOPs at ``backward_rate``. What writes the cache runs before (``append``).
     """
     if not kernel.windowed:
         columns = (*columns[:7], np.zeros_like(columns[7]), *columns[8:])
@@ -114,9 +118,9 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     rate: float | Column = c.rate
     if backward.any():
         rate = np.where(backward > 0, (c.backward_rate or _BACKWARD * c.rate) / 2.5, c.rate)
-    peak = r.peak * 16.0 / kernel.product_bits
+    peak = r.multiplies(kernel.product_bits)
     column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / (rate * peak)  # of one KV position of one tile
-    one, last = column_time * mean + c.item, column_time * longest + c.item
+    one, last = column_time * mean + c.item / r.beside(kernel.shared), column_time * longest + c.item
     if kernel.split_kv:
         parts = np.minimum(np.maximum(longest / _SPLIT_KEYS + _HALF, 1.0), np.maximum(r.units // ctas, 1.0))
         last = column_time * longest / parts + c.item
@@ -135,8 +139,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     item is (sequence, KV head, at most ``query_tile`` query heads); s splits of it make w = items s / S waves. Units in
     use draw a byte for 8 vector FLOPs each, together a share u of HBM:
     t = launch + setup + ||B/(bandwidth HBM min(1, u)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
-    s > 1 + combine and the partial sums of a unit at what it can draw. An item stays whole where that is faster than
-    as many splits as fill the units.
+    s > 1 + combine and the partial sums of a unit at what it can draw. Items whose blocks share a unit (``shared``)
+    wait beside each other. An item stays whole where that is faster than as many splits as fill the units.
     Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, as dot products
     on vector units; the further heads of a KV head find its cache in L2.
     """
@@ -161,7 +165,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     moved = cache + ends
     stream = r.stream(moved, c.bandwidth)
     rows = np.where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
-    peak = (r.warps if kernel.warps else r.peak) * 16.0 / kernel.product_bits
+    peak = r.multiplies(kernel.product_bits, warps=kernel.warps)
     rate = np.where(together, c.rate * peak, c.lone_rate * r.vector)
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
     draw = r.vector / (_VECTOR_FLOPS * r.units * r.hbm)  # the share of the bandwidth that one unit can take
@@ -182,7 +186,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
         better = (splits > 1.0) & (parted[0] < best[0])
         best = tuple(np.where(better, there, here) for there, here in zip(parted, best, strict=True))
     seconds, compute, memory = best
-    extra = np.where(together, c.item, c.lone_item or c.item) * items / r.units
+    extra = np.where(together, c.item, c.lone_item or c.item) * items / (r.units * r.beside(kernel.shared))
     if kernel.regroups:  # with one sequence or one KV head the order is already right
         copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
         extra = extra + np.where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)

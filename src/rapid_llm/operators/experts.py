@@ -27,6 +27,9 @@ _LINE: Final = 100.0  # bytes; a tile narrower in k than a DRAM line of 128 fetc
 _HALF_LINE: Final = 0.65  # of the bandwidth is left then (tiles of 32 against 64 16-bit columns, A100 and L40S tables)
 _ALIGNED: Final = 16.0  # elements; Triton vectorises loads of rows that begin at multiples of it
 _UNALIGNED: Final = 2.5  # times slower a projection is without (down from inter 58 to 168, A100 table)
+_SEARCHED: Final = np.array([(16.0, 64.0, 128.0), (64.0, 64.0, 64.0), (64.0, 128.0, 64.0), (128.0, 256.0, 64.0)]).T
+"""Tiles as searches find them (configurations that vLLM ships), the smallest first, array (3, tiles)."""
+_WIDEST: Final = 1048576.0  # above every expert width: makes one number of experts and width
 _IN_FLIGHT: Final = 4.0  # tiles that share a compute unit
 _KIB: Final = 1024.0
 _SOME: Final = 1e-3  # rows
@@ -87,21 +90,50 @@ def _chosen(columns: tuple[Column, ...], kernel: TiledMoeKernel) -> NDArray[np.f
     return tiles[:, until.searchsorted(measure)]
 
 
+def _searched(columns: tuple[Column, ...], kernel: TiledMoeKernel) -> NDArray[np.bool_]:
+    """Rows of the shapes for which the engine ships a tile that a search has found."""
+    experts, inter = columns[_AT["experts"]], columns[_AT["inter"]]
+    shapes = [e * _WIDEST + n for e, n in kernel.tuned]
+    return np.asarray(np.isin(experts * _WIDEST + inter, shapes))
+
+
 def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates) -> Prices:
     """Time of the fused expert MLP by a kernel whose tile (bm, bn, bk) a rule of the engine picks.
 
-    Each of the two GEMMs [R, k] x [k, n] takes, with S compute units and tiles = row_tiles(bm) ceil(n/bn)::
+    Of a shape for which the engine ships a tile found by search it is the fastest of those that are searched.
+    Activations pass through memory between the two GEMMs: 5 I (3 without gate) + 2 h values for each pair that the
+    kernel scans, h for each token, at ``passes`` of the bandwidth (Triton kernels of vLLM and SGLang, fused_moe.py).
+    """
+    rows, _, _, pairs, tokens, _, hidden, inter, matrices, *_ = columns
+    tile = _chosen(columns, kernel)
+    if kernel.tuned and (searched := _searched(columns, kernel)).any():
+        tries = _SEARCHED if np.ndim(rows) == 0 else _SEARCHED[:, :, None]
+        fastest = _SEARCHED[:, _gemms(columns, tries, kernel, c, r)[0].argmin(axis=0)]
+        tile = np.where(searched, fastest, tile)
+    gemms, compute, memory = _gemms(columns, tile, kernel, c, r)
+    between = 2.0 * (matrices - 1.0) + 1.0
+    passes = (pairs * (between * inter + 2.0 * hidden) + tokens * hidden) * _ROW_BYTES
+    flops, moved = moe_work(columns)
+    variable = gemms + r.stream(passes, c.passes)
+    return summarise(r.launch + c.setup, variable, work=(flops, moved + passes), sides=(compute, memory))
+
+
+def _gemms(
+    columns: tuple[Column, ...], tile: NDArray[np.float64], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates
+) -> tuple[Column, Column, Column]:
+    """Seconds of the two GEMMs [R, k] x [k, n] with a tile (bm, bn, bk) for each row, and their sides.
+
+    With S compute units and tiles = row_tiles(bm) ceil(n/bn) each takes::
 
         busy    = max(2 bm bn bk / (rate P), fill (bm x + bn w) bk / S)       a k-step of a tile, on all units
         compute = ceil(k/bk) max(tiles busy, ceil(tiles / 4 S) step)
         GEMM    = ||compute, hit n k w / (bandwidth HBM)||_3 + tile (tiles + tiles of other ranks' pairs) / S
 
-    and activations pass through memory between them: 5 I (3 without gate) + 2 h values for each pair that the kernel
-    scans, h for each token, at ``passes`` of the bandwidth (Triton kernels of vLLM and SGLang, fused_moe.py).
+    ``tile`` may add an axis before that of the rows.
     """
     rows, hit, largest, pairs, tokens, _, hidden, inter, matrices, x_bytes, w_bytes = columns
     weight = w_bytes if kernel.weight_bytes is None else np.full_like(w_bytes, kernel.weight_bytes)
-    bm, bn, bk = _chosen(columns, kernel)
+    bm, bn, bk = tile
     held = hit * matrices * hidden * inter * weight + 2.0 * tokens * hidden * _ROW_BYTES
     share = c.bandwidth * np.where(bk * weight < _LINE, _HALF_LINE, 1.0)
     high = row_tiles(rows, hit, largest, bm)
@@ -109,15 +141,12 @@ def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: Tile
     fill = c.fill / (_KIB * r.units) * bk * (bm * x_bytes + bn * weight)
     busy = np.maximum(2.0 * bm * bn * bk / (c.rate * r.peak), fill)
     n, k = np.array([inter * (matrices - 1.0), hidden]), np.array([hidden, inter])  # up and gate, down
+    if bm.ndim > np.ndim(rows):
+        n, k = n[:, None], k[:, None]
     slow = np.where(k % _ALIGNED > 0, _UNALIGNED, 1.0)
     wide, steps = np.ceil(n / bn), np.ceil(k / bk)
     tiles = high * wide
     compute = steps * np.maximum(tiles * busy, np.ceil(tiles / (r.units * _IN_FLIGHT)) * c.step)
     memory = r.stream(hit * n * k * weight, share, held)
     gemms = slow * (join(compute, memory, _SIDES) + c.tile / r.units * (tiles + empty * wide))
-    between = 2.0 * (matrices - 1.0) + 1.0
-    passes = (pairs * (between * inter + 2.0 * hidden) + tokens * hidden) * _ROW_BYTES
-    flops, moved = moe_work(columns)
-    variable = gemms.sum(axis=0) + r.stream(passes, c.passes)
-    sides = (slow * compute).sum(axis=0), (slow * memory).sum(axis=0)
-    return summarise(r.launch + c.setup, variable, work=(flops, moved + passes), sides=sides)
+    return gemms.sum(axis=0), (slow * compute).sum(axis=0), (slow * memory).sum(axis=0)

@@ -4,7 +4,7 @@ A kernel is one file in ``data/``. Its numbers are shared by every accelerator o
 inference; what differs between two accelerators of one architecture stands in the accelerator (``sustained``).
 """
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -14,7 +14,7 @@ from rapid_llm.documents import build
 from rapid_llm.dtypes import DtypeName
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once, replaced
 from rapid_llm.provenance import Catalogue, Sources
-from rapid_llm.units import Count, Fraction, NonNegative, Positive, Seconds
+from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Positive, Seconds
 
 KERNELS: Final = Catalogue("rapid_llm.operators", "data", "kernel")
 
@@ -36,6 +36,7 @@ cycles: on another clock, of the architecture or of one it stands in for, the se
 
 Tiles = tuple[tuple[int, int], ...]
 ContextTiles = tuple[tuple[Count, Count, Count], ...]
+Shapes = tuple[tuple[Count, Count], ...]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -61,8 +62,8 @@ class GemmConstants:
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ContextConstants:
     """``softmax``: what one score takes beside its products, in exponentials (a compute unit has 16 a clock,
-    FlashAttention-3, 3.1); ``item``: prologue and epilogue of one query tile (s); ``token``: block of the pass that
-    writes one token into the cache (s); ``spill``: share of ``rate`` that head sizes in ``spilling`` reach;
+    FlashAttention-3, 3.1); ``item``: prologue and epilogue of one query tile (s); ``token``: time of a compute unit to
+    write one token into the cache (s); ``spill``: share of ``rate`` that head sizes in ``spilling`` reach;
     ``backward_rate``: share of peak of the backward pass, None for a kernel that no training runs.
     """
 
@@ -73,13 +74,13 @@ class ContextConstants:
     overlap: Positive
     softmax: NonNegative = 0.0
     token: Seconds = 0.0
-    spill: Fraction = 1.0
+    spill: Fraction = 0.7
     backward_rate: Fraction | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class DecodeConstants:
-    """``item``: fixed cost of one work item, a KV head of a sequence (s), ``lone_item`` of one whose query heads run
+    """``item``: fixed time of one work item, a KV head of a sequence (s), ``lone_item`` of one whose query heads run
     alone, at ``lone_rate`` of the vector rate; ``combine``: pass that joins splits (s); ``occupancy``: exponent of the
     share of units in use.
     """
@@ -90,7 +91,7 @@ class DecodeConstants:
     item: Seconds
     combine: Seconds
     lone_item: Seconds = 0.0
-    lone_rate: Fraction = 1.0
+    lone_rate: Fraction = 0.12
     occupancy: NonNegative = 0.0
     overlap: Positive = 4.0
 
@@ -159,7 +160,7 @@ class Kernel:
 
     name: str
     family: str
-    variants: Map[Map[bool | int | str | ContextTiles | tuple[Count, ...]]] = FrozenDict()
+    variants: Map[Map[bool | int | str | ContextTiles | Shapes | tuple[Count, ...]]] = FrozenDict()
 
     def shaped(self, architecture: str) -> "Kernel":
         """The kernel as it is built for an architecture: its structure with what ``variants`` says differs there.
@@ -178,7 +179,12 @@ class Kernel:
         constants: Any = self.constants[found]  # type: ignore[attr-defined]
         if clock is None or FITTED_AT.get(found, clock) == clock:
             return constants
-        return _at_clock(constants, FITTED_AT[found] / clock)
+        return _at_clock(constants, FITTED_AT[found] / clock, self.steady)
+
+    @property
+    def steady(self) -> tuple[str, ...]:
+        """Times that do not follow the clock: waits for memory."""
+        return ()
 
     def stands_in(self, architecture: str) -> str:
         """The architecture whose numbers ``on`` returns; differs from the argument where nothing was measured."""
@@ -231,10 +237,12 @@ class AttentionKernel(Kernel):
     ``split_kv``: units left idle take a part of the keys of a tile; ``windowed``: tiles outside a window are skipped,
     not only masked; ``padded_head``: head sizes are padded to a power of two; ``spilling``: head sizes whose
     accumulators exceed the registers; ``product_bits`` of both products, where they differ from the compute dtype's 16.
-    ``append`` is the pass before it that writes new K and V into the cache: a block a ``token``, a block a token and
-    KV ``head`` (cache ordered by heads), one over Q, K and V with rotary (``qkv``), or one over a ``latent`` and the
-    rotary parts of Q and K. ``fresh``: K and V are 16-bit activations, whatever the cache holds. ``latent`` names the
-    kernel for rows whose K and V differ in width (latent attention).
+    ``append`` is the pass before it that writes new K and V into the cache: by ``token``, by ``block`` (one a token, a
+    thread a column of K, up to 512), one over Q, K and V with rotary (``qkv``), or one over a ``latent`` and the rotary
+    parts of Q and K. ``fresh``: K and V are 16-bit activations, whatever the cache holds. ``latent`` names the
+    kernel for rows whose K and V differ in width (latent attention). ``shared``: bytes of shared memory of the block of
+    one tile, which waits for its first keys whatever the clock, beside as many more as a unit has room for; 0: a tile
+    keeps its unit busy.
     """
 
     family: Literal["attention"]
@@ -247,12 +255,18 @@ class AttentionKernel(Kernel):
     padded_head: bool = False
     spilling: tuple[Count, ...] = ()
     product_bits: Literal[8, 16] = 16
-    append: Literal["none", "token", "head", "qkv", "latent"] = "none"
+    append: Literal["none", "token", "block", "qkv", "latent"] = "none"
     fresh: bool = False
     decode: str
     decode_8bit: str | None = None
     cached_8bit: str | None = None
     latent: str | None = None
+    shared: Bytes = 0
+
+    @property
+    def steady(self) -> tuple[str, ...]:
+        """What a block waits for its first keys."""
+        return ("item",) if self.shared else ()
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -264,7 +278,9 @@ class DecodeKernel(Kernel):
     head that share a work item, ``powers``: only where they are a power of two; the others run alone on vector units,
     in steps of ``lone_tile``. ``splits_alone``: rows with one query head a KV head are split too; ``warps``:
     instructions of a warp multiply (``Rates.warps``), so that ``rate`` is a share of what those reach; ``regroups``:
-    copies of Q and O bring the heads of a group together; ``product_bits`` as in prefill.
+    copies of Q and O bring the heads of a group together; ``product_bits`` as in prefill. ``shared``: bytes of shared
+    memory of the block of one work item, which then waits for its tiles most of its time, whatever the clock, beside as
+    many more as a unit has room for; 0: an item keeps its unit busy.
     """
 
     family: Literal["decode"]
@@ -280,6 +296,12 @@ class DecodeKernel(Kernel):
     warps: bool = False
     regroups: bool = False
     product_bits: Literal[8, 16] = 16
+    shared: Bytes = 0
+
+    @property
+    def steady(self) -> tuple[str, ...]:
+        """What a block of one work item waits for its tiles."""
+        return ("item",) if self.shared else ()
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -294,8 +316,9 @@ class MoeKernel(Kernel):
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TiledMoeKernel(Kernel):
     """Grouped GEMMs over experts whose tile (rows, columns, k-step) the engine picks: the first whose ``until`` is not
-    below ``chosen_by``, else the last. ``weight_bytes``: of the weights as the kernel reads them, where the engine
-    expands them once at load.
+    below ``chosen_by``, else the last. ``tuned``: experts of a rank and their width, of which the engine ships a tile
+    found by search on devices of an architecture. ``weight_bytes``: of the weights as the kernel reads them, where the
+    engine expands them once at load.
     """
 
     family: Literal["moe"]
@@ -303,6 +326,7 @@ class TiledMoeKernel(Kernel):
     tiles: tuple[tuple[Count, Count, Count], ...]
     chosen_by: Literal["tokens", "tokens_per_expert", "pairs_per_expert", "rows_per_expert"] = "tokens"
     until: tuple[Positive, ...] = ()
+    tuned: Shapes = ()
     weight_bytes: Positive | None = None
 
 
@@ -331,16 +355,16 @@ _NOUNS: Final[dict[str, type[Kernel]]] = {
 
 
 @lru_cache(maxsize=256)
-def _at_clock(constants: Any, slower: float) -> Any:
-    """Constants whose times are so many times as long."""
-    times = (field.name for field in fields(constants) if field.type is Seconds)
+def _at_clock(constants: Any, slower: float, steady: tuple[str, ...]) -> Any:
+    """Constants whose times are so many times as long, but for the steady ones."""
+    times = (field.name for field in fields(constants) if field.type is Seconds and field.name not in steady)
     return replaced(constants, **{name: slower * getattr(constants, name) for name in times})
 
 
 @lru_cache(maxsize=256)
 def _variant(chosen: Kernel, architecture: str) -> Kernel:
     differing: dict[str, Any] = dict(chosen.variants[architecture])
-    return replace(chosen, **differing)
+    return replaced(chosen, **differing)
 
 
 @lru_cache(maxsize=256)

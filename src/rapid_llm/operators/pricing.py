@@ -1,7 +1,6 @@
 """From columns to seconds: the one function that the rooms above call."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, cast
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.accelerator import Accelerator
+from rapid_llm.nouns import replaced
 from rapid_llm.operators import gemm
 from rapid_llm.operators.attention import is_decode, price_context, price_decode
 from rapid_llm.operators.experts import price_moe, price_tiled_moe
@@ -150,11 +150,11 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
             columns, latent, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture)
         )
     if chosen.cached_8bit and (small := ~is_decode(columns) & (columns[10] <= 1.0)).any():
-        eight, plain = cast(AttentionKernel, _kernel(chosen.cached_8bit)), replace(chosen, cached_8bit=None)
+        eight, plain = cast(AttentionKernel, _kernel(chosen.cached_8bit)), replaced(chosen, cached_8bit=None)
         return _merge(columns, small, lambda rows, mine: _attention(rows, eight if mine else plain, r, architecture))
     if chosen.decode_8bit and (small := is_decode(columns) & (columns[10] <= 1.0)).any():
-        sibling = replace(chosen, decode=chosen.decode_8bit, decode_8bit=None)
-        plain = replace(chosen, decode_8bit=None)
+        sibling = replaced(chosen, decode=chosen.decode_8bit, decode_8bit=None)
+        plain = replaced(chosen, decode_8bit=None)
         return _merge(columns, small, lambda rows, mine: _attention(rows, sibling if mine else plain, r, architecture))
 
     def run(rows: tuple[Column, ...], one_query: bool) -> Prices:

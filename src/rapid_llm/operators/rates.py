@@ -47,16 +47,19 @@ class Rates(NamedTuple):
 
     ``units`` what tiles are spread over: compute units, a core of many matrix units as several (``_LARGEST_UNIT``);
     ``clock`` the boost clock in Hz; ``peak``, ``vector`` (FLOP/s) and ``exponentials`` (1/s) at the given share of it,
-    ``peak`` as far as power allows, ``warps`` as much of it as instructions of one warp reach; ``hbm`` the reachable
+    ``peak`` as far as power allows, ``warps`` as much of it as instructions of one warp reach, ``eight_bit`` how many
+    times as fast products of 8-bit floats run: 1 on an accelerator without them; ``hbm`` the reachable
     bandwidth and ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the
     reachable bandwidth of buffers that stay in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident``
-    how many bytes stay: 0 in a model, which cycles through more than fits; ``replay`` how a benchmark comes back.
+    how many bytes stay: 0 in a model, which cycles through more than fits; ``shared`` memory of one compute unit in
+    bytes, 0 where that is not known; ``replay`` how a benchmark comes back.
     """
 
     units: int
     clock: float
     peak: float
     warps: float
+    eight_bit: float
     vector: float
     exponentials: float
     hbm: float
@@ -65,7 +68,16 @@ class Rates(NamedTuple):
     l2: float
     l2_datasheet: float
     resident: float
+    shared: float
     replay: Replay = Replay()
+
+    def multiplies(self, bits: int, *, warps: bool = False) -> float:
+        """Matrix rate in FLOP/s of products on 8 or 16 bits, by instructions of one warp or by any."""
+        return (self.warps if warps else self.peak) * (self.eight_bit if bits == 8 else 1.0)
+
+    def beside(self, block: float) -> float:
+        """Blocks of so many bytes of shared memory that a compute unit holds at once; 1 for those that keep it busy."""
+        return max(self.shared // block, 1.0) if block else 1.0
 
     def stream(
         self, moved: Column, share: float | Column, held: Column | None = None, l2_share: float | Column = 1.0
@@ -104,6 +116,7 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         clock=accelerator.clocks.boost,
         peak=matrix,
         warps=min(matrix, _WARP_FLOPS * cycles) if accelerator.vendor == "NVIDIA" else matrix,
+        eight_bit=(accelerator.rate("fp8") or peak) / peak,
         vector=accelerator.vector * clock,
         exponentials=_EXPONENTIALS * cycles,
         hbm=hbm.bandwidth * sustained.hbm,
@@ -112,6 +125,7 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         l2=l2.bandwidth * sustained.l2 if l2 else 0.0,
         l2_datasheet=l2.bandwidth if l2 else 0.0,
         resident=float(l2.capacity) if l2 and replayed else 0.0,
+        shared=float(accelerator.memory.shared_per_unit or 0.0),
         replay=replayed if isinstance(replayed, Replay) else Replay(),
     )
 

@@ -100,9 +100,9 @@ def _scan(kernel: str, priors: Mapping[str, float] | None = None, /, **rule: str
 
 
 _FA2 = "vllm_flash_attn|vllm_flash_attn_fa2|torch_sdpa"
-_FLASH_DECODE = "fa3|vllm_flash_attn|torch_sdpa"
+_FLASH_DECODE = "vllm_flash_attn|torch_sdpa"
 _NEWER_FA2 = "vllm_flash_attn_fa2"
-_FLASHINFER = "flashinfer|flash_attention"
+_SGLANG_FA3 = "fa3|flash_attention"
 _EIGHT_BIT = "fa3|vllm_flash_attn.*|vllm_flashinfer_fi.*"
 _GENERATED = "trtllm_mha|vllm_flashinfer_trtllmdecode"
 _ON_B200 = f"{_GENERATED}|flashinfer"
@@ -127,8 +127,8 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _gemm("int8-wo", "int8_wo", dtype="int8_wo"),
     _gemm("int8-smoothquant", "int8", dtype="sq"),
     _context("vllm-fa2", "bf16", {"source": _FA2}),
-    _context("flashinfer", "bf16", {"source": _FLASHINFER, "framework": "sglang"}),
-    _context("sglang-fa3", "bf16", {"source": "fa3"}),
+    _context("flashinfer", "bf16", {"source": "flashinfer", "framework": "sglang"}),
+    _context("sglang-fa3", "bf16", {"source": _SGLANG_FA3}),
     _context("vllm-fa3", "bf16", {"source": "vllm_flash_attn_fa3"}),
     _context("trtllm-gen", "bf16", {"source": "vllm_flashinfer_trtllmprefill"}),
     _cached("trtllm-fmha-kv8", "torch_flow"),
@@ -140,7 +140,8 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _context("trtllm-fmha", "bf16", {"source": "torch_flow"}),
     _context("trtllm-fmha-fp8", "fp8", {"source": "torch_flow"}),
     _decode("flash-decode", "bf16", {"source": _FLASH_DECODE}, {"source": _NEWER_FA2, "window": "0"}),
-    _decode("flashinfer-decode", "bf16", {"source": _FLASHINFER, "gpu": "!b200-sxm"}),
+    _decode("sglang-fa3-decode", "bf16", {"source": _SGLANG_FA3}),
+    _decode("flashinfer-decode", "bf16", {"source": "flashinfer", "gpu": "!b200-sxm"}),
     _decode("flash-decode-fp8", "fp8", {"source": _EIGHT_BIT, "gpu": "!b200-sxm"}),
     _decode("flashinfer-decode-fp8", "fp8", {"source": "flashinfer", "gpu": "!b200-sxm"}),
     _decode("vllm-fa3-decode", "bf16", {"source": "vllm_flash_attn_fa3"}),
