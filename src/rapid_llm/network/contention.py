@@ -34,8 +34,6 @@ ROUNDS: Final = 64
 """Rounds that a long ring is simulated in at least: uneven links meet as they do in more of them."""
 SENDS: Final = 4_000_000
 """Sends in all rounds up to which rings run in all of theirs."""
-_ALONE: Final = frozenset({"tree", "relay", "weave", "shift"})
-"""Patterns that one program lays out for a single group."""
 _WOVEN: Final[dict[Pattern, Pattern]] = {"ring": "direct", "relay": "weave"}
 """What runs over all links of a full mesh."""
 _FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
@@ -139,24 +137,18 @@ def _laid_out(  # noqa: PLR0917
     lanes: tuple[int, ...] | None,
     slices: int,
 ) -> Tasks:
-    """The tasks of all groups [groups, ranks]: routed together, so that they spread over the links, or one by one."""
+    """The tasks of all groups [groups, ranks], routed together, so that they spread over the links."""
     from rapid_llm.network.programs import program
-    from rapid_llm.network.tasks import concatenate
 
-    template, group, places = _meshed(way), way.group, topology.accelerators
+    template, group = _meshed(way), way.group
     bounds = group.bounds if template.phases[0].pattern != "neighbour" else (members.shape[1],)
     channels = 1 if group.tiers[0].scope == "inter" else None  # a node's ports are what further channels would use
-    alone = len(members) == 1 or {phase.pattern for phase in template.phases} & _ALONE
-    rounds = max(ROUNDS, SENDS // (members.size * (channels or bounds[0])))
-    parts = [
-        program(
-            template, bounds if alone else (*bounds, members.size), size, topology,
-            placement=places[row], policy=policy, seed=seed, channels=channels, most_rounds=rounds,
-            lanes=lanes, slices=slices,
-        )
-        for row in (members if alone else [members.ravel()])
-    ]  # fmt: skip
-    return concatenate(parts) if len(parts) > 1 else parts[0]
+    return program(
+        template, bounds, size, topology,
+        placement=topology.accelerators[members.ravel()], groups=len(members), policy=policy, seed=seed,
+        channels=channels, most_rounds=max(ROUNDS, SENDS // (members.size * (channels or bounds[0]))),
+        lanes=lanes, slices=slices,
+    )  # fmt: skip
 
 
 def _meshed(way: Way) -> Template:

@@ -12,8 +12,8 @@ import numpy as np
 
 from rapid_llm.errors import InputError
 from rapid_llm.network.flows import SWITCH
-from rapid_llm.network.routing import Routes, Table, route
-from rapid_llm.network.sends import Sends, chains, longer, paces, relay, rings, switched, trees
+from rapid_llm.network.routing import Routes, Table, gathered, route
+from rapid_llm.network.sends import Sends, chains, copies, longer, paces, relay, rings, switched, trees
 from rapid_llm.network.tasks import ALL, Floats, Ints, Result, Tasks, tasks
 from rapid_llm.network.templates import Bounds, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, Topology
@@ -37,16 +37,20 @@ def program(
     channels: int | None = None,
     most_rounds: int | None = None,
     lanes: tuple[int, ...] | None = None,
+    groups: int = 1,
 ) -> Tasks:
     """The tasks of one collective of ``size_bytes`` (S of the template) among ``bounds[-1]`` ranks.
 
-    ``placement[r]`` is the node of rank r (default: the accelerators in order). Rings use ``channels`` orders: inside
+    ``placement[r]`` is the node of rank r (default: the accelerators in order); of several ``groups`` that run the
+    collective at once, those of the first group come first. All are routed together, so that they spread over links.
+    Rings use ``channels`` orders: inside
     a unit each starts one rank further on, so that all ports carry one; every other one runs backwards on a grid that
     closes. A ring of more than ``most_rounds`` rounds runs that many, each longer. ``lanes``: places in a unit at which
     rings and trees leave it (default: all of them); the others' share goes over these. InputError for a rank that is
     placed twice or not on an accelerator.
     """
-    nodes = placed(topology, bounds[-1], placement)
+    ranks = groups * bounds[-1]
+    nodes = placed(topology, ranks, placement)
     whole = topology.grid is not None and bounds[-1] == len(topology.accelerators)
     both = whole and topology.grid is not None and topology.grid.wraps == (True,)
     parts: list[Sends] = []
@@ -55,14 +59,15 @@ def program(
         parts.append(
             _phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds, lanes=lanes)
         )
-    sends = _joined(parts, 0 if template.pipelined else ALL, template.lanes)
+    sends = copies(_joined(parts, 0 if template.pipelined else ALL, template.lanes), groups, bounds[-1])
     tasks_of = [len(part) for part in parts]
-    beside = np.repeat(np.array([part.channels for part in parts], np.int64), tasks_of)
+    beside = np.tile(np.repeat(np.array([part.channels for part in parts], np.int64), tasks_of), groups)
     stage = np.array([0 if template.pipelined else k // template.lanes for k in range(len(parts))])
-    group = sends.source // max(bounds[phase.levels[1] - 1] for phase in template.phases)
-    team = np.repeat(stage, tasks_of) * bounds[-1] + group
+    stage = np.tile(np.repeat(stage, tasks_of), groups)
+    team = stage * ranks + sends.source // max(bounds[phase.levels[1] - 1] for phase in template.phases)
     target = np.where(sends.target == SWITCH, SWITCH, nodes[sends.target])
-    return _tasks(topology, sends, nodes[sends.source], target, policy=policy, seed=seed, beside=(beside, team))
+    ends = (nodes[sends.source], target, stage)
+    return _tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, team))
 
 
 def run_in_slices(template: Template, run: Callable[[int], Result], slices: int = SLICES) -> Result:
@@ -193,23 +198,19 @@ def _handover(before: Sends, after: Sends, first: int, second: int, lag: int) ->
 def _tasks(
     topology: Topology,
     sends: Sends,
-    source: Ints,
-    target: Ints,
+    ends: tuple[Ints, Ints, Ints],
     *,
     policy: str | Table,
     seed: int,
     beside: tuple[Ints, Ints],
 ) -> Tasks:
-    """Route the sends and set their latency and pace (``beside``: channels and team); dependencies as CSR."""
+    """Route the sends (``ends``: source and target node, and stage) and set their latency and pace (``beside``:
+    channels and team); dependencies as CSR.
+    """
+    source, target, stage = ends
     over = target == SWITCH
-    routes = route(
-        topology,
-        source[~over],
-        target[~over],
-        policy=policy,
-        amount=sends.amount[~over] * sends.rounds[~over],
-        seed=seed,
-    )
+    flows = tuple(column[~over] for column in (source, target, stage, sends.amount * sends.rounds))
+    routes = _routed(topology, *flows, policy=policy, seed=seed)
     if over.any():
         routes = _with_switch(topology, routes, source, over)
     latency = latencies(topology, routes) * (1.0 if sends.stands is None else sends.stands)
@@ -230,6 +231,28 @@ def _tasks(
         latency=latency,
         limit=limit,
     )
+
+
+def _routed(
+    topology: Topology, source: Ints, target: Ints, stage: Ints, amount: Floats, *, policy: str | Table, seed: int
+) -> Routes:
+    """Routes of sends, stage by stage: load is what moves at the same time. Stages with the same pairs, as the halves
+    of an all-reduce, take the same routes.
+    """
+    if not len(stage) or stage.min() == stage.max():
+        return route(topology, source, target, policy=policy, amount=amount, seed=seed)
+    order = np.argsort(stage, kind="stable")
+    known: list[tuple[tuple[Ints, Ints], Routes]] = []
+    parts: list[Routes] = []
+    for rows in np.split(order, np.flatnonzero(np.diff(stage[order])) + 1):
+        pairs = (source[rows], target[rows])
+        alike = (routes for other, routes in known if all(map(np.array_equal, pairs, other)))
+        found = next(alike, None) or route(topology, *pairs, policy=policy, amount=amount[rows], seed=seed)
+        known.append((pairs, found))
+        parts.append(found)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return gathered(parts, place)
 
 
 def latencies(topology: Topology, routes: Routes) -> Floats:

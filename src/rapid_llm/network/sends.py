@@ -36,6 +36,23 @@ class Sends:
         return len(self.source)
 
 
+def copies(sends: Sends, count: int, ranks: int) -> Sends:
+    """The same sends among ``count`` groups of ``ranks``, group after group."""
+    if count == 1:
+        return sends
+    later = np.arange(count)[:, None]
+
+    def moved(ends: Ints) -> Ints:
+        return np.where(ends == SWITCH, SWITCH, ends + later * ranks).ravel()
+
+    edges = sends.edges[None] + later[:, :, None] * np.array([len(sends), len(sends), 0])
+    stands = None if sends.stands is None else np.tile(sends.stands, count)
+    return Sends(
+        moved(sends.source), moved(sends.target), np.tile(sends.amount, count), np.tile(sends.rounds, count),
+        edges.reshape(-1, 3), stands, sends.channels,
+    )  # fmt: skip
+
+
 def rings(  # noqa: PLR0917
     phase: Phase, bounds: Bounds, load: float, channels: int | None, both: bool, lanes: tuple[int, ...] | None
 ) -> Sends:

@@ -1,6 +1,6 @@
 """Which links the traffic of a pair takes, for many pairs at once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -54,6 +54,20 @@ class Routes:
         weight = weight * self.share if len(self.share) else weight
         total: Floats = np.bincount(self.link, weights=weight, minlength=links).astype(np.float64)
         return total
+
+
+def gathered(parts: Sequence[Routes], rows: Ints) -> Routes:
+    """These rows of several tables of routes, one behind the other."""
+    shared = any(len(part.share) for part in parts)
+    link: Indices = np.concatenate([part.link for part in parts])
+    share = np.concatenate([part.share if len(part.share) else np.ones(len(part.link)) for part in parts])
+    length = np.concatenate([np.diff(part.start) for part in parts])
+    if (np.diff(rows) == 1).all():
+        return Routes(_starts(length), link, share if shared else np.zeros(0))
+    begin = _starts(length)[rows]
+    start = _starts(length[rows])
+    where = np.arange(start[-1]) + np.repeat(begin - start[:-1], length[rows])
+    return Routes(start, link[where], share[where] if shared else np.zeros(0))
 
 
 def route(
