@@ -21,7 +21,8 @@ POLICIES: Final = (
 )  # fmt: skip
 """``auto``: dimension order on a grid, else balanced. ``alternating``: dimension order, reversed for odd pairs.
 ``shortest``: the first by id. ``ecmp``: by seeded hash. ``spray``: all shortest paths alike. ``balanced``: shortest,
-least loaded as pairs are placed; ``adaptive``: placed again until loads settle. ``rail``: over the accelerator of the
+least loaded as pairs are placed, or shared out evenly among spines where links to those are then the busiest; ``adaptive``: placed again
+until loads settle. ``rail``: over the accelerator of the
 own box that is on the rail of the target. ``minimal``, ``ugal``: dragonfly groups."""
 Table = Mapping[tuple[int, int], tuple[int, ...]]
 """A user's own routes: links from one node to another; all other pairs are routed ``auto``."""
@@ -147,6 +148,7 @@ def _searched(
     topology: Topology, source: Ints, target: Ints, amounts: Floats, policy: str, seed: int, threshold: float
 ) -> Routes:
     from rapid_llm.network.routing import drive
+    from rapid_llm.network.routing.clos import over_spines
     from rapid_llm.network.routing.search import FIRST, HASHED, LOADED
 
     graph, work = graph_of(topology, topology.bandwidth), search_of(topology)
@@ -167,11 +169,23 @@ def _searched(
         length, links = drive.each_shortest(graph, work, source, target, via, amounts, seed, mode, zoned)
     if (length < 0).any():
         _cut_off(topology, source[length < 0], target[length < 0], topology.bandwidth)
-    if policy == "adaptive":
-        for _ in range(PASSES):
-            work.stamp[:] = 0
-            drive.improve(graph, work, source, target, amounts, length, links)
-    return Routes(_starts(length), links, shares)
+    start = _starts(length)
+    if policy == "balanced" and (_level(graph, start, links, amounts) or over_spines(topology, length, links, amounts)):
+        return Routes(start, links, shares)
+    for _ in range(PASSES if policy in ("adaptive", "balanced") else 0):
+        work.stamp[:] = 0
+        drive.improve(graph, work, source, target, amounts, length, links)
+    return Routes(start, links, shares)
+
+
+def _level(graph: "Graph", start: Ints, links: Ints, amounts: Floats) -> bool:
+    """Whether no link is busier than the busiest of those at the ends of rows, which have no other way."""
+    rows = np.diff(start) > 0
+    ends = np.zeros(len(graph.load))
+    for at in (start[:-1][rows], start[1:][rows] - 1):
+        np.maximum.at(ends, links[at], graph.load[links[at]])
+    busy: Floats = graph.load / graph.capacity
+    return bool(busy.max(initial=0.0) <= (ends / graph.capacity).max(initial=0.0) * (1 + 1e-9))
 
 
 def _inside(topology: Topology, routes: Routes, source: Ints, target: Ints, amounts: Floats) -> Routes:
