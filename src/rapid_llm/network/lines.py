@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.network.circulation import circulation
 from rapid_llm.network.fabric import TORUS_SIDE
 from rapid_llm.network.groups import Group, by_dimension
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
@@ -19,28 +20,23 @@ Builders = Mapping[str, tuple[Build, tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Seconds ``fixed + per_byte S + root sqrt(S)`` of one algorithm under one protocol, and no fewer than its
-    ``floor``, or the floor of that: what the busiest link needs by itself, while the hops elsewhere hide behind it.
+    """Seconds ``fixed + per_byte S + root sqrt(S)`` of one algorithm under one protocol, and no fewer than those of
+    ``others``: what the busiest link needs by itself, say, while the hops elsewhere hide behind it.
     """
 
     fixed: float
     per_byte: float
     root: float
-    floor: "Line | None" = None
+    others: "tuple[Line, ...]" = ()
 
     @property
-    def coefficients(self) -> tuple[float, ...]:
-        """The line, its floor, and the floor of that."""
-        return tuple(x for one in (self.bounds + (NO_FLOOR,) * 2)[:3] for x in (one.fixed, one.per_byte, one.root))
-
-    @property
-    def bounds(self) -> "tuple[Line, ...]":
-        """The line and what holds it up."""
-        return (self, *(self.floor.bounds if self.floor else ()))
+    def coefficients(self) -> list[tuple[float, float, float]]:
+        """The line and the others."""
+        return [(one.fixed, one.per_byte, one.root) for one in (self, *self.others)]
 
     def holding(self, size: float) -> "Line":
-        """The line or its floor, whichever a message of ``size`` bytes takes."""
-        return max(self.bounds, key=lambda line: line._own(size))
+        """The line that a message of ``size`` bytes takes."""
+        return max((self, *self.others), key=lambda line: line._own(size))
 
     def seconds(self, size: float) -> float:
         """Seconds of a message of ``size`` bytes."""
@@ -48,9 +44,6 @@ class Line:
 
     def _own(self, size: float) -> float:
         return self.fixed + self.per_byte * size + self.root * sqrt(size)
-
-
-NO_FLOOR: Final = Line(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,30 +134,13 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
 
     fixed = once + float(waits.reshape(-1, template.lanes).max(axis=1).sum())
     if template.phases[0].pattern == "neighbour":  # the farther or the slower of two neighbours
-        return replace(line(fixed, float(busy[0, -1])), floor=line(once + float(hop[slowest]), busiest))
+        return replace(line(fixed, float(busy[0, -1])), others=(line(once + float(hop[slowest]), busiest),))
     if not _mixed(template):
         return line(fixed, busiest)
-    edges = crossed / crossed.sum(axis=1, keepdims=True)
     busy[:, group.inside :] = np.maximum.accumulate(busy[:, group.inside :], axis=1)  # far sends leave by the same card
-    moving, floor = float((edges * busy).sum()), line(once + float(hop[slowest]), busiest)
-    spare = _spare(crossed.sum(axis=0), len(crossed) * group.bounds[-1], group.bounds, slowest)
-    if not spare.any():
-        return replace(line(fixed, moving), floor=floor)
-    sends = busy[0] / crossed[0].sum()
-    held = line(fixed - float(spare @ hop), moving + float(spare @ (sends[slowest] - sends)))
-    return replace(line(fixed, moving), floor=replace(held, floor=floor))
-
-
-def _spare(crossed: NDArray[np.float64], edges: int, bounds: Bounds, slowest: int) -> NDArray[np.float64]:
-    """Hops by level of the latest datum on a ring that lead it to no further edge of the ``slowest`` level: all but
-    those through the units between the first such edge and the last; the ring has ``edges`` in all its rounds.
-    """
-    spare = np.zeros(len(bounds))
-    for level in range(slowest):
-        unit, below = bounds[slowest - 1], bounds[level - 1] if level else 1
-        within = unit / below - unit / bounds[level]
-        spare[level] = max(0.0, crossed[level] - (edges / unit - 1) * within)
-    return spare
+    paths = circulation(group.bounds, len(template.phases), hop, busy[0] / (group.bounds[-1] - 1))
+    first, *others = (line(once + hops, moving) for hops, moving in paths)
+    return replace(first, others=tuple(others))
 
 
 def detours(phase: Phase, group: Group) -> float:
@@ -184,12 +160,7 @@ def detours(phase: Phase, group: Group) -> float:
 
 
 def _mixed(template: Template) -> bool:
-    """Whether links of several levels form one ring.
-
-    Its n blocks circulate: the latest makes its hops and transfers, spends those that lead to no further slow edge in
-    the queue of the last one where that takes longer, or all rounds in that queue (longest paths of a max-plus system;
-    Baccelli et al., Synchronization and Linearity, 1992, section 2.3).
-    """
+    """Whether links of several levels form one ring."""
     return all(p.pattern == "ring" and p.levels[1] - p.levels[0] > 1 for p in template.phases)
 
 
