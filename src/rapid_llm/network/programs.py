@@ -49,7 +49,7 @@ def program(
     rings and trees leave it (default: all of them); the others' share goes over these. InputError for a rank that is
     placed twice or not on an accelerator.
     """
-    ranks = groups * bounds[-1]
+    template, ranks = _run_on(template), groups * bounds[-1]
     nodes = placed(topology, ranks, placement)
     whole = topology.grid is not None and bounds[-1] == len(topology.accelerators)
     both = whole and topology.grid is not None and topology.grid.wraps == (True,)
@@ -68,6 +68,18 @@ def program(
     target = np.where(sends.target == SWITCH, SWITCH, nodes[sends.target])
     ends = (nodes[sends.source], target, stage)
     return _tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, team))
+
+
+def _run_on(template: Template) -> Template:
+    """Rings that repeat, as those of an all-reduce, run on: a link takes the next lap when it has ended the last."""
+    if template.lanes > 1 or template.pipelined:
+        return template
+    phases: list[Phase] = []
+    for phase in template.phases:
+        if phases and phase.pattern == "ring" and replace(phases[-1], steps=phase.steps, load=phase.load) == phase:
+            phase = replace(phase, steps=phase.steps + phases[-1].steps, load=phase.load + phases.pop().load)
+        phases.append(phase)
+    return replace(template, phases=tuple(phases))
 
 
 def run_in_slices(template: Template, run: Callable[[int], Result], slices: int = SLICES) -> Result:
@@ -136,7 +148,7 @@ def _phase(
         rounds = max(slices, phase.steps)
         share = np.full(len(a), load / (members - 1) / rounds)
         sends = Sends(a, b, share, np.full(len(a), rounds), none)
-        return sends if phase.steps == 1 else replace(sends, edges=_handover(sends, sends, 0, 0, 1))
+        return sends if phase.steps == 1 else replace(sends, edges=_handed(sends, sends, 0, 0, 1))
     if phase.pattern in ("pair", "shift"):
         target = rank ^ phase.distance if phase.pattern == "pair" else (rank + phase.distance) % n
         return Sends(rank, target, np.full(n, load / phase.steps), np.full(n, phase.steps), none)
@@ -177,14 +189,6 @@ def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
 
 
 def _handed(before: Sends, after: Sends, first: int, second: int, lag: int) -> Ints:
-    """Edges from the sends of one phase to those of the next: rings of several channels go on channel by channel."""
-    if before.channels > 1 and before.channels == after.channels and len(before) == len(after):
-        task, other = after.edges[:, 0], after.edges[:, 1]
-        return np.stack([task + second, other + first, np.full(len(task), lag)], 1)
-    return _handover(before, after, first, second, lag)
-
-
-def _handover(before: Sends, after: Sends, first: int, second: int, lag: int) -> Ints:
     """Edges from every send into a rank in one phase to the sends out of it in the next."""
     receiver = np.where(before.target == SWITCH, before.source, before.target)
     order = np.argsort(receiver, kind="stable")
