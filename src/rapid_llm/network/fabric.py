@@ -95,11 +95,13 @@ class Tier:
             return (members // 2 if members * stride >= self.span else members - 1) * stride
         return sum(side // 2 for side in self.sides(members)) if self.kind == "torus" else 1
 
-    def ring_hops(self, members: int, stride: int) -> float:
-        """Links on a mean hop of the latest datum on a ring of members: an open chain returns over its own links."""
+    def hop_links(self, members: int, stride: int, *, closing: bool = False) -> float:
+        """Links on a hop from member to member; with ``closing``, on a mean one of the latest datum on a ring of them,
+        which returns over the links of an open chain.
+        """
         if self.kind != "ring":
             return 1.0
-        return stride if members * stride >= self.span else stride * (2 * members - 3) / (members - 1)
+        return stride * (2 * members - 3) / (members - 1) if closing and members * stride < self.span else stride
 
     def sides(self, members: int) -> tuple[int, ...]:
         """Chips of a group along each dimension of a torus that it uses."""

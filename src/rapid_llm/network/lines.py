@@ -138,6 +138,7 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
     if not _mixed(template):
         return line(fixed, busiest)
     busy[:, group.inside :] = np.maximum.accumulate(busy[:, group.inside :], axis=1)  # far sends leave by the same card
+    hop[0] += (group.tiers[0].hop_links(group.bounds[0], group.stride) - 1) * group.tiers[0].latency
     paths = circulation(group.bounds, len(template.phases), hop, busy[0] / (group.bounds[-1] - 1))
     first, *others = (line(once + hops, moving) for hops, moving in paths)
     return replace(first, others=tuple(others))
@@ -150,8 +151,10 @@ def detours(phase: Phase, group: Group) -> float:
     low, high = phase.levels
     tier, below = group.tiers[high - 1], group.bounds[high - 2] if high > 1 else 1
     members = group.bounds[high - 1] // below
-    if phase.pattern == "ring" and high - low == 1:
-        return phase.steps * (tier.ring_hops(members, group.stride * below) - 1) * tier.latency
+    if phase.pattern in ("ring", "relay", "chain"):
+        closing = phase.pattern == "ring" and high - low == 1
+        links = group.tiers[low].hop_links(group.bounds[low], group.stride, closing=closing) if low == 0 else 1
+        return hops(phase, group.bounds)[low] * (links - 1) * group.tiers[low].latency
     if phase.pattern not in ("direct", "neighbour"):
         return 0.0
     far = 1 if phase.pattern == "neighbour" else tier.farthest(members, group.stride * below)

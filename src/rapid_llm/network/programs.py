@@ -64,10 +64,9 @@ def program(
     beside = np.tile(np.repeat(np.array([part.channels for part in parts], np.int64), tasks_of), groups)
     stage = np.array([0 if template.pipelined else k // template.lanes for k in range(len(parts))])
     stage = np.tile(np.repeat(stage, tasks_of), groups)
-    team = stage * ranks + sends.source // max(bounds[phase.levels[1] - 1] for phase in template.phases)
     target = np.where(sends.target == SWITCH, SWITCH, nodes[sends.target])
     ends = (nodes[sends.source], target, stage)
-    return _tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, team))
+    return _tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, stage))
 
 
 def _run_on(template: Template) -> Template:

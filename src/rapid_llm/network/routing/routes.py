@@ -103,7 +103,7 @@ def route(
     else:
         routes = _searched(topology, source, target, amounts, chosen, seed, threshold)
         if chosen == "balanced":
-            routes = _inside(topology, routes, source, target, amounts)
+            routes = _inside(topology, routes, source, target)
     return repaired(topology, routes, source, target, amounts)
 
 
@@ -188,9 +188,10 @@ def _level(graph: "Graph", start: Ints, links: Ints, amounts: Floats) -> bool:
     return bool(busy.max(initial=0.0) <= (ends / graph.capacity).max(initial=0.0) * (1 + 1e-9))
 
 
-def _inside(topology: Topology, routes: Routes, source: Ints, target: Ints, amounts: Floats) -> Routes:
+def _inside(topology: Topology, routes: Routes, source: Ints, target: Ints) -> Routes:
     """The same routes, but those between accelerators of one box stay on the links that join its accelerators, which
-    forward there (Infinity Fabric): network cards are not the way to a neighbour's neighbour.
+    forward there (Infinity Fabric): network cards are not the way to a neighbour's neighbour. Equal ways take equal
+    shares, as both ways round a ring do.
     """
     ours = (topology.node_kind[topology.source] == 0) & (topology.node_kind[topology.target] == 0)
     near = (topology.box[source] == topology.box[target]) & (topology.box[source] != NONE)
@@ -198,19 +199,20 @@ def _inside(topology: Topology, routes: Routes, source: Ints, target: Ints, amou
     if not len(rows) or ours.all():
         return routes
     from rapid_llm.network.routing import drive
-    from rapid_llm.network.routing.search import LOADED
 
     graph = graph_of(topology, np.where(ours, topology.bandwidth, 0.0), transit=True)
-    none = np.full(len(rows), NONE, np.int64)
-    ends = (source[rows], target[rows], none, amounts[rows])
-    length, links = drive.each_shortest(graph, search_of(topology), *ends, 0, LOADED, False)
-    rows, length = rows[length > 0], length[length > 0]
+    length, links, shares = drive.each_spread(graph, search_of(topology), source[rows], target[rows])
     lengths = np.diff(routes.start)
     moved = np.zeros(len(routes), np.bool_)
-    moved[rows] = True
-    kept = routes.link[np.repeat(~moved, lengths)].astype(np.int64)
-    lengths[rows] = length
-    return Routes(_starts(lengths), _interleave(lengths, moved, kept, links), np.zeros(0))
+    moved[rows[length > 0]] = True
+    stay = np.repeat(~moved, lengths)
+    lengths[moved] = length[length > 0]
+    link = _interleave(lengths, moved, routes.link[stay].astype(np.int64), links)
+    if (shares == 1).all():
+        return Routes(_starts(lengths), link, np.zeros(0))
+    share = np.ones(len(link))
+    share[np.repeat(moved, lengths)] = shares
+    return Routes(_starts(lengths), link, share)
 
 
 def _needs_groups(topology: Topology, policy: str, has: bool) -> None:
