@@ -1,8 +1,9 @@
-"""A ring over links of several levels: which hops the latest of its circulating blocks makes, and where it waits.
+"""Times as the longest of several paths, each of some seconds and some seconds per byte.
 
-A link carries one block at a time, and a block leaves once it has arrived. Its time is the longest path of a max-plus
-system (Baccelli et al., Synchronization and Linearity, 1992, section 2.3): in every round either the next hop, or
-another transfer in the queue of the link where the block is.
+In stages the slowest lane decides. On a ring over links of several levels blocks circulate: a link carries one at a
+time, and a block leaves once it has arrived. The time is the longest path of a max-plus system (Baccelli et al.,
+Synchronization and Linearity, 1992, section 2.3): in every round the next hop, or another transfer in the queue of the
+link where the block is.
 """
 
 from math import ceil
@@ -13,9 +14,11 @@ from numpy.typing import NDArray
 from rapid_llm.network.templates import Bounds
 
 Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Path = tuple[float, float]
 
 
-def circulation(bounds: Bounds, laps: int, hop: Vector, transfer: Vector) -> list[tuple[float, float]]:
+def circulation(bounds: Bounds, laps: int, hop: Vector, transfer: Vector) -> list[Path]:
     """Seconds and seconds per byte of the paths that may be the longest: ``laps`` times n - 1 rounds on a ring nested
     as ``bounds``; ``hop`` (s) and ``transfer`` (s/B in a round) of a link of each level.
 
@@ -59,3 +62,27 @@ def _spare(crossed: Vector, rounds: int, bounds: Bounds, slowest: int) -> Vector
         within = unit / (bounds[level - 1] if level else 1) - unit / bounds[level]
         spare[level] = max(0.0, crossed[level] - (rounds - 1) // unit * within)
     return spare
+
+
+def in_stages(waits: Matrix, busy: Matrix) -> list[Path]:
+    """Stages one after another, each as long as its slowest lane; seconds, and seconds per byte [stages, lanes]."""
+    paths = [(0.0, 0.0)]
+    for stage in zip(waits.tolist(), busy.tolist(), strict=True):
+        lanes = list(zip(*stage, strict=True))
+        paths = upper([(a + wait, b + moving) for a, b in paths for wait, moving in lanes])
+    return paths
+
+
+def upper(lines: list[Path]) -> list[Path]:
+    """Those of some lines a + b S that are the highest for some S, in order of slope."""
+    hull: list[Path] = []
+    for a, b in sorted(lines, key=lambda line: (line[1], line[0])):
+        while hull and (hull[-1][0] <= a or (len(hull) > 1 and _hidden(hull[-2], hull[-1], (a, b)))):
+            hull.pop()
+        hull.append((a, b))
+    return hull
+
+
+def _hidden(first: Path, middle: Path, last: Path) -> bool:
+    """Whether the middle one of three lines, of growing slope, is nowhere the highest."""
+    return (first[0] - last[0]) * (middle[1] - first[1]) <= (first[0] - middle[0]) * (last[1] - first[1])

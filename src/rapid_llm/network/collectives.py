@@ -99,7 +99,7 @@ def _evaluate(coefficients: Column, groups: NDArray[np.int64], size: Column) -> 
 
 
 def _stack(lines: list[_Lines]) -> tuple[Column, NDArray[np.int8], Column]:
-    """Candidates of several groups as (lines, 3, groups, candidates), (groups, candidates) twice; short rows never win."""
+    """Candidates of groups as (lines, 3, groups, candidates), (groups, candidates) twice; short rows never win."""
     width = max((len(line.sent) for line in lines), default=1)
     deep = max((len(line.coefficients) for line in lines), default=1)
     table = np.zeros((deep, 3, len(lines), width))

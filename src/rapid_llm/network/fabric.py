@@ -103,6 +103,10 @@ class Tier:
             return 1.0
         return stride * (2 * members - 3) / (members - 1) if closing and members * stride < self.span else stride
 
+    def turn(self, members: int, stride: int) -> float:
+        """Links between the two of a row that are farthest apart: of a torus, at the turn from one face to the next."""
+        return len(self.sides(members)) if self.kind == "torus" else self.hop_links(members, stride)
+
     def sides(self, members: int) -> tuple[int, ...]:
         """Chips of a group along each dimension of a torus that it uses."""
         return near_cube(members, self.used(members))

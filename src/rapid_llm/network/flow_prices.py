@@ -15,10 +15,10 @@ from rapid_llm.hardware import System
 from rapid_llm.hardware.health import Fault
 from rapid_llm.network.candidates import Candidate, candidates
 from rapid_llm.network.collectives import CollectivePrices
-from rapid_llm.network.contention import RUNS, Contended, bare_line, contend, contended, on_links, with_library
+from rapid_llm.network.contention import RUNS, Contended, contend, contended, on_links, with_library
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.faults import apply
-from rapid_llm.network.lines import Way
+from rapid_llm.network.lines import Way, bare_line
 from rapid_llm.network.replan import Plan, Recovery, recover
 from rapid_llm.network.tasks import Result
 from rapid_llm.network.technologies import Library

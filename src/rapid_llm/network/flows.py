@@ -98,8 +98,8 @@ def _chain(unit: int, n: int, *, spread: bool) -> Iterator[_Send]:
 
 
 def double_tree(inner: int, units: int, *, spread: bool) -> Iterator[_Send]:
-    """Two binary trees over units, each inner in one of them: the second is the mirror of the first, or of an odd number
-    the first shifted by one (NCCL); channel = tree x inner + place in the unit.
+    """Two binary trees over units, each inner in one of them: the second is the mirror of the first or, of an odd
+    number, the first shifted by one (NCCL); channel = tree x inner + place in the unit.
     """
     depth = max((_level(u, units) for u in range(units)), default=0)
     for mirror in (False, True):

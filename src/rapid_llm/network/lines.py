@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.network.circulation import circulation
+from rapid_llm.network.circulation import circulation, in_stages
 from rapid_llm.network.fabric import TORUS_SIDE
-from rapid_llm.network.groups import Group, by_dimension
+from rapid_llm.network.groups import Group, by_medium, in_whole_units, whole
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, loads, peers
 
@@ -57,6 +57,10 @@ class Way:
     lines: tuple[Line, ...]
 
 
+_LAID_OUT: Final[dict[str, Callable[[Group], Group]]] = {"orders": by_medium, "hierarchical": in_whole_units}
+"""Algorithms that see levels of their own in a group."""
+
+
 def ways(op: str, group: Group, library: Library, builders: Builders = BUILDERS) -> Iterator[Way]:
     """Every algorithm and protocol of a library that a group can run."""
     off = {label for tier in group.tiers for label in library.cost(tier.link, tier.scope).without}
@@ -64,10 +68,17 @@ def ways(op: str, group: Group, library: Library, builders: Builders = BUILDERS)
         for name in protocol.algorithms if label not in off else ():
             build, ops = builders[name]
             if op in ops and _runs(name, group):
-                place = by_dimension(group) if name == "orders" else group
+                place = _LAID_OUT[name](group) if name in _LAID_OUT else group
                 template = build(op, place.bounds, place.inside)
                 line = _line(op, template, place, library, protocol)
                 yield Way(name, label, template, place, _filling(op, template, place, protocol, line))
+
+
+def bare_line(way: Way) -> Line:
+    """The closed form of a way with links and nothing else."""
+    free = LinkCost(launch=0, step=0, efficiency=1.0)
+    toy = Library(name="links", protocols={}, links={"intra": free, "inter": free})
+    return _line("", way.template, way.group, toy, Protocol(algorithms=(way.algorithm,)))
 
 
 def _filling(op: str, template: Template, group: Group, protocol: Protocol, line: Line) -> tuple[Line, ...]:
@@ -83,8 +94,8 @@ NEEDS: Final = {
     "nvls": "one node whose switch reduces",
     "nvls-tree": "several nodes whose switches reduce",
     "tree": "more than one tier, or one rank a node",
-    "hierarchical": "more than one tier",
-    "orders": "more than one tier, or a torus",
+    "hierarchical": "more than one tier, in whole nodes",
+    "orders": "whole nodes of one tier and a network between them, or a torus",
     "halving-doubling": "powers of two on every tier",
     "pxn": "several nodes of several ranks",
     "sharp": "a network whose switches reduce (fabric.in_network_reduction)",
@@ -101,8 +112,8 @@ def _runs(algorithm: str, group: Group) -> bool:
         "nvls": levels == 1 and inner.in_network_reduction,
         "nvls-tree": levels > 1 and inner.in_network_reduction,
         "tree": levels > 1 or inner.scope == "inter",
-        "hierarchical": levels > 1,
-        "orders": levels > 1 or inner.kind == "torus",
+        "hierarchical": levels > 1 and whole(in_whole_units(group).bounds),
+        "orders": inner.kind == "torus" or (levels > 1 and group.inside == 1 and whole(by_medium(group).bounds)),
         "halving-doubling": all(bound & (bound - 1) == 0 for bound in group.bounds),
         "pxn": levels > 1 and inner.scope == "intra" and group.tiers[-1].scope == "inter",
         "sharp": group.tiers[-1].scope == "inter" and group.tiers[-1].in_network_reduction,
@@ -124,23 +135,23 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
     for row, phase in enumerate(template.phases):
         if phase.pattern == "direct":
             waits[row] += costs[phase.levels[1] - 1].peer * peers(phase, group.bounds)
-    stages = busy.reshape(-1, template.lanes, len(costs)).sum(axis=1)
-    busiest = float(stages.sum(axis=0).max() if template.pipelined else stages.max(axis=1).sum())
     slowest = int(busy.sum(axis=0).argmax())
 
     def line(fixed: float, per_byte: float) -> Line:
         root = 2 * sqrt(protocol.ramp * costs[slowest].slice * per_byte)  # best slicing of per_byte S
         return Line(fixed, _throttled(per_byte, op, template, group, protocol) + _copied(op, group, costs[0]), root)
 
-    fixed = once + float(waits.reshape(-1, template.lanes).max(axis=1).sum())
     if template.phases[0].pattern == "neighbour":  # the farther or the slower of two neighbours
-        return replace(line(fixed, float(busy[0, -1])), others=(line(once + float(hop[slowest]), busiest),))
-    if not _mixed(template):
-        return line(fixed, busiest)
-    busy[:, group.inside :] = np.maximum.accumulate(busy[:, group.inside :], axis=1)  # far sends leave by the same card
-    hop[0] += (group.tiers[0].hop_links(group.bounds[0], group.stride) - 1) * group.tiers[0].latency
-    paths = circulation(group.bounds, len(template.phases), hop, busy[0] / (group.bounds[-1] - 1))
-    first, *others = (line(once + hops, moving) for hops, moving in paths)
+        paths = [(float(waits.sum()), float(busy[0, -1])), (float(hop[slowest]), float(busy.max()))]
+    elif template.pipelined:
+        paths = [(float(waits.sum()), float(busy.sum(axis=0).max()))]
+    elif _mixed(template):
+        busy[:, group.inside :] = np.maximum.accumulate(busy[:, group.inside :], axis=1)  # far sends leave by that card
+        hop[0] += (group.tiers[0].hop_links(group.bounds[0], group.stride) - 1) * group.tiers[0].latency
+        paths = circulation(group.bounds, len(template.phases), hop, busy[0] / (group.bounds[-1] - 1))
+    else:
+        paths = in_stages(waits.reshape(-1, template.lanes), busy.max(axis=1).reshape(-1, template.lanes))
+    first, *others = (line(once + waiting, moving) for waiting, moving in paths)
     return replace(first, others=tuple(others))
 
 
@@ -157,7 +168,8 @@ def detours(phase: Phase, group: Group) -> float:
         return hops(phase, group.bounds)[low] * (links - 1) * group.tiers[low].latency
     if phase.pattern not in ("direct", "neighbour"):
         return 0.0
-    far = 1 if phase.pattern == "neighbour" else tier.farthest(members, group.stride * below)
+    apart = tier.turn if phase.pattern == "neighbour" else tier.farthest
+    far = apart(members, group.stride * below)
     rails = group.stride * (group.bounds[low - 1] if low else 1) % group.node_span
     return (far - 1) * tier.latency + (tier.astray if rails else 0.0)
 

@@ -75,9 +75,9 @@ def _run_on(template: Template) -> Template:
         return template
     phases: list[Phase] = []
     for phase in template.phases:
-        if phases and phase.pattern == "ring" and replace(phases[-1], steps=phase.steps, load=phase.load) == phase:
-            phase = replace(phase, steps=phase.steps + phases[-1].steps, load=phase.load + phases.pop().load)
-        phases.append(phase)
+        again = phases and phase.pattern == "ring" and replace(phases[-1], steps=phase.steps, load=phase.load) == phase
+        last = phases.pop() if again else replace(phase, steps=0, load=0.0)
+        phases.append(replace(phase, steps=phase.steps + last.steps, load=phase.load + last.load))
     return replace(template, phases=tuple(phases))
 
 
@@ -163,14 +163,19 @@ def _phase(
 
 def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
     """Phases as one program: a rank's first send of a phase waits for all that it received in the one before (lag ALL),
-    or slice by slice (lag 0); where it received nothing, as the root of a tree, in the last in which it did. With
-    ``lanes`` phases a stage, the one before is that of the same lane.
+    or slice by slice (lag 0); where it received nothing, as the root of a tree, in the last in which it did. Of
+    ``lanes`` phases that make a stage, each waits for all lanes of the stage before: they swap levels then.
     """
     offsets = np.cumsum([0, *(len(p) for p in parts)])
     edges = [part.edges + np.array([offset, offset, 0]) for part, offset in zip(parts, offsets, strict=False)]
     for k in range(lanes, len(parts)):
+        first = k // lanes * lanes
+        if lanes > 1:
+            stage = range(first - lanes, first)
+            edges += [_handed(parts[b], parts[k], int(offsets[b]), int(offsets[k]), lag) for b in stage]
+            continue
         waiting = np.ones(len(parts[k]), np.bool_)
-        for before in range(k - lanes, -1, -lanes):
+        for before in range(k - 1, -1, -1):
             found = _handed(parts[before], parts[k], int(offsets[before]), int(offsets[k]), lag)
             found = found[waiting[found[:, 0] - offsets[k]]]
             edges.append(found)

@@ -49,7 +49,8 @@ class Phase:
 class Template:
     """Phases of one algorithm. ``pipelined`` phases run at once on slices of S, else one after another.
 
-    ``lanes`` phases in a row are one stage: each works on its own share of S at the same time.
+    ``lanes`` phases in a row are one stage: each works on its own share of S at the same time; the next stage waits for
+    all of them.
     """
 
     algorithm: int

@@ -22,8 +22,9 @@ def over_spines(topology: Topology, length: Ints, links: Ints, amounts: Floats) 
     table = np.full((2, len(leaves), len(tops)), -1, np.int64)
     table[0, place, np.searchsorted(tops, topology.target[up])] = np.flatnonzero(up)
     back = np.searchsorted(leaves, topology.target[down])
-    alike = not (up & down).any() and up.sum() == down.sum() == table[0].size > 0 and not spine[leaves].any()
-    if not alike or len(np.unique(topology.bandwidth[up | down])) > 1 or not np.isin(topology.target[down], leaves).all():
+    alike = not (up & down).any() and up.sum() == down.sum() == table[0].size > 0
+    alike = alike and len(np.unique(topology.bandwidth[up | down])) == 1
+    if not alike or not np.isin(topology.target[down], leaves).all():
         return False
     table[1, back, np.searchsorted(tops, topology.source[down])] = np.flatnonzero(down)
     if (table < 0).any():

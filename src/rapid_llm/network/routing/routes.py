@@ -21,9 +21,9 @@ POLICIES: Final = (
 )  # fmt: skip
 """``auto``: dimension order on a grid, else balanced. ``alternating``: dimension order, reversed for odd pairs.
 ``shortest``: the first by id. ``ecmp``: by seeded hash. ``spray``: all shortest paths alike. ``balanced``: shortest,
-least loaded as pairs are placed, or shared out evenly among spines where links to those are then the busiest; ``adaptive``: placed again
-until loads settle. ``rail``: over the accelerator of the
-own box that is on the rail of the target. ``minimal``, ``ugal``: dragonfly groups."""
+least loaded as pairs are placed, or shared out evenly among spines where links to those are then the busiest;
+``adaptive``: placed again until loads settle. ``rail``: over the accelerator of the own box that is on the rail of the
+target. ``minimal``, ``ugal``: dragonfly groups."""
 Table = Mapping[tuple[int, int], tuple[int, ...]]
 """A user's own routes: links from one node to another; all other pairs are routed ``auto``."""
 Indices = NDArray[np.int64] | NDArray[np.int32]
