@@ -125,17 +125,12 @@ def _price(  # noqa: PLR0917
     size, ranks, stride = key
     if ranks == 1 or size <= 0:
         return 0.0, 0, 0.0, 1
-    _whole(net, groups(op, len(net.part), ranks, stride), axis)
+    _whole(net, groups(len(net.part), ranks, stride), axis)
     return _simulated(op, size, ranks, stride, net, fabric, library, small)
 
 
-def groups(op: str, accelerators: int, ranks: int, stride: int) -> Members:
-    """Accelerators of every group of ``ranks``, ``stride`` apart, that a job of so many is cut into [groups, ranks].
-
-    Pairs that send and receive are the neighbours of a pipeline: whole chains.
-    """
-    if op == "send_recv" and ranks == 2:
-        ranks = accelerators // stride
+def groups(accelerators: int, ranks: int, stride: int) -> Members:
+    """Accelerators of every group of ``ranks``, ``stride`` apart, that a job of so many is cut into [groups, ranks]."""
     first = np.arange(accelerators)
     first = first[(first % (ranks * stride) < stride) & (first + (ranks - 1) * stride < accelerators)]
     return first[:, None] + stride * np.arange(ranks)
@@ -199,7 +194,7 @@ def _between(way: Way, size: float, net: Interconnect, op: str) -> float:
 @lru_cache(maxsize=4096)
 def _excess(way: Way, size: float, net: Interconnect, op: str) -> float:
     """What links take beyond the closed form for one size (s), under the faster policy of ``under_faults``."""
-    members = groups(op, len(net.part), way.group.bounds[-1], way.group.stride)
+    members = groups(len(net.part), way.group.bounds[-1], way.group.stride)
     if net.topology is net.healthy:
         seconds = on_links(way, size, net.topology, members).seconds
     else:

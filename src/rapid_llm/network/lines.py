@@ -213,9 +213,9 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
             share = cost.spread or share
         apart = group.stride * below
         if template.phases[0].pattern == "neighbour":  # only the last of a unit crosses it, over a port of its own
-            crossing = min(group.stride, group.node_span)
-            alone = tier.bandwidth * group.node_span / crossing if tier.port else tier.reach(2, apart)
-            rates.append(min(alone, max(tier.port, tier.bandwidth) if tier.port else alone) * share)
+            crossing = min(group.stride, group.node_span)  # neighbours in a row, which share a card where it serves several
+            alone = max(tier.bandwidth, tier.port / crossing) if tier.port else tier.reach(2, apart, group.stride)
+            rates.append(alone * share)
             continue
         members = group.bounds[level] // below
         if tier.kind == "torus" and template.phases[0].pattern in ("ring", "relay"):  # one ring, both ways
