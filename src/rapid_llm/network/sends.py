@@ -161,14 +161,15 @@ def longer(sends: Sends, steps: int, rounds: int) -> Sends:
 
 def chains(phase: Phase, bounds: Bounds, load: float, slices: int, lanes: tuple[int, ...] | None) -> Sends:
     """One chain a lane of every unit, towards its rank or from it, on an equal share of the message: to and fro, or
-    along a ring of links (``both``).
+    along a ring of links (``both``) and tier by tier, where a unit is left once.
     """
     unit, n, spread = bounds[phase.levels[1] - 1], bounds[-1], phase.spread
     ends = np.array(lanes or range(unit))
     base, channel, step = (
         a.ravel() for a in np.meshgrid(np.arange(0, n, unit), ends, np.arange(unit - 1), indexing="ij")
     )
-    near, far = (base + (channel + (-at if phase.both else swing(at))) % unit for at in (step, step + 1))
+    around = phase.both or phase.levels[1] - phase.levels[0] > 1
+    near, far = (base + (channel + (-at if around else swing(at))) % unit for at in (step, step + 1))
     source, target = (near, far) if spread else (far, near)
     index = np.arange(len(source))
     # a reduction starts at the far end: its step s waits for s + 1, a spread step for s - 1
