@@ -103,6 +103,14 @@ class Tier:
             return 1.0
         return stride * (2 * members - 3) / (members - 1) if closing and members * stride < self.span else stride
 
+    def from_the_middle(self, members: int, stride: int) -> tuple[int, float]:
+        """Of an exchange along an open chain: links by which those in its middle have heard of all before its ends
+        have, so that they start the next one earlier, and what its end links carry of what the middle one does.
+        """
+        if self.kind != "ring" or members * stride >= self.span or members < 3:
+            return 0, 1.0
+        return (members - 1 - members // 2) * stride, (members - 1) / (members // 2 * ceil(members / 2))
+
     def turn(self, members: int, stride: int) -> float:
         """Links between the two of a row that are farthest apart: of a torus, at the turn from one face to the next."""
         return len(self.sides(members)) if self.kind == "torus" else self.hop_links(members, stride)

@@ -132,44 +132,61 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
     share = protocol.bandwidth * (protocol.tree if ALGORITHMS[template.algorithm] == "tree" else 1)
     busy = loaded / port_rates(template, group, costs) / share
     waits = crossed @ hop + np.array([detours(phase, group) for phase in template.phases])
-    for row, phase in enumerate(template.phases):
-        if phase.pattern == "direct":
-            waits[row] += costs[phase.levels[1] - 1].peer * peers(phase, group.bounds)
+    calls = np.array([_calls(phase, group, costs) for phase in template.phases])
+    waits += calls
     slowest = int(busy.sum(axis=0).argmax())
 
     def line(fixed: float, per_byte: float) -> Line:
         root = 2 * sqrt(protocol.ramp * costs[slowest].slice * per_byte)  # best slicing of per_byte S
         return Line(fixed, _throttled(per_byte, op, template, group, protocol) + _copied(op, group, costs[0]), root)
 
-    if template.phases[0].pattern == "neighbour":  # the farther or the slower of two neighbours
-        paths = [(float(waits.sum()), float(busy[0, -1])), (float(hop[slowest]), float(busy.max()))]
+    if len(waits) == 1 and template.phases[0].pattern in ("direct", "neighbour"):
+        levels, busy = range(*template.phases[0].levels), _by_one_card(busy, group)
+        apart = [hop[level] + detours(template.phases[0], group, level) + calls[0] for level in levels]
+        paths = in_stages(np.array([apart]), busy[:, levels.start : levels.stop])
     elif template.pipelined:
         paths = [(float(waits.sum()), float(busy.sum(axis=0).max()))]
     elif _mixed(template):
-        busy[:, group.inside :] = np.maximum.accumulate(busy[:, group.inside :], axis=1)  # far sends leave by that card
+        busy = _by_one_card(busy, group)
         hop[0] += (group.tiers[0].hop_links(group.bounds[0], group.stride) - 1) * group.tiers[0].latency
         paths = circulation(group.bounds, len(template.phases), hop, busy[0] / (group.bounds[-1] - 1))
     else:
         paths = in_stages(waits.reshape(-1, template.lanes), busy.max(axis=1).reshape(-1, template.lanes))
+        ahead, ends = group.tiers[0].from_the_middle(group.bounds[0], group.stride)
+        if ahead and [phase.pattern for phase in template.phases] == ["direct"] * 2:
+            (wait, moving), one = paths[0], float(busy[0, 0])
+            paths = [(wait, moving - (1 - ends) * one), (wait - ahead * group.tiers[0].latency, moving)]
     first, *others = (line(once + waiting, moving) for waiting, moving in paths)
     return replace(first, others=tuple(others))
 
 
-def detours(phase: Phase, group: Group) -> float:
-    """Seconds that the links of a phase take beyond one for each hop: between ranks far apart on rings and tori, over
-    the way back of an open chain, and to another rail.
+def _by_one_card(busy: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
+    """Seconds per byte by level, of which no tier of the network takes less than the nearer ones: all that leaves a
+    node does so by the same card.
+    """
+    return np.hstack([busy[:, : group.inside], np.maximum.accumulate(busy[:, group.inside :], axis=1)])
+
+
+def _calls(phase: Phase, group: Group, costs: list[LinkCost]) -> float:
+    """Seconds in which a rank turns to one peer after another."""
+    return costs[phase.levels[1] - 1].peer * peers(phase, group.bounds) if phase.pattern == "direct" else 0.0
+
+
+def detours(phase: Phase, group: Group, level: int | None = None) -> float:
+    """Seconds that the links of a phase (of what crosses a ``level``: its outermost) take beyond one for each hop:
+    between ranks far apart on rings and tori, over the way back of an open chain, and to another rail.
     """
     low, high = phase.levels
-    tier, below = group.tiers[high - 1], group.bounds[high - 2] if high > 1 else 1
-    members = group.bounds[high - 1] // below
     if phase.pattern in ("ring", "relay", "chain"):
         closing = phase.pattern == "ring" and high - low == 1
         links = group.tiers[low].hop_links(group.bounds[low], group.stride, closing=closing) if low == 0 else 1
         return hops(phase, group.bounds)[low] * (links - 1) * group.tiers[low].latency
     if phase.pattern not in ("direct", "neighbour"):
         return 0.0
+    at = high - 1 if level is None else level
+    tier, below = group.tiers[at], group.bounds[at - 1] if at else 1
     apart = tier.turn if phase.pattern == "neighbour" else tier.farthest
-    far = apart(members, group.stride * below)
+    far = apart(group.bounds[at] // below, group.stride * below)
     rails = group.stride * (group.bounds[low - 1] if low else 1) % group.node_span
     return (far - 1) * tier.latency + (tier.astray if rails else 0.0)
 
@@ -213,7 +230,9 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
             share = cost.spread or share
         apart = group.stride * below
         if template.phases[0].pattern == "neighbour":  # only the last of a unit crosses it, over a port of its own
-            crossing = min(group.stride, group.node_span)  # neighbours in a row, which share a card where it serves several
+            crossing = min(
+                group.stride, group.node_span
+            )  # neighbours in a row, which share a card where it serves several
             alone = max(tier.bandwidth, tier.port / crossing) if tier.port else tier.reach(2, apart, group.stride)
             rates.append(alone * share)
             continue
