@@ -150,6 +150,8 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
         busy = _by_one_card(busy, group)
         hop[0] += (group.tiers[0].hop_links(group.bounds[0], group.stride) - 1) * group.tiers[0].latency
         paths = circulation(group.bounds, len(template.phases), hop, busy[0] / (group.bounds[-1] - 1))
+        off = len(waits) * _off_rails(template.phases[0], group)
+        paths = [(wait + off, moving) for wait, moving in paths[:-1]] + paths[-1:]
     else:
         paths = in_stages(waits.reshape(-1, template.lanes), busy.max(axis=1).reshape(-1, template.lanes))
         ahead, ends = group.tiers[0].from_the_middle(group.bounds[0], group.stride)
@@ -158,6 +160,16 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
             paths = [(wait, moving - (1 - ends) * one), (wait - ahead * group.tiers[0].latency, moving)]
     first, *others = (line(once + waiting, moving) for waiting, moving in paths)
     return replace(first, others=tuple(others))
+
+
+def _off_rails(phase: Phase, group: Group) -> float:
+    """Seconds that a ring through an odd number of nodes takes once a lap to return to the rail where it began: it
+    leaves every node at another place than where it entered.
+    """
+    inside, high = group.inside, phase.levels[1]
+    if phase.pattern == "chain" or not phase.levels[0] < inside < high:
+        return 0.0
+    return group.tiers[inside].astray if group.bounds[high - 1] // group.bounds[inside - 1] % 2 else 0.0
 
 
 def _by_one_card(busy: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
@@ -180,7 +192,7 @@ def detours(phase: Phase, group: Group, level: int | None = None) -> float:
     if phase.pattern in ("ring", "relay", "chain"):
         closing = phase.pattern == "ring" and high - low == 1
         links = group.tiers[low].hop_links(group.bounds[low], group.stride, closing=closing) if low == 0 else 1
-        return hops(phase, group.bounds)[low] * (links - 1) * group.tiers[low].latency
+        return hops(phase, group.bounds)[low] * (links - 1) * group.tiers[low].latency + _off_rails(phase, group)
     if phase.pattern not in ("direct", "neighbour"):
         return 0.0
     at = high - 1 if level is None else level

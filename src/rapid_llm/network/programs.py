@@ -138,7 +138,7 @@ def _phase(
         sends = rings(phase, bounds, load, channels, both, lanes)
         return sends if most is None or phase.steps <= most else longer(sends, phase.steps, most)
     if phase.pattern in ("relay", "weave"):
-        return relay(phase, bounds, load, slices, lanes)
+        return relay(phase, bounds, load, slices, channels, lanes)
     if phase.pattern == "direct":
         members = outer // inner
         a, other = np.divmod(np.arange(n * (members - 1)), members - 1)

@@ -59,7 +59,7 @@ def rings(  # noqa: PLR0917
     """Rings through units: every channel of a ring over several levels leaves a unit at another place."""
     low, high = phase.levels
     inner, outer, n = bounds[low - 1] if low else 1, bounds[high - 1], bounds[-1]
-    span = bounds[low] // inner if high - low > 1 else 1
+    span = _unit(phase, bounds, channels)
     two_ways = phase.both or (both and outer == n)
     spots = np.array(lanes or range(span)) if span > 1 else np.zeros(1, np.int64)
     count = channels or (len(spots) if span > 1 else 2 if two_ways and outer // inner > 2 else 1)
@@ -84,9 +84,21 @@ def rings(  # noqa: PLR0917
     return Sends(source, target, np.full(len(source), share), rounds, edges, channels=count if span > 1 else 0)
 
 
-def relay(phase: Phase, bounds: Bounds, load: float, slices: int, lanes: tuple[int, ...] | None) -> Sends:
+def _unit(phase: Phase, bounds: Bounds, channels: int | None) -> int:
+    """Ranks that a ring of several levels finds in one unit, which channels leave at different places; 1 where there is
+    a single channel, or a unit that is partly filled.
+    """
+    low, high = phase.levels
+    inner, outer = bounds[low - 1] if low else 1, bounds[high - 1]
+    alone = high - low < 2 or channels == 1 or outer % bounds[low]
+    return 1 if alone else bounds[low] // inner
+
+
+def relay(  # noqa: PLR0917
+    phase: Phase, bounds: Bounds, load: float, slices: int, channels: int | None, lanes: tuple[int, ...] | None
+) -> Sends:
     """From rank 0 along the order of every ring to all others; channels over several levels as of ``rings``."""
-    n, span = bounds[-1], bounds[0] if len(bounds) > 1 else 1
+    n, span = bounds[-1], _unit(phase, bounds, channels)
     spots = np.array(lanes or range(span)) if span > 1 else np.zeros(1, np.int64)
     place = np.arange(n)
     if phase.pattern == "weave":
