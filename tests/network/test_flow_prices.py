@@ -48,9 +48,9 @@ def test_rows_keep_their_shape_and_groups_of_one_are_free():
 
 
 def test_groups_of_a_job():
-    assert groups("all_reduce", 8, 2, 2).tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
-    assert groups("all_reduce", 8, 2, 6).tolist() == [[0, 6], [1, 7]]  # the first and the last of four stages
-    assert groups("send_recv", 8, 2, 2).tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]  # chains of stages
+    assert groups(8, 2, 2).tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert groups(8, 2, 6).tolist() == [[0, 6], [1, 7]]  # the first and the last of four stages
+    assert groups(8, 4, 2).tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]
 
 
 def test_the_slowest_group_decides():

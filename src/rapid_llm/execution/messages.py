@@ -42,9 +42,9 @@ def sends(lowered: Lowered, runtime: Runtime) -> list[Request]:
     whole = s.shard * lowered.hidden_size * s.act
     scatters = (plans.sp == 0) & (plans.tp > 1) if facts and facts.scatter_gather else np.zeros(len(plans), bool)
     size = np.where(scatters, whole / plans.tp, whole)
-    ends, peers = np.where(plans.pp > 1, 2, 1), np.where(scatters, plans.tp, 1)
+    peers = np.where(scatters, plans.tp, 1)
     return [
-        Request("send_recv", size, ends, plans.stride("pp"), "pp"),
+        Request("send_recv", size, plans.pp, plans.stride("pp"), "pp"),
         Request("all_gather", whole, peers, plans.stride("tp"), "tp"),
     ]
 

@@ -40,9 +40,9 @@ class CollectivePrices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lines:
-    """Candidates of one group, an entry each: seconds ``fixed + per_byte S + root sqrt(S)``, and those of floors."""
+    """Candidates of one group, an entry each: the most of several seconds ``fixed + per_byte S + root sqrt(S)``."""
 
-    coefficients: Column  # (9, candidates)
+    coefficients: Column  # (lines, 3, candidates)
     algorithm: NDArray[np.int8]
     sent: Column
     nodes: int
@@ -78,10 +78,9 @@ def price(
     lines = [lines_of(key // MAX_RANKS**2, key // MAX_RANKS % MAX_RANKS, key % MAX_RANKS) for key in unique.tolist()]
     table, algorithm, sent = _stack(lines)
     flat = size.ravel()
-    seconds = _evaluate(table[:3], inverse, flat)
-    for floor in (table[3:6], table[6:]):
-        if floor.any():
-            np.maximum(seconds, _evaluate(floor, inverse, flat), out=seconds)
+    seconds = _evaluate(table[0], inverse, flat)
+    for further in table[1:]:
+        np.maximum(seconds, _evaluate(further, inverse, flat), out=seconds)
     best = seconds.argmin(axis=1)
     rows = np.arange(len(flat))
     nodes = np.array([line.nodes for line in lines], dtype=np.int64)
@@ -100,15 +99,16 @@ def _evaluate(coefficients: Column, groups: NDArray[np.int64], size: Column) -> 
 
 
 def _stack(lines: list[_Lines]) -> tuple[Column, NDArray[np.int8], Column]:
-    """Candidates of several groups as (9, groups, candidates), (groups, candidates) twice; short rows never win."""
+    """Candidates of groups as (lines, 3, groups, candidates), (groups, candidates) twice; short rows never win."""
     width = max((len(line.sent) for line in lines), default=1)
-    table = np.full((9, len(lines), width), 0.0)
-    table[0] = np.inf
+    deep = max((len(line.coefficients) for line in lines), default=1)
+    table = np.zeros((deep, 3, len(lines), width))
+    table[0, 0] = np.inf
     algorithm = np.zeros((len(lines), width), dtype=np.int8)
     sent = np.zeros((len(lines), width))
     for row, line in enumerate(lines):
         count = len(line.sent)
-        table[:, row, :count] = line.coefficients
+        table[: len(line.coefficients), :, row, :count] = line.coefficients
         algorithm[row, :count] = line.algorithm
         sent[row, :count] = line.sent
     return table, algorithm, sent
@@ -142,10 +142,13 @@ def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable
     @lru_cache(maxsize=4096)
     def lines(code: int, ranks: int, stride: int) -> _Lines:
         if ranks == 1:
-            return _Lines(np.zeros((9, 1)), np.zeros(1, np.int8), np.zeros(1), 1)
+            return _Lines(np.zeros((1, 3, 1)), np.zeros(1, np.int8), np.zeros(1), 1)
         group = group_of(fabric, ranks, stride)
         found = [(way, line) for way in choices(OPS[code], group, library, small) for line in way.lines]
-        coefficients = np.array([line.coefficients for _, line in found]).T
+        deep = max(len(line.coefficients) for _, line in found)
+        coefficients = np.zeros((deep, 3, len(found)))
+        for at, (_, line) in enumerate(found):
+            coefficients[: len(line.coefficients), :, at] = line.coefficients
         algorithm = np.array([way.template.algorithm for way, _ in found], np.int8)
         return _Lines(coefficients, algorithm, np.array([way.template.sent for way, _ in found]), group.nodes)
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from rapid_llm.errors import InputError
 from rapid_llm.network.candidates import Candidate
 from rapid_llm.network.groups import Group
-from rapid_llm.network.lines import Line, Way, ways
+from rapid_llm.network.lattice import cycle
+from rapid_llm.network.lines import Line, Way, bare_line
 from rapid_llm.network.tasks import Result, Tasks
-from rapid_llm.network.technologies import Library, LinkCost, Protocol
-from rapid_llm.network.templates import BUILDERS, Pattern, Phase, Template
+from rapid_llm.network.templates import Pattern, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
 
 Vector = NDArray[np.float64]
@@ -34,11 +34,8 @@ ROUNDS: Final = 64
 """Rounds that a long ring is simulated in at least: uneven links meet as they do in more of them."""
 SENDS: Final = 4_000_000
 """Sends in all rounds up to which rings run in all of theirs."""
-_ALONE: Final = frozenset({"tree", "relay", "weave", "shift"})
-"""Patterns that one program lays out for a single group."""
 _WOVEN: Final[dict[Pattern, Pattern]] = {"ring": "direct", "relay": "weave"}
 """What runs over all links of a full mesh."""
-_FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,24 +136,31 @@ def _laid_out(  # noqa: PLR0917
     lanes: tuple[int, ...] | None,
     slices: int,
 ) -> Tasks:
-    """The tasks of all groups [groups, ranks]: routed together, so that they spread over the links, or one by one."""
+    """The tasks of all groups [groups, ranks], routed together, so that they spread over the links."""
     from rapid_llm.network.programs import program
-    from rapid_llm.network.tasks import concatenate
 
-    template, group, places = _meshed(way), way.group, topology.accelerators
+    template, group = _meshed(way), way.group
     bounds = group.bounds if template.phases[0].pattern != "neighbour" else (members.shape[1],)
+    members = _in_cycle(way, topology, members)
     channels = 1 if group.tiers[0].scope == "inter" else None  # a node's ports are what further channels would use
-    alone = len(members) == 1 or {phase.pattern for phase in template.phases} & _ALONE
-    rounds = max(ROUNDS, SENDS // (members.size * (channels or bounds[0])))
-    parts = [
-        program(
-            template, bounds if alone else (*bounds, members.size), size, topology,
-            placement=places[row], policy=policy, seed=seed, channels=channels, most_rounds=rounds,
-            lanes=lanes, slices=slices,
-        )
-        for row in (members if alone else [members.ravel()])
-    ]  # fmt: skip
-    return concatenate(parts) if len(parts) > 1 else parts[0]
+    return program(
+        template, bounds, size, topology,
+        placement=topology.accelerators[members.ravel()], groups=len(members), policy=policy, seed=seed,
+        channels=channels, most_rounds=max(ROUNDS, SENDS // (members.size * (channels or bounds[0]))),
+        lanes=lanes, slices=slices,
+    )  # fmt: skip
+
+
+def _in_cycle(way: Way, topology: Topology, members: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ranks in the order of a ring that takes one link a hop, where they fill dimensions of a torus."""
+    group, grid = way.group, topology.grid
+    if grid is None or group.tiers[0].kind != "torus" or way.template.phases[0].pattern not in ("ring", "relay"):
+        return members
+    places = np.cumprod([1, *grid.sides]).tolist()
+    end = group.stride * members.shape[1]
+    if group.stride not in places or end not in places:
+        return members
+    return members[:, cycle(grid.sides[places.index(group.stride) : places.index(end)])]
 
 
 def _meshed(way: Way) -> Template:
@@ -185,16 +189,3 @@ def with_library(way: Way, size: float, bare: Line, excess: float) -> float:
     theirs, links = line.holding(size).per_byte, bare.holding(size).per_byte
     stretch = theirs / links if links > 0 else 1.0
     return max(bare.seconds(size) + excess, line.seconds(size) + stretch * excess)
-
-
-def bare_line(way: Way) -> Line:
-    """The closed form with links and nothing else."""
-    name = way.algorithm
-    toy = Library(
-        name="links", protocols={"only": Protocol(algorithms=(name,))}, links={"intra": _FREE, "inter": _FREE}
-    )
-    op = next(
-        op for op in BUILDERS[name][1] if BUILDERS[name][0](op, way.group.bounds, way.group.inside) == way.template
-    )
-    (line,) = next(iter(ways(op, way.group, toy))).lines
-    return line

@@ -95,11 +95,25 @@ class Tier:
             return (members // 2 if members * stride >= self.span else members - 1) * stride
         return sum(side // 2 for side in self.sides(members)) if self.kind == "torus" else 1
 
-    def ring_hops(self, members: int, stride: int) -> float:
-        """Links on a mean hop of the latest datum on a ring of members: an open chain returns over its own links."""
+    def hop_links(self, members: int, stride: int, *, closing: bool = False) -> float:
+        """Links on a hop from member to member; with ``closing``, on a mean one of the latest datum on a ring of them,
+        which returns over the links of an open chain.
+        """
         if self.kind != "ring":
             return 1.0
-        return stride if members * stride >= self.span else stride * (2 * members - 3) / (members - 1)
+        return stride * (2 * members - 3) / (members - 1) if closing and members * stride < self.span else stride
+
+    def from_the_middle(self, members: int, stride: int) -> tuple[int, float]:
+        """Of an exchange along an open chain: links by which those in its middle have heard of all before its ends
+        have, so that they start the next one earlier, and what its end links carry of what the middle one does.
+        """
+        if self.kind != "ring" or members * stride >= self.span or members < 3:
+            return 0, 1.0
+        return (members - 1 - members // 2) * stride, (members - 1) / (members // 2 * ceil(members / 2))
+
+    def turn(self, members: int, stride: int) -> float:
+        """Links between the two of a row that are farthest apart: of a torus, at the turn from one face to the next."""
+        return len(self.sides(members)) if self.kind == "torus" else self.hop_links(members, stride)
 
     def sides(self, members: int) -> tuple[int, ...]:
         """Chips of a group along each dimension of a torus that it uses."""

@@ -15,10 +15,10 @@ from rapid_llm.hardware import System
 from rapid_llm.hardware.health import Fault
 from rapid_llm.network.candidates import Candidate, candidates
 from rapid_llm.network.collectives import CollectivePrices
-from rapid_llm.network.contention import RUNS, Contended, bare_line, contend, contended, on_links, with_library
+from rapid_llm.network.contention import RUNS, Contended, contend, contended, on_links, with_library
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.faults import apply
-from rapid_llm.network.lines import Way
+from rapid_llm.network.lines import Way, bare_line
 from rapid_llm.network.replan import Plan, Recovery, recover
 from rapid_llm.network.tasks import Result
 from rapid_llm.network.technologies import Library
@@ -125,17 +125,12 @@ def _price(  # noqa: PLR0917
     size, ranks, stride = key
     if ranks == 1 or size <= 0:
         return 0.0, 0, 0.0, 1
-    _whole(net, groups(op, len(net.part), ranks, stride), axis)
+    _whole(net, groups(len(net.part), ranks, stride), axis)
     return _simulated(op, size, ranks, stride, net, fabric, library, small)
 
 
-def groups(op: str, accelerators: int, ranks: int, stride: int) -> Members:
-    """Accelerators of every group of ``ranks``, ``stride`` apart, that a job of so many is cut into [groups, ranks].
-
-    Pairs that send and receive are the neighbours of a pipeline: whole chains.
-    """
-    if op == "send_recv" and ranks == 2:
-        ranks = accelerators // stride
+def groups(accelerators: int, ranks: int, stride: int) -> Members:
+    """Accelerators of every group of ``ranks``, ``stride`` apart, that a job of so many is cut into [groups, ranks]."""
     first = np.arange(accelerators)
     first = first[(first % (ranks * stride) < stride) & (first + (ranks - 1) * stride < accelerators)]
     return first[:, None] + stride * np.arange(ranks)
@@ -199,7 +194,7 @@ def _between(way: Way, size: float, net: Interconnect, op: str) -> float:
 @lru_cache(maxsize=4096)
 def _excess(way: Way, size: float, net: Interconnect, op: str) -> float:
     """What links take beyond the closed form for one size (s), under the faster policy of ``under_faults``."""
-    members = groups(op, len(net.part), way.group.bounds[-1], way.group.stride)
+    members = groups(len(net.part), way.group.bounds[-1], way.group.stride)
     if net.topology is net.healthy:
         seconds = on_links(way, size, net.topology, members).seconds
     else:

@@ -98,18 +98,25 @@ def _chain(unit: int, n: int, *, spread: bool) -> Iterator[_Send]:
 
 
 def double_tree(inner: int, units: int, *, spread: bool) -> Iterator[_Send]:
-    """Two binary trees over units, the second the mirror of the first; channel = tree x inner + place in the unit."""
+    """Two binary trees over units, each inner in one of them: the second is the mirror of the first or, of an odd
+    number, the first shifted by one (NCCL); channel = tree x inner + place in the unit.
+    """
     depth = max((_level(u, units) for u in range(units)), default=0)
     for mirror in (False, True):
         for unit in range(1, units):
             parent = _parent(unit, units)
             for place in range(inner):
-                child_unit, parent_unit = (units - 1 - unit, units - 1 - parent) if mirror else (unit, parent)
+                child_unit, parent_unit = (_other(unit, units), _other(parent, units)) if mirror else (unit, parent)
                 child, up = child_unit * inner + place, parent_unit * inner + place
                 level = _level(unit, units)
                 pair = (up, child) if spread else (child, up)
                 step = level - 1 if spread else depth - level
                 yield step, mirror * inner + place, *pair, 0.5 / inner
+
+
+def _other(unit: int, units: int) -> int:
+    """Where a unit of the first tree stands in the second."""
+    return (unit + 1) % units if units % 2 else units - 1 - unit
 
 
 def _parent(unit: int, units: int) -> int:

@@ -1,7 +1,7 @@
 """A group of ranks on the tiers of its fabric."""
 
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import ceil
 from operator import mul
 
@@ -48,11 +48,25 @@ def group_of(fabric: Fabric, ranks: int, stride: int) -> Group:
     return Group(tuple(bounds), tuple(tiers), stride, ceil(ranks / inside), fabric.node_span)
 
 
-def by_dimension(group: Group) -> Group:
-    """A group on a torus with a level for each dimension that it lies along, each a ring with links of its own."""
+def by_medium(group: Group) -> Group:
+    """A group with a level for each medium: every dimension of a torus that it lies along, a ring with links of its
+    own; else what is inside a node, and all of the network, which network cards share.
+    """
+    return _by_dimension(group) if group.tiers[0].kind == "torus" else _network_as_one(group)
+
+
+def in_whole_units(group: Group) -> Group:
+    """A group with the network as one level where its ranks do not fill leaves."""
+    return group if whole(group.bounds) else _network_as_one(group)
+
+
+def whole(bounds: tuple[int, ...]) -> bool:
+    """Whether every unit is full."""
+    return all(outer % inner == 0 for inner, outer in pairwise(bounds))
+
+
+def _by_dimension(group: Group) -> Group:
     tier = group.tiers[0]
-    if tier.kind != "torus" or len(group.tiers) > 1:
-        return group
     sides = tier.sides(group.bounds[0])
     rate = tier.bandwidth / tier.dimensions
     axes = tuple(
@@ -60,3 +74,20 @@ def by_dimension(group: Group) -> Group:
         for k, side in enumerate(sides)
     )
     return replace(group, bounds=tuple(accumulate(sides, mul)), tiers=axes)
+
+
+def _network_as_one(group: Group) -> Group:
+    """The tiers between nodes as one, as a ring of nodes meets them: hops below a leaf, and one from leaf to leaf."""
+    inside, n = group.inside, group.bounds[-1]
+    if len(group.bounds) - inside < 2:
+        return group
+    inner = group.bounds[inside - 1] if inside else 1
+    near, far = group.tiers[inside], group.tiers[-1]
+    hops, between = ceil(n / inner) - 1, ceil(n / group.bounds[-2])
+    joined = replace(
+        near,
+        span=far.span,
+        latency=near.latency + (far.latency - near.latency) * min(1.0, between / hops),
+        bandwidth=min(near.bandwidth, far.bandwidth * max(1.0, group.bounds[inside] / inner)),
+    )
+    return replace(group, bounds=(*group.bounds[:inside], n), tiers=(*group.tiers[:inside], joined))

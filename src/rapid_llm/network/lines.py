@@ -8,8 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.network.circulation import circulation, in_stages
 from rapid_llm.network.fabric import TORUS_SIDE
-from rapid_llm.network.groups import Group, by_dimension
+from rapid_llm.network.groups import Group, by_medium, in_whole_units, whole
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, loads, peers
 
@@ -19,28 +20,23 @@ Builders = Mapping[str, tuple[Build, tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Seconds ``fixed + per_byte S + root sqrt(S)`` of one algorithm under one protocol, and no fewer than its
-    ``floor``, or the floor of that: what the busiest link needs by itself, while the hops elsewhere hide behind it.
+    """Seconds ``fixed + per_byte S + root sqrt(S)`` of one algorithm under one protocol, and no fewer than those of
+    ``others``: what the busiest link needs by itself, say, while the hops elsewhere hide behind it.
     """
 
     fixed: float
     per_byte: float
     root: float
-    floor: "Line | None" = None
+    others: "tuple[Line, ...]" = ()
 
     @property
-    def coefficients(self) -> tuple[float, ...]:
-        """The line, its floor, and the floor of that."""
-        return tuple(x for one in (self.bounds + (NO_FLOOR,) * 2)[:3] for x in (one.fixed, one.per_byte, one.root))
-
-    @property
-    def bounds(self) -> "tuple[Line, ...]":
-        """The line and what holds it up."""
-        return (self, *(self.floor.bounds if self.floor else ()))
+    def coefficients(self) -> list[tuple[float, float, float]]:
+        """The line and the others."""
+        return [(one.fixed, one.per_byte, one.root) for one in (self, *self.others)]
 
     def holding(self, size: float) -> "Line":
-        """The line or its floor, whichever a message of ``size`` bytes takes."""
-        return max(self.bounds, key=lambda line: line._own(size))
+        """The line that a message of ``size`` bytes takes."""
+        return max((self, *self.others), key=lambda line: line._own(size))
 
     def seconds(self, size: float) -> float:
         """Seconds of a message of ``size`` bytes."""
@@ -48,9 +44,6 @@ class Line:
 
     def _own(self, size: float) -> float:
         return self.fixed + self.per_byte * size + self.root * sqrt(size)
-
-
-NO_FLOOR: Final = Line(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +57,10 @@ class Way:
     lines: tuple[Line, ...]
 
 
+_LAID_OUT: Final[dict[str, Callable[[Group], Group]]] = {"orders": by_medium, "hierarchical": in_whole_units}
+"""Algorithms that see levels of their own in a group."""
+
+
 def ways(op: str, group: Group, library: Library, builders: Builders = BUILDERS) -> Iterator[Way]:
     """Every algorithm and protocol of a library that a group can run."""
     off = {label for tier in group.tiers for label in library.cost(tier.link, tier.scope).without}
@@ -71,10 +68,17 @@ def ways(op: str, group: Group, library: Library, builders: Builders = BUILDERS)
         for name in protocol.algorithms if label not in off else ():
             build, ops = builders[name]
             if op in ops and _runs(name, group):
-                place = by_dimension(group) if name == "orders" else group
+                place = _LAID_OUT[name](group) if name in _LAID_OUT else group
                 template = build(op, place.bounds, place.inside)
                 line = _line(op, template, place, library, protocol)
                 yield Way(name, label, template, place, _filling(op, template, place, protocol, line))
+
+
+def bare_line(way: Way) -> Line:
+    """The closed form of a way with links and nothing else."""
+    free = LinkCost(launch=0, step=0, efficiency=1.0)
+    toy = Library(name="links", protocols={}, links={"intra": free, "inter": free})
+    return _line("", way.template, way.group, toy, Protocol(algorithms=(way.algorithm,)))
 
 
 def _filling(op: str, template: Template, group: Group, protocol: Protocol, line: Line) -> tuple[Line, ...]:
@@ -90,8 +94,8 @@ NEEDS: Final = {
     "nvls": "one node whose switch reduces",
     "nvls-tree": "several nodes whose switches reduce",
     "tree": "more than one tier, or one rank a node",
-    "hierarchical": "more than one tier",
-    "orders": "more than one tier, or a torus",
+    "hierarchical": "more than one tier, in whole nodes",
+    "orders": "whole nodes of one tier and a network between them, or a torus",
     "halving-doubling": "powers of two on every tier",
     "pxn": "several nodes of several ranks",
     "sharp": "a network whose switches reduce (fabric.in_network_reduction)",
@@ -108,8 +112,8 @@ def _runs(algorithm: str, group: Group) -> bool:
         "nvls": levels == 1 and inner.in_network_reduction,
         "nvls-tree": levels > 1 and inner.in_network_reduction,
         "tree": levels > 1 or inner.scope == "inter",
-        "hierarchical": levels > 1,
-        "orders": levels > 1 or inner.kind == "torus",
+        "hierarchical": levels > 1 and whole(in_whole_units(group).bounds),
+        "orders": inner.kind == "torus" or (levels > 1 and group.inside == 1 and whole(by_medium(group).bounds)),
         "halving-doubling": all(bound & (bound - 1) == 0 for bound in group.bounds),
         "pxn": levels > 1 and inner.scope == "intra" and group.tiers[-1].scope == "inter",
         "sharp": group.tiers[-1].scope == "inter" and group.tiers[-1].in_network_reduction,
@@ -128,68 +132,79 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
     share = protocol.bandwidth * (protocol.tree if ALGORITHMS[template.algorithm] == "tree" else 1)
     busy = loaded / port_rates(template, group, costs) / share
     waits = crossed @ hop + np.array([detours(phase, group) for phase in template.phases])
-    for row, phase in enumerate(template.phases):
-        if phase.pattern == "direct":
-            waits[row] += costs[phase.levels[1] - 1].peer * peers(phase, group.bounds)
-    stages = busy.reshape(-1, template.lanes, len(costs)).sum(axis=1)
-    busiest = float(stages.sum(axis=0).max() if template.pipelined else stages.max(axis=1).sum())
+    calls = np.array([_calls(phase, group, costs) for phase in template.phases])
+    waits += calls
     slowest = int(busy.sum(axis=0).argmax())
 
     def line(fixed: float, per_byte: float) -> Line:
         root = 2 * sqrt(protocol.ramp * costs[slowest].slice * per_byte)  # best slicing of per_byte S
         return Line(fixed, _throttled(per_byte, op, template, group, protocol) + _copied(op, group, costs[0]), root)
 
-    fixed = once + float(waits.reshape(-1, template.lanes).max(axis=1).sum())
-    if template.phases[0].pattern == "neighbour":  # the farther or the slower of two neighbours
-        return replace(line(fixed, float(busy[0, -1])), floor=line(once + float(hop[slowest]), busiest))
-    if not _mixed(template):
-        return line(fixed, busiest)
-    edges = crossed / crossed.sum(axis=1, keepdims=True)
-    busy[:, group.inside :] = np.maximum.accumulate(busy[:, group.inside :], axis=1)  # far sends leave by the same card
-    moving, floor = float((edges * busy).sum()), line(once + float(hop[slowest]), busiest)
-    spare = _spare(crossed.sum(axis=0), len(crossed) * group.bounds[-1], group.bounds, slowest)
-    if not spare.any():
-        return replace(line(fixed, moving), floor=floor)
-    sends = busy[0] / crossed[0].sum()
-    held = line(fixed - float(spare @ hop), moving + float(spare @ (sends[slowest] - sends)))
-    return replace(line(fixed, moving), floor=replace(held, floor=floor))
+    if len(waits) == 1 and template.phases[0].pattern in ("direct", "neighbour"):
+        levels, busy = range(*template.phases[0].levels), _by_one_card(busy, group)
+        apart = [hop[level] + detours(template.phases[0], group, level) + calls[0] for level in levels]
+        paths = in_stages(np.array([apart]), busy[:, levels.start : levels.stop])
+    elif template.pipelined:
+        paths = [(float(waits.sum()), float(busy.sum(axis=0).max()))]
+    elif _mixed(template):
+        busy = _by_one_card(busy, group)
+        hop[0] += (group.tiers[0].hop_links(group.bounds[0], group.stride) - 1) * group.tiers[0].latency
+        paths = circulation(group.bounds, len(template.phases), hop, busy[0] / (group.bounds[-1] - 1))
+        off = len(waits) * _off_rails(template.phases[0], group)
+        paths = [(wait + off, moving) for wait, moving in paths[:-1]] + paths[-1:]
+    else:
+        paths = in_stages(waits.reshape(-1, template.lanes), busy.max(axis=1).reshape(-1, template.lanes))
+        ahead, ends = group.tiers[0].from_the_middle(group.bounds[0], group.stride)
+        if ahead and [phase.pattern for phase in template.phases] == ["direct"] * 2:
+            (wait, moving), one = paths[0], float(busy[0, 0])
+            paths = [(wait, moving - (1 - ends) * one), (wait - ahead * group.tiers[0].latency, moving)]
+    first, *others = (line(once + waiting, moving) for waiting, moving in paths)
+    return replace(first, others=tuple(others))
 
 
-def _spare(crossed: NDArray[np.float64], edges: int, bounds: Bounds, slowest: int) -> NDArray[np.float64]:
-    """Hops by level of the latest datum on a ring that lead it to no further edge of the ``slowest`` level: all but
-    those through the units between the first such edge and the last; the ring has ``edges`` in all its rounds.
+def _off_rails(phase: Phase, group: Group) -> float:
+    """Seconds that a ring through an odd number of nodes takes once a lap to return to the rail where it began: it
+    leaves every node at another place than where it entered.
     """
-    spare = np.zeros(len(bounds))
-    for level in range(slowest):
-        unit, below = bounds[slowest - 1], bounds[level - 1] if level else 1
-        within = unit / below - unit / bounds[level]
-        spare[level] = max(0.0, crossed[level] - (edges / unit - 1) * within)
-    return spare
+    inside, high = group.inside, phase.levels[1]
+    if phase.pattern == "chain" or not phase.levels[0] < inside < high:
+        return 0.0
+    return group.tiers[inside].astray if group.bounds[high - 1] // group.bounds[inside - 1] % 2 else 0.0
 
 
-def detours(phase: Phase, group: Group) -> float:
-    """Seconds that the links of a phase take beyond one for each hop: between ranks far apart on rings and tori, over
-    the way back of an open chain, and to another rail.
+def _by_one_card(busy: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
+    """Seconds per byte by level, of which no tier of the network takes less than the nearer ones: all that leaves a
+    node does so by the same card.
+    """
+    return np.hstack([busy[:, : group.inside], np.maximum.accumulate(busy[:, group.inside :], axis=1)])
+
+
+def _calls(phase: Phase, group: Group, costs: list[LinkCost]) -> float:
+    """Seconds in which a rank turns to one peer after another."""
+    return costs[phase.levels[1] - 1].peer * peers(phase, group.bounds) if phase.pattern == "direct" else 0.0
+
+
+def detours(phase: Phase, group: Group, level: int | None = None) -> float:
+    """Seconds that the links of a phase (of what crosses a ``level``: its outermost) take beyond one for each hop:
+    between ranks far apart on rings and tori, over the way back of an open chain, and to another rail.
     """
     low, high = phase.levels
-    tier, below = group.tiers[high - 1], group.bounds[high - 2] if high > 1 else 1
-    members = group.bounds[high - 1] // below
-    if phase.pattern == "ring" and high - low == 1:
-        return phase.steps * (tier.ring_hops(members, group.stride * below) - 1) * tier.latency
+    if phase.pattern in ("ring", "relay", "chain"):
+        closing = phase.pattern == "ring" and high - low == 1
+        links = group.tiers[low].hop_links(group.bounds[low], group.stride, closing=closing) if low == 0 else 1
+        return hops(phase, group.bounds)[low] * (links - 1) * group.tiers[low].latency + _off_rails(phase, group)
     if phase.pattern not in ("direct", "neighbour"):
         return 0.0
-    far = 1 if phase.pattern == "neighbour" else tier.farthest(members, group.stride * below)
+    at = high - 1 if level is None else level
+    tier, below = group.tiers[at], group.bounds[at - 1] if at else 1
+    apart = tier.turn if phase.pattern == "neighbour" else tier.farthest
+    far = apart(group.bounds[at] // below, group.stride * below)
     rails = group.stride * (group.bounds[low - 1] if low else 1) % group.node_span
     return (far - 1) * tier.latency + (tier.astray if rails else 0.0)
 
 
 def _mixed(template: Template) -> bool:
-    """Whether links of several levels form one ring.
-
-    Its n blocks circulate: the latest makes its hops and transfers, spends those that lead to no further slow edge in
-    the queue of the last one where that takes longer, or all rounds in that queue (longest paths of a max-plus system;
-    Baccelli et al., Synchronization and Linearity, 1992, section 2.3).
-    """
+    """Whether links of several levels form one ring."""
     return all(p.pattern == "ring" and p.levels[1] - p.levels[0] > 1 for p in template.phases)
 
 
@@ -227,9 +242,11 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
             share = cost.spread or share
         apart = group.stride * below
         if template.phases[0].pattern == "neighbour":  # only the last of a unit crosses it, over a port of its own
-            crossing = min(group.stride, group.node_span)
-            alone = tier.bandwidth * group.node_span / crossing if tier.port else tier.reach(2, apart)
-            rates.append(min(alone, max(tier.port, tier.bandwidth) if tier.port else alone) * share)
+            crossing = min(
+                group.stride, group.node_span
+            )  # neighbours in a row, which share a card where it serves several
+            alone = max(tier.bandwidth, tier.port / crossing) if tier.port else tier.reach(2, apart, group.stride)
+            rates.append(alone * share)
             continue
         members = group.bounds[level] // below
         if tier.kind == "torus" and template.phases[0].pattern in ("ring", "relay"):  # one ring, both ways

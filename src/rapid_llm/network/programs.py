@@ -12,8 +12,8 @@ import numpy as np
 
 from rapid_llm.errors import InputError
 from rapid_llm.network.flows import SWITCH
-from rapid_llm.network.routing import Routes, Table, route
-from rapid_llm.network.sends import Sends, chains, longer, paces, relay, rings, switched, trees
+from rapid_llm.network.routing import Routes, Table, gathered, route
+from rapid_llm.network.sends import Sends, chains, copies, longer, paces, relay, rings, switched, trees
 from rapid_llm.network.tasks import ALL, Floats, Ints, Result, Tasks, tasks
 from rapid_llm.network.templates import Bounds, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, Topology
@@ -37,16 +37,20 @@ def program(
     channels: int | None = None,
     most_rounds: int | None = None,
     lanes: tuple[int, ...] | None = None,
+    groups: int = 1,
 ) -> Tasks:
     """The tasks of one collective of ``size_bytes`` (S of the template) among ``bounds[-1]`` ranks.
 
-    ``placement[r]`` is the node of rank r (default: the accelerators in order). Rings use ``channels`` orders: inside
+    ``placement[r]`` is the node of rank r (default: the accelerators in order); of several ``groups`` that run the
+    collective at once, those of the first group come first. All are routed together, so that they spread over links.
+    Rings use ``channels`` orders: inside
     a unit each starts one rank further on, so that all ports carry one; every other one runs backwards on a grid that
     closes. A ring of more than ``most_rounds`` rounds runs that many, each longer. ``lanes``: places in a unit at which
     rings and trees leave it (default: all of them); the others' share goes over these. InputError for a rank that is
     placed twice or not on an accelerator.
     """
-    nodes = placed(topology, bounds[-1], placement)
+    template, ranks = _run_on(template), groups * bounds[-1]
+    nodes = placed(topology, ranks, placement)
     whole = topology.grid is not None and bounds[-1] == len(topology.accelerators)
     both = whole and topology.grid is not None and topology.grid.wraps == (True,)
     parts: list[Sends] = []
@@ -55,14 +59,26 @@ def program(
         parts.append(
             _phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds, lanes=lanes)
         )
-    sends = _joined(parts, 0 if template.pipelined else ALL, template.lanes)
+    sends = copies(_joined(parts, 0 if template.pipelined else ALL, template.lanes), groups, bounds[-1])
     tasks_of = [len(part) for part in parts]
-    beside = np.repeat(np.array([part.channels for part in parts], np.int64), tasks_of)
+    beside = np.tile(np.repeat(np.array([part.channels for part in parts], np.int64), tasks_of), groups)
     stage = np.array([0 if template.pipelined else k // template.lanes for k in range(len(parts))])
-    group = sends.source // max(bounds[phase.levels[1] - 1] for phase in template.phases)
-    team = np.repeat(stage, tasks_of) * bounds[-1] + group
+    stage = np.tile(np.repeat(stage, tasks_of), groups)
     target = np.where(sends.target == SWITCH, SWITCH, nodes[sends.target])
-    return _tasks(topology, sends, nodes[sends.source], target, policy=policy, seed=seed, beside=(beside, team))
+    ends = (nodes[sends.source], target, stage)
+    return _tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, stage))
+
+
+def _run_on(template: Template) -> Template:
+    """Rings that repeat, as those of an all-reduce, run on: a link takes the next lap when it has ended the last."""
+    if template.lanes > 1 or template.pipelined:
+        return template
+    phases: list[Phase] = []
+    for phase in template.phases:
+        again = phases and phase.pattern == "ring" and replace(phases[-1], steps=phase.steps, load=phase.load) == phase
+        last = phases.pop() if again else replace(phase, steps=0, load=0.0)
+        phases.append(replace(phase, steps=phase.steps + last.steps, load=phase.load + last.load))
+    return replace(template, phases=tuple(phases))
 
 
 def run_in_slices(template: Template, run: Callable[[int], Result], slices: int = SLICES) -> Result:
@@ -122,7 +138,7 @@ def _phase(
         sends = rings(phase, bounds, load, channels, both, lanes)
         return sends if most is None or phase.steps <= most else longer(sends, phase.steps, most)
     if phase.pattern in ("relay", "weave"):
-        return relay(phase, bounds, load, slices, lanes)
+        return relay(phase, bounds, load, slices, channels, lanes)
     if phase.pattern == "direct":
         members = outer // inner
         a, other = np.divmod(np.arange(n * (members - 1)), members - 1)
@@ -131,7 +147,7 @@ def _phase(
         rounds = max(slices, phase.steps)
         share = np.full(len(a), load / (members - 1) / rounds)
         sends = Sends(a, b, share, np.full(len(a), rounds), none)
-        return sends if phase.steps == 1 else replace(sends, edges=_handover(sends, sends, 0, 0, 1))
+        return sends if phase.steps == 1 else replace(sends, edges=_handed(sends, sends, 0, 0, 1))
     if phase.pattern in ("pair", "shift"):
         target = rank ^ phase.distance if phase.pattern == "pair" else (rank + phase.distance) % n
         return Sends(rank, target, np.full(n, load / phase.steps), np.full(n, phase.steps), none)
@@ -147,14 +163,19 @@ def _phase(
 
 def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
     """Phases as one program: a rank's first send of a phase waits for all that it received in the one before (lag ALL),
-    or slice by slice (lag 0); where it received nothing, as the root of a tree, in the last in which it did. With
-    ``lanes`` phases a stage, the one before is that of the same lane.
+    or slice by slice (lag 0); where it received nothing, as the root of a tree, in the last in which it did. Of
+    ``lanes`` phases that make a stage, each waits for all lanes of the stage before: they swap levels then.
     """
     offsets = np.cumsum([0, *(len(p) for p in parts)])
     edges = [part.edges + np.array([offset, offset, 0]) for part, offset in zip(parts, offsets, strict=False)]
     for k in range(lanes, len(parts)):
+        first = k // lanes * lanes
+        if lanes > 1:
+            stage = range(first - lanes, first)
+            edges += [_handed(parts[b], parts[k], int(offsets[b]), int(offsets[k]), lag) for b in stage]
+            continue
         waiting = np.ones(len(parts[k]), np.bool_)
-        for before in range(k - lanes, -1, -lanes):
+        for before in range(k - 1, -1, -1):
             found = _handed(parts[before], parts[k], int(offsets[before]), int(offsets[k]), lag)
             found = found[waiting[found[:, 0] - offsets[k]]]
             edges.append(found)
@@ -172,14 +193,6 @@ def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
 
 
 def _handed(before: Sends, after: Sends, first: int, second: int, lag: int) -> Ints:
-    """Edges from the sends of one phase to those of the next: rings of several channels go on channel by channel."""
-    if before.channels > 1 and before.channels == after.channels and len(before) == len(after):
-        task, other = after.edges[:, 0], after.edges[:, 1]
-        return np.stack([task + second, other + first, np.full(len(task), lag)], 1)
-    return _handover(before, after, first, second, lag)
-
-
-def _handover(before: Sends, after: Sends, first: int, second: int, lag: int) -> Ints:
     """Edges from every send into a rank in one phase to the sends out of it in the next."""
     receiver = np.where(before.target == SWITCH, before.source, before.target)
     order = np.argsort(receiver, kind="stable")
@@ -193,23 +206,19 @@ def _handover(before: Sends, after: Sends, first: int, second: int, lag: int) ->
 def _tasks(
     topology: Topology,
     sends: Sends,
-    source: Ints,
-    target: Ints,
+    ends: tuple[Ints, Ints, Ints],
     *,
     policy: str | Table,
     seed: int,
     beside: tuple[Ints, Ints],
 ) -> Tasks:
-    """Route the sends and set their latency and pace (``beside``: channels and team); dependencies as CSR."""
+    """Route the sends (``ends``: source and target node, and stage) and set their latency and pace (``beside``:
+    channels and team); dependencies as CSR.
+    """
+    source, target, stage = ends
     over = target == SWITCH
-    routes = route(
-        topology,
-        source[~over],
-        target[~over],
-        policy=policy,
-        amount=sends.amount[~over] * sends.rounds[~over],
-        seed=seed,
-    )
+    flows = tuple(column[~over] for column in (source, target, stage, sends.amount * sends.rounds))
+    routes = _routed(topology, *flows, policy=policy, seed=seed)
     if over.any():
         routes = _with_switch(topology, routes, source, over)
     latency = latencies(topology, routes) * (1.0 if sends.stands is None else sends.stands)
@@ -230,6 +239,28 @@ def _tasks(
         latency=latency,
         limit=limit,
     )
+
+
+def _routed(
+    topology: Topology, source: Ints, target: Ints, stage: Ints, amount: Floats, *, policy: str | Table, seed: int
+) -> Routes:
+    """Routes of sends, stage by stage: load is what moves at the same time. Stages with the same pairs, as the halves
+    of an all-reduce, take the same routes.
+    """
+    if not len(stage) or stage.min() == stage.max():
+        return route(topology, source, target, policy=policy, amount=amount, seed=seed)
+    order = np.argsort(stage, kind="stable")
+    known: list[tuple[tuple[Ints, Ints], Routes]] = []
+    parts: list[Routes] = []
+    for rows in np.split(order, np.flatnonzero(np.diff(stage[order])) + 1):
+        pairs = (source[rows], target[rows])
+        alike = (routes for other, routes in known if all(map(np.array_equal, pairs, other)))
+        found = next(alike, None) or route(topology, *pairs, policy=policy, amount=amount[rows], seed=seed)
+        known.append((pairs, found))
+        parts.append(found)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return gathered(parts, place)
 
 
 def latencies(topology: Topology, routes: Routes) -> Floats:

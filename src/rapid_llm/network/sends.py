@@ -36,13 +36,30 @@ class Sends:
         return len(self.source)
 
 
+def copies(sends: Sends, count: int, ranks: int) -> Sends:
+    """The same sends among ``count`` groups of ``ranks``, group after group."""
+    if count == 1:
+        return sends
+    later = np.arange(count)[:, None]
+
+    def moved(ends: Ints) -> Ints:
+        return np.where(ends == SWITCH, SWITCH, ends + later * ranks).ravel()
+
+    edges = sends.edges[None] + later[:, :, None] * np.array([len(sends), len(sends), 0])
+    stands = None if sends.stands is None else np.tile(sends.stands, count)
+    return Sends(
+        moved(sends.source), moved(sends.target), np.tile(sends.amount, count), np.tile(sends.rounds, count),
+        edges.reshape(-1, 3), stands, sends.channels,
+    )  # fmt: skip
+
+
 def rings(  # noqa: PLR0917
     phase: Phase, bounds: Bounds, load: float, channels: int | None, both: bool, lanes: tuple[int, ...] | None
 ) -> Sends:
     """Rings through units: every channel of a ring over several levels leaves a unit at another place."""
     low, high = phase.levels
     inner, outer, n = bounds[low - 1] if low else 1, bounds[high - 1], bounds[-1]
-    span = bounds[low] // inner if high - low > 1 else 1
+    span = _unit(phase, bounds, channels)
     two_ways = phase.both or (both and outer == n)
     spots = np.array(lanes or range(span)) if span > 1 else np.zeros(1, np.int64)
     count = channels or (len(spots) if span > 1 else 2 if two_ways and outer // inner > 2 else 1)
@@ -67,9 +84,21 @@ def rings(  # noqa: PLR0917
     return Sends(source, target, np.full(len(source), share), rounds, edges, channels=count if span > 1 else 0)
 
 
-def relay(phase: Phase, bounds: Bounds, load: float, slices: int, lanes: tuple[int, ...] | None) -> Sends:
+def _unit(phase: Phase, bounds: Bounds, channels: int | None) -> int:
+    """Ranks that a ring of several levels finds in one unit, which channels leave at different places; 1 where there is
+    a single channel, or a unit that is partly filled.
+    """
+    low, high = phase.levels
+    inner, outer = bounds[low - 1] if low else 1, bounds[high - 1]
+    alone = high - low < 2 or channels == 1 or outer % bounds[low]
+    return 1 if alone else bounds[low] // inner
+
+
+def relay(  # noqa: PLR0917
+    phase: Phase, bounds: Bounds, load: float, slices: int, channels: int | None, lanes: tuple[int, ...] | None
+) -> Sends:
     """From rank 0 along the order of every ring to all others; channels over several levels as of ``rings``."""
-    n, span = bounds[-1], bounds[0] if len(bounds) > 1 else 1
+    n, span = bounds[-1], _unit(phase, bounds, channels)
     spots = np.array(lanes or range(span)) if span > 1 else np.zeros(1, np.int64)
     place = np.arange(n)
     if phase.pattern == "weave":
@@ -144,14 +173,15 @@ def longer(sends: Sends, steps: int, rounds: int) -> Sends:
 
 def chains(phase: Phase, bounds: Bounds, load: float, slices: int, lanes: tuple[int, ...] | None) -> Sends:
     """One chain a lane of every unit, towards its rank or from it, on an equal share of the message: to and fro, or
-    along a ring of links (``both``).
+    along a ring of links (``both``) and tier by tier, where a unit is left once.
     """
     unit, n, spread = bounds[phase.levels[1] - 1], bounds[-1], phase.spread
     ends = np.array(lanes or range(unit))
     base, channel, step = (
         a.ravel() for a in np.meshgrid(np.arange(0, n, unit), ends, np.arange(unit - 1), indexing="ij")
     )
-    near, far = (base + (channel + (-at if phase.both else swing(at))) % unit for at in (step, step + 1))
+    around = phase.both or phase.levels[1] - phase.levels[0] > 1
+    near, far = (base + (channel + (-at if around else swing(at))) % unit for at in (step, step + 1))
     source, target = (near, far) if spread else (far, near)
     index = np.arange(len(source))
     # a reduction starts at the far end: its step s waits for s + 1, a spread step for s - 1

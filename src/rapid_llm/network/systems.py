@@ -46,11 +46,16 @@ def _box(node: Node, fabric: Fabric, count: int) -> Topology:
     tier = tiers[0]
     if tier.kind == "full" and len(tiers) == 1:
         return shapes.fully_connected(count, tier.bandwidth / max(node.accelerators - 1, 1), tier.latency)
-    if tier.kind == "ring" and count == node.accelerators:
-        return shapes.ring(count, tier.bandwidth / 2, tier.latency)
+    if tier.kind == "ring":  # some of its accelerators are an open chain
+        whole = count == node.accelerators
+        return (shapes.ring if whole else _chain)(count, tier.bandwidth / 2, tier.latency)
     if tier.kind in ("full", "shared"):
         return _bridged(tiers, count)
     return switch(count, tier.bandwidth, tier.latency)
+
+
+def _chain(count: int, bandwidth: float, latency: float) -> Topology:
+    return shapes.mesh((count,), bandwidth, latency)
 
 
 def _bridged(tiers: list[Tier], count: int) -> Topology:

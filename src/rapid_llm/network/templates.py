@@ -49,7 +49,8 @@ class Phase:
 class Template:
     """Phases of one algorithm. ``pipelined`` phases run at once on slices of S, else one after another.
 
-    ``lanes`` phases in a row are one stage: each works on its own share of S at the same time.
+    ``lanes`` phases in a row are one stage: each works on its own share of S at the same time; the next stage waits for
+    all of them.
     """
 
     algorithm: int
@@ -233,7 +234,7 @@ def hops(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
     count = [0.0] * len(bounds)
     low, high = phase.levels
     inner = bounds[low - 1] if low else 1
-    if phase.pattern in ("ring", "relay"):
+    if phase.pattern in ("ring", "relay", "chain"):
         outer = bounds[high - 1]
         edges = outer / inner
         for level in range(low, high):
@@ -281,7 +282,7 @@ def loads(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
             result[level] = phase.load * (bounds[level] - below) / (bounds[high - 1] - inner)
         elif phase.pattern == "shift":
             result[level] = phase.load * min(1.0, phase.distance / below)
-        elif phase.pattern in ("ring", "relay"):
+        elif phase.pattern in ("ring", "relay", "chain"):
             result[level] = phase.load * inner / below
         elif phase.pattern == "tree":
             outer = bounds[-1]

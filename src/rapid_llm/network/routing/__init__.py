@@ -1,5 +1,5 @@
 """Routes over an explicit topology."""
 
-from rapid_llm.network.routing.routes import POLICIES, Routes, Table, route
+from rapid_llm.network.routing.routes import POLICIES, Routes, Table, gathered, route
 
-__all__ = ["POLICIES", "Routes", "Table", "route"]
+__all__ = ["POLICIES", "Routes", "Table", "gathered", "route"]

@@ -1,6 +1,6 @@
 """Which links the traffic of a pair takes, for many pairs at once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -21,8 +21,9 @@ POLICIES: Final = (
 )  # fmt: skip
 """``auto``: dimension order on a grid, else balanced. ``alternating``: dimension order, reversed for odd pairs.
 ``shortest``: the first by id. ``ecmp``: by seeded hash. ``spray``: all shortest paths alike. ``balanced``: shortest,
-least loaded as pairs are placed; ``adaptive``: placed again until loads settle. ``rail``: over the accelerator of the
-own box that is on the rail of the target. ``minimal``, ``ugal``: dragonfly groups."""
+least loaded as pairs are placed, or shared out evenly among spines where links to those are then the busiest;
+``adaptive``: placed again until loads settle. ``rail``: over the accelerator of the own box that is on the rail of the
+target. ``minimal``, ``ugal``: dragonfly groups."""
 Table = Mapping[tuple[int, int], tuple[int, ...]]
 """A user's own routes: links from one node to another; all other pairs are routed ``auto``."""
 Indices = NDArray[np.int64] | NDArray[np.int32]
@@ -54,6 +55,20 @@ class Routes:
         weight = weight * self.share if len(self.share) else weight
         total: Floats = np.bincount(self.link, weights=weight, minlength=links).astype(np.float64)
         return total
+
+
+def gathered(parts: Sequence[Routes], rows: Ints) -> Routes:
+    """These rows of several tables of routes, one behind the other."""
+    shared = any(len(part.share) for part in parts)
+    link: Indices = np.concatenate([part.link for part in parts])
+    share = np.concatenate([part.share if len(part.share) else np.ones(len(part.link)) for part in parts])
+    length = np.concatenate([np.diff(part.start) for part in parts])
+    if (np.diff(rows) == 1).all():
+        return Routes(_starts(length), link, share if shared else np.zeros(0))
+    begin = _starts(length)[rows]
+    start = _starts(length[rows])
+    where = np.arange(start[-1]) + np.repeat(begin - start[:-1], length[rows])
+    return Routes(start, link[where], share[where] if shared else np.zeros(0))
 
 
 def route(
@@ -88,7 +103,7 @@ def route(
     else:
         routes = _searched(topology, source, target, amounts, chosen, seed, threshold)
         if chosen == "balanced":
-            routes = _inside(topology, routes, source, target, amounts)
+            routes = _inside(topology, routes, source, target)
     return repaired(topology, routes, source, target, amounts)
 
 
@@ -133,6 +148,7 @@ def _searched(
     topology: Topology, source: Ints, target: Ints, amounts: Floats, policy: str, seed: int, threshold: float
 ) -> Routes:
     from rapid_llm.network.routing import drive
+    from rapid_llm.network.routing.clos import over_spines
     from rapid_llm.network.routing.search import FIRST, HASHED, LOADED
 
     graph, work = graph_of(topology, topology.bandwidth), search_of(topology)
@@ -153,16 +169,29 @@ def _searched(
         length, links = drive.each_shortest(graph, work, source, target, via, amounts, seed, mode, zoned)
     if (length < 0).any():
         _cut_off(topology, source[length < 0], target[length < 0], topology.bandwidth)
-    if policy == "adaptive":
-        for _ in range(PASSES):
-            work.stamp[:] = 0
-            drive.improve(graph, work, source, target, amounts, length, links)
-    return Routes(_starts(length), links, shares)
+    start = _starts(length)
+    if policy == "balanced" and (_level(graph, start, links, amounts) or over_spines(topology, length, links, amounts)):
+        return Routes(start, links, shares)
+    for _ in range(PASSES if policy in ("adaptive", "balanced") else 0):
+        work.stamp[:] = 0
+        drive.improve(graph, work, source, target, amounts, length, links)
+    return Routes(start, links, shares)
 
 
-def _inside(topology: Topology, routes: Routes, source: Ints, target: Ints, amounts: Floats) -> Routes:
+def _level(graph: "Graph", start: Ints, links: Ints, amounts: Floats) -> bool:
+    """Whether no link is busier than the busiest of those at the ends of rows, which have no other way."""
+    rows = np.diff(start) > 0
+    ends = np.zeros(len(graph.load))
+    for at in (start[:-1][rows], start[1:][rows] - 1):
+        np.maximum.at(ends, links[at], graph.load[links[at]])
+    busy: Floats = graph.load / graph.capacity
+    return bool(busy.max(initial=0.0) <= (ends / graph.capacity).max(initial=0.0) * (1 + 1e-9))
+
+
+def _inside(topology: Topology, routes: Routes, source: Ints, target: Ints) -> Routes:
     """The same routes, but those between accelerators of one box stay on the links that join its accelerators, which
-    forward there (Infinity Fabric): network cards are not the way to a neighbour's neighbour.
+    forward there (Infinity Fabric): network cards are not the way to a neighbour's neighbour. Equal ways take equal
+    shares, as both ways round a ring do.
     """
     ours = (topology.node_kind[topology.source] == 0) & (topology.node_kind[topology.target] == 0)
     near = (topology.box[source] == topology.box[target]) & (topology.box[source] != NONE)
@@ -170,19 +199,20 @@ def _inside(topology: Topology, routes: Routes, source: Ints, target: Ints, amou
     if not len(rows) or ours.all():
         return routes
     from rapid_llm.network.routing import drive
-    from rapid_llm.network.routing.search import LOADED
 
     graph = graph_of(topology, np.where(ours, topology.bandwidth, 0.0), transit=True)
-    none = np.full(len(rows), NONE, np.int64)
-    ends = (source[rows], target[rows], none, amounts[rows])
-    length, links = drive.each_shortest(graph, search_of(topology), *ends, 0, LOADED, False)
-    rows, length = rows[length > 0], length[length > 0]
+    length, links, shares = drive.each_spread(graph, search_of(topology), source[rows], target[rows])
     lengths = np.diff(routes.start)
     moved = np.zeros(len(routes), np.bool_)
-    moved[rows] = True
-    kept = routes.link[np.repeat(~moved, lengths)].astype(np.int64)
-    lengths[rows] = length
-    return Routes(_starts(lengths), _interleave(lengths, moved, kept, links), np.zeros(0))
+    moved[rows[length > 0]] = True
+    stay = np.repeat(~moved, lengths)
+    lengths[moved] = length[length > 0]
+    link = _interleave(lengths, moved, routes.link[stay].astype(np.int64), links)
+    if (shares == 1).all():
+        return Routes(_starts(lengths), link, np.zeros(0))
+    share = np.ones(len(link))
+    share[np.repeat(moved, lengths)] = shares
+    return Routes(_starts(lengths), link, share)
 
 
 def _needs_groups(topology: Topology, policy: str, has: bool) -> None:
