@@ -6,10 +6,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
-from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Positive, Seconds
+from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Positive, Seconds, Whole
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Whole = Annotated[int, Field(ge=0, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
