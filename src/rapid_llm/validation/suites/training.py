@@ -115,6 +115,8 @@ def scenario_of(row: Row) -> Mapping[str, Any]:
             "recompute": recompute_of(row),
         },
     }
+    if rule := translate.first("predictors", row):
+        scenario["workload"]["mtp_layers"] = rule["layers"]
     if offload := _sharding(row).get("offload"):
         scenario["workload"]["offload"] = offload
     if preset := translate.precision_of(row):
