@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.execution.pricing import Machine, Priced, host_launched
 from rapid_llm.lowering import Kernels, Messages
-from rapid_llm.lowering.table import AGAIN, BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE, WITH_PRODUCT
+from rapid_llm.lowering.table import AGAIN, BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE, WEIGHT_GRADIENT, WITH_PRODUCT
 
 Matrix = NDArray[np.float64]
 
@@ -31,6 +31,8 @@ _SHARDED = ("shard", "edp")
 _COVERS = {"tp": "gemm", "cp": "attention"}
 """Kernels that can run beside the messages of an axis, where it is not all of the pass: a chunked product beside its
 gather or scatter, attention on one chunk of the sequence beside the ring."""
+_EXPERT = "expert_"
+"""How the names of kernels of routed experts begin."""
 _SHARED = "shared_"
 """How the names of kernels of shared experts begin."""
 
@@ -123,6 +125,8 @@ def time_passes(priced: Priced) -> Passes:
     side, exposed = _beside(spent, sent, kernels + blocking, priced)
     launched = [(table.rows, _launches(table.rows)) for table in priced.kernels]
     issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
+    if machine.runtime.host.per_expert:
+        issue += machine.runtime.host.per_expert * _by_cell(_expert_launches(priced), shape)
     if machine.runtime.host.per_peer_piped:
         issue += _by_cell(_piped(moving, priced), shape)
     return Passes(kernels, blocking, side, exposed, _host(machine, kernels + blocking + exposed, issue, priced))
@@ -133,6 +137,19 @@ def _launches(rows: Kernels) -> Matrix:
     a product in pieces or of many experts (``Host.per_dispatch`` holds these), each of another kind."""
     issued = rows.count if rows.family == "pointwise" else np.minimum(rows.count, 1.0)
     return np.where(_ending(rows.names, WITH_PRODUCT)[:, None], 0.0, issued)
+
+
+def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
+    """Products of single experts, and the passes that round the operands of each (of a weight gradient both are)."""
+    rounds = 1.0 if priced.lowered.shapes.cast else 0.0
+    found = []
+    for table in priced.kernels:
+        rows = table.rows
+        if rows.family == "gemm":
+            experts = rows.columns["groups"] * rows.count * [[name.startswith(_EXPERT)] for name in rows.names]
+            rounded = ~_ending(rows.names, (WEIGHT_GRADIENT,))[:, None]
+            found.append((rows, experts * (1.0 + rounds * rounded)))
+    return found
 
 
 def _by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:

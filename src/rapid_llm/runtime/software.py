@@ -41,7 +41,8 @@ class Host:
 
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass
     since the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_dispatch``: what
-    a training pass through experts adds to that floor (router, permutation, products launched one by one);
+    a training pass through experts adds to that floor (router, permutation); ``per_expert``: the product of one
+    expert, and the rounding of its operands, where these are launched one by one;
     ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_step``: scheduler, input preparation,
     sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first
     launch of one request; ``serial``: share of the shorter of launching and running a pass that does not hide
@@ -66,6 +67,7 @@ class Host:
     per_sequence: Seconds = 0.0
     per_kv_block: Seconds = 0.0
     per_dispatch: Seconds = 0.0
+    per_expert: Seconds = 0.0
     waits: NonNegative = 0.0
     ingress: Seconds = 0.0
     serial: NonNegative = 0.0
