@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.execution.pricing import Machine, Priced, host_launched
 from rapid_llm.lowering import Kernels, Messages
+from rapid_llm.lowering.passes import FULL
 from rapid_llm.lowering.table import AGAIN, BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE, WEIGHT_GRADIENT, WITH_PRODUCT
 
 Matrix = NDArray[np.float64]
@@ -125,11 +126,11 @@ def time_passes(priced: Priced) -> Passes:
     side, exposed = _beside(spent, sent, kernels + blocking, priced)
     launched = [(table.rows, _launches(table.rows)) for table in priced.kernels]
     issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
-    if machine.runtime.host.per_expert:
-        issue += machine.runtime.host.per_expert * _by_cell(_expert_launches(priced), shape)
+    experts = _by_cell(_expert_launches(priced), shape)
+    issue += machine.runtime.host.per_expert * experts
     if machine.runtime.host.per_peer_piped:
         issue += _by_cell(_piped(moving, priced), shape)
-    return Passes(kernels, blocking, side, exposed, _host(machine, kernels + blocking + exposed, issue, priced))
+    return Passes(kernels, blocking, side, exposed, _host(kernels + blocking + exposed, issue, experts > 0, priced))
 
 
 def _launches(rows: Kernels) -> Matrix:
@@ -200,18 +201,24 @@ def _piped(moving: Sequence[tuple[Messages, Matrix]], priced: Priced) -> list[tu
     return [(rows, count * rows.ranks * per_rank) for rows, count in moving if rows.axis == "tp"]
 
 
-def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matrix:
-    """Seconds in which the accelerator waits for its host: launches beyond ``busy``, and gaps of a whole pass."""
+def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Priced) -> Matrix:
+    """Seconds in which the accelerator waits for its host: launches beyond ``busy``, and gaps of a whole pass.
+
+    ``through``: passes through experts. What runs again of a layer, but not all of it, is part of its backward pass.
+    """
+    machine, shapes = priced.machine, priced.lowered.shapes
     host = machine.runtime.host
-    floor = issue.copy()
-    gap = np.zeros_like(busy)
-    shapes = priced.lowered.shapes
+    floor = issue + (host.per_dispatch * through if shapes.training else 0.0)
+    gap, busy = np.zeros_like(busy), busy.copy()
+    if shapes.training:
+        parts = shapes.plans.recompute != FULL
+        for seconds in (busy, floor):
+            seconds[BACKWARD] += np.where(parts, seconds[RECOMPUTE], 0.0)
+            seconds[RECOMPUTE] *= ~parts
     layers = slice(0, len(priced.lowered.units) - 2)
     if shapes.training:
         gap[FORWARD, layers] = host.per_layer.forward
         gap[BACKWARD, layers] = host.per_layer.backward
-        through = (priced.lowered.expert > 0) & (busy[:OPTIMIZER] > 0)
-        floor[:OPTIMIZER] += host.per_dispatch * through
         floor *= [[[phase not in host.captured]] for phase in PHASES]
     else:
         gap[FORWARD, layers] = np.where(shapes.decode > 0, host.per_layer.decode, host.per_layer.prefill)
@@ -219,7 +226,7 @@ def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matr
         floor *= host_launched(priced.lowered, machine.runtime)
     floor[OPTIMIZER] = 0.0
     floor /= machine.host_speed
-    serial = host.serial + host.waits * (priced.lowered.expert > 0)
+    serial = host.serial + host.waits * through
     least, most = np.minimum(floor, busy), np.maximum(floor, busy)
     exposed = most - busy + serial * least
     if host.jitter:

@@ -16,6 +16,7 @@ from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.lowering.fusion import fuse
 from rapid_llm.lowering.layout import layers_per_part, on_stages
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
+from rapid_llm.lowering.modules import chosen, discarded
 from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_bytes
 from rapid_llm.lowering.rounding import in_pieces, rounded
 from rapid_llm.lowering.shapes import Shapes
@@ -173,13 +174,13 @@ def _short(s: Shapes, facts: Training | None) -> bool:
 def _activations(sequences: list[list[Canonical]], s: Shapes, facts: Training | None) -> tuple[Matrix, Matrix, Matrix]:
     """Bytes that a pass of each unit saves, works on beside, and gathers beyond its shards [U, P]."""
     saved, working, gathered = (np.zeros((len(sequences), len(s.plans))) for _ in range(3))
-    selective = facts.selective if facts else ()
-    keeps = facts.selective_keeps.get(s.compute) if facts else None
+    again = chosen(s.modules, facts).operators, discarded(s.modules)
+    keeps = facts.selective_keeps.get(s.compute) if facts and not s.modules else None
     for unit, sequence in enumerate(sequences):
         if not s.training:
             working[unit] = _widest(sequence)
         elif unit < len(sequences) - OUTER:
-            saved[unit], working[unit] = kept_bytes(sequence, s.plans, selective, keeps)
+            saved[unit], working[unit] = kept_bytes(sequence, s.plans, again, keeps)
             working[unit] += _largest(_exchanges(sequence))
         else:
             saved[unit] = _outer_saved(sequence)
@@ -192,8 +193,8 @@ def _pass_rows(builder: Builder, sequences: list[list[Canonical]], s: Shapes, fa
     layers = len(sequences) - OUTER
     rerun = None
     if s.training and facts:
-        partly = facts.selective_share.get(s.compute, {})
-        rerun = Rerun.of(s.plans, facts.selective, partly, stops=facts.recompute_stops)
+        partly = {} if s.modules else facts.selective_share.get(s.compute, {})
+        rerun = Rerun.of(s.plans, chosen(s.modules, facts), partly, stops=facts.recompute_stops)
     for unit, sequence in enumerate(sequences):
         forward_rows(builder, unit, sequence, s, rerun if unit < layers else None)
         if s.training and not (s.lora and unit == layers):

@@ -29,7 +29,8 @@ class Shapes:
     decode: passes that generate; their tokens are on every rank of a cp group, each with its share of the cache.
     routing: of tokens to experts. ahead: predictors of further tokens. offload: what lives on the host. cast, turned:
     bytes that rounding an element to the compute format moves, 0 where nothing is rounded apart (``dtypes``).
-    tensor_parallel, context_parallel: whether any plan is. head: bytes of a weight of the LM head, and its dtype.
+    modules: parts of a layer that selective recomputation names. tensor_parallel, context_parallel: whether any plan
+    is. head: bytes of a weight of the LM head, and its dtype.
     """
 
     plans: Plans
@@ -60,6 +61,7 @@ class Shapes:
     lora: Lora | None
     ahead: int
     offload: Offload
+    modules: tuple[str, ...]
     tensor_parallel: bool
     context_parallel: bool
     head: tuple[float, str]
@@ -144,6 +146,7 @@ class Shapes:
             lora=work.lora if work else None,
             ahead=work.mtp_layers if work else 0,
             offload=work.offload if work else Offload(),
+            modules=work.recompute.modules if work and work.recompute else (),
             tensor_parallel=bool((plans.tp > 1).any()),
             context_parallel=context_parallel,
             head=(dtype(head).bytes, head),
