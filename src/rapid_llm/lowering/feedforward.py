@@ -183,13 +183,18 @@ def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fuse
         return [Operator("experts", "moe", {"n2": s.tokens * hidden * act}, d, columns, dtype=s.compute, saves=("n2",))]
     per_expert = rows / hit
     biased = ffn.bias and s.training
+    clamp, inner = [], "gur"
+    if ffn.clamped and s.training:
+        cut = {"gcr": up["gur"]}
+        clamp, inner = [pointwise("expert_clamp", "stream", up, cut, saves=("gur",))], "gcr"
     out_bias = [pointwise("expert_bias", "stream", r_out, r_out)] if biased else []
     for op in out_bias:
         op.each = np.maximum(hit, 1.0)
     return [
         pointwise("permute", "gather", {"n2": s.tokens * hidden * act}, r_in),
         matmul("expert_up", s, m=per_expert, n=up_width, k=hidden, groups=hit, reads="xr", writes=up, bias=ffn.bias),
-        pointwise("expert_activation", "stream", up, act_out, saves=("gur",)),
+        *clamp,
+        pointwise("expert_activation", "stream", {inner: up["gur"]}, act_out, saves=(inner,)),
         matmul("expert_down", s, m=per_expert, n=hidden, k=inter, groups=hit, reads="pr", writes=r_out),
         *out_bias,
         pointwise("unpermute", "gather", r_out, d, saves=("dr",)),

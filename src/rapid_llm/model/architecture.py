@@ -172,7 +172,7 @@ class MoE:
 
     ``expert_hidden_size``: routed experts work in a latent space between a down and an up projection (Nemotron 3
     Super, Kimi K3). ``correction_bias`` and ``router_scale`` are learned vectors per expert, ``router_norm`` one of
-    hidden size.
+    hidden size. ``clamped``: both halves of the gated activation's input are cut off at a limit (gpt-oss).
     """
 
     kind: Literal["moe"] = "moe"
@@ -190,6 +190,7 @@ class MoE:
     shared_gate: bool = False
     expert_hidden_size: Count | None = None
     latent_norm: bool = False
+    clamped: bool = False
 
 
 @hash_once

@@ -57,7 +57,7 @@ def mlp(f: Fields, *, size: int | None = None, gated: bool = True, bias: bool = 
 
 def moe(f: Fields, **changes: Any) -> MoE:
     """Experts from the usual fields; ``changes`` as in ``gqa``."""
-    values: dict[str, Any] = dict(changes)
+    values: dict[str, Any] = {"clamped": f.has("swiglu_limit"), **changes}
     for name in ("num_experts", "num_experts_per_tok", "moe_intermediate_size"):
         if name not in values:
             values[name] = f.size(name)
