@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rapid_llm.execution.pricing import Machine, Priced, host_launched
 from rapid_llm.lowering import Kernels, Messages
 from rapid_llm.lowering.passes import FULL
-from rapid_llm.lowering.table import AGAIN, BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE, WEIGHT_GRADIENT, WITH_PRODUCT
+from rapid_llm.lowering.table import AGAIN, BACKWARD, CAST, FORWARD, OPTIMIZER, PHASES, RECOMPUTE, WEIGHT_GRADIENT, WITH_PRODUCT
 
 Matrix = NDArray[np.float64]
 
@@ -128,6 +128,9 @@ def time_passes(priced: Priced) -> Passes:
     issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
     experts = _by_cell(_expert_launches(priced), shape)
     issue += machine.runtime.host.per_expert * experts
+    if machine.runtime.host.per_cast:
+        casts = [(t.rows, t.rows.count * _ending(t.rows.names, (CAST,))[:, None]) for t in priced.kernels]
+        issue += machine.runtime.host.per_cast * _by_cell(casts, shape)
     if machine.runtime.host.per_peer_piped:
         issue += _by_cell(_piped(moving, priced), shape)
     return Passes(kernels, blocking, side, exposed, _host(kernels + blocking + exposed, issue, experts > 0, priced))
@@ -141,8 +144,9 @@ def _launches(rows: Kernels) -> Matrix:
 
 
 def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
-    """Products of single experts, and the passes that round the operands of each (of a weight gradient both are)."""
-    rounds = 1.0 if priced.lowered.shapes.cast else 0.0
+    """Products of single experts, and what rounds the operands of each (of a weight gradient both are)."""
+    facts = priced.machine.runtime.training
+    rounds = facts.expert_casts if facts and priced.lowered.shapes.cast else 0.0
     found = []
     for table in priced.kernels:
         rows = table.rows

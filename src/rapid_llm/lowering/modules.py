@@ -39,7 +39,7 @@ class Module:
 MODULES: Final[Mapping[str, Module]] = {
     "core_attn": Module(("attention", "scores", "softmax", "attention_dropout", "context")),
     "layernorm": Module(("norm",), discards=True),
-    "mla_up_proj": Module(("q_norm", "q_up", "kv_norm", "kv_up", "rotary"), discards=True),
+    "mla_up_proj": Module(("q_norm", "q_up", "kv_norm", "kv_up", "rotary", "kv_join"), discards=True),
     "moe_act": Module(("expert_clamp", "expert_activation"), discards=True),
     "mlp": Module(("up", "activation", "mul", "down"), ("mlp",)),
     "moe": Module((*_ROUTED, *_SHARED), ("dispatch", "combine", "expert", "moe")),

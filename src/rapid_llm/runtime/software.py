@@ -68,6 +68,7 @@ class Host:
     per_kv_block: Seconds = 0.0
     per_dispatch: Seconds = 0.0
     per_expert: Seconds = 0.0
+    per_cast: Seconds = 0.0
     waits: NonNegative = 0.0
     ingress: Seconds = 0.0
     serial: NonNegative = 0.0
@@ -202,7 +203,8 @@ class Training:
     ``short_gathers``: the compute formats in which inputs and output gradients of tensor parallelism, and the weights
     of layers, are gathered, having been rounded before; ``gather_copies``: sequence parallelism gathers and scatters
     along an inner dimension, through a copy, what does not travel in pieces; ``expert_streams`` on which the products
-    of experts are launched one by one (0: one grouped kernel); ``decomposed``: how many times the bytes of one fused
+    of experts are launched one by one (0: one grouped kernel), and ``expert_casts`` launches that round the operands of
+    one; ``decomposed``: how many times the bytes of one fused
     kernel the separate kernels of an operator move.
     """
 
@@ -236,6 +238,7 @@ class Training:
     short_gathers: tuple[str, ...] = ()
     gather_copies: bool = False
     expert_streams: Whole = 0
+    expert_casts: NonNegative = 1.0
     recompute_stops: bool = False
     decomposed: Map[Positive] = FrozenDict()
     scatter_gather: bool = False
