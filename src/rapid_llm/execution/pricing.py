@@ -302,6 +302,7 @@ def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> 
             hidden_size=lowered.hidden_size,
             experts_per_token=lowered.experts_per_token,
             experts=lowered.experts,
+            node_share=lowered.reached_groups,
             ranks=rows.ranks[at],
             stride=rows.stride[at],
             fabric=machine.fabric,

@@ -41,7 +41,8 @@ class Lowered:
     expert: parameters of one rank per unit pass [U, P]; trained: of both, those with gradients [2, U, P]. saved:
     activation bytes kept per pass and micro-batch; working: bytes alive beside them while one pass runs [U, P];
     gathered: bytes by which the inputs that sequence parallelism gathers exceed the shards that are kept [U, P].
-    cache: KV and state bytes per pass [U, P].
+    cache: KV and state bytes per pass [U, P]. reached_groups: of the groups of neighbouring experts, the share that a
+    token may choose from.
     """
 
     units: tuple[str, ...]
@@ -60,6 +61,7 @@ class Lowered:
     logits: Column
     experts_per_token: float
     experts: float
+    reached_groups: float
 
 
 def unit_names(model: Model, ahead: int = 0) -> tuple[str, ...]:
@@ -130,6 +132,7 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         logits=outer.head_rows(model, s) * vocab,
         experts_per_token=max([1.0, *(float(ffn.num_experts_per_tok) for ffn in mixtures)]),
         experts=max([1.0, *(float(ffn.num_experts) for ffn in mixtures)]),
+        reached_groups=min([1.0, *(ffn.groups_per_token / ffn.expert_groups for ffn in mixtures)]),
     )
 
 

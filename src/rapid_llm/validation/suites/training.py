@@ -131,6 +131,8 @@ def parallelism_of(row: Row) -> Mapping[str, Any]:
         plan["etp"] = etp
     if plan.get("vpp"):
         plan["schedule"] = "interleaved"
+    if rule := translate.first("schedules", row):
+        plan["schedule"] = rule["schedule"]
     if plan.get("cp") and translate.first("exchanges", row):
         plan["ulysses"] = plan["cp"]
     if rule := translate.first("layouts", row):
