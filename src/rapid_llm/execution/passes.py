@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 from rapid_llm.execution.pricing import Machine, Priced, host_launched
 from rapid_llm.lowering import Kernels, Messages
 from rapid_llm.lowering.passes import FULL
-from rapid_llm.lowering.table import AGAIN, BACKWARD, CAST, FORWARD, OPTIMIZER, PHASES, RECOMPUTE, WEIGHT_GRADIENT, WITH_PRODUCT
+from rapid_llm.lowering.table import (
+    AGAIN,
+    BACKWARD,
+    CAST,
+    FORWARD,
+    OPTIMIZER,
+    PHASES,
+    RECOMPUTE,
+    WEIGHT_GRADIENT,
+    WITH_PRODUCT,
+)
 
 Matrix = NDArray[np.float64]
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rapid_llm.model import Model
+from rapid_llm.model.architecture import MLP, LatentAttention, MoE, StateSpace
 from rapid_llm.runtime import Training
 
 _SHARED: Final = ("shared_up", "shared_activation", "shared_mul", "shared_down")
@@ -55,6 +57,21 @@ def chosen(modules: Sequence[str], facts: Training | None) -> Module:
         tuple(name for module in modules for name in MODULES[module].operators),
         tuple(word for module in modules for word in MODULES[module].messages),
     )
+
+
+def present(model: Model) -> tuple[str, ...]:
+    """The modules that some layer of a model has."""
+    mixers = [layer.mixer for layer in model.blocks if layer.mixer is not None]
+    mixtures = [layer.ffn for layer in model.blocks if isinstance(layer.ffn, MoE)]
+    has = {
+        "core_attn": any(not isinstance(mixer, StateSpace) for mixer in mixers),
+        "mla_up_proj": any(isinstance(mixer, LatentAttention) for mixer in mixers),
+        "mlp": any(isinstance(layer.ffn, MLP) for layer in model.blocks),
+        "moe_act": bool(mixtures),
+        "moe": bool(mixtures),
+        "shared_experts": any(ffn.shared_intermediate_size for ffn in mixtures),
+    }
+    return tuple(name for name in MODULES if has.get(name, True))
 
 
 def discarded(modules: Sequence[str]) -> tuple[str, ...]:

@@ -148,12 +148,12 @@ def _pointwise_backward(builder: Builder, unit: int, op: Operator) -> None:
 def kept_bytes(
     sequence: Sequence[Canonical],
     plans: Plans,
-    again: tuple[Sequence[str], Sequence[str]],
+    selective: tuple[Sequence[str], Sequence[str]],
     keeps: Sequence[str] | None = None,
 ) -> tuple[Column, Column]:
     """Activation bytes of one layer and micro-batch kept until its backward pass, and those alive while it runs again.
 
-    ``again``: what selective recomputation runs again, and of these what throws away its results for certain;
+    ``selective``: what selective recomputation runs again, and of these what throws away its results for certain;
     ``keeps``: the tensors that stay under selective recomputation, all that other operators need where None.
     Returns ([P], [P]): kept under the plan's recompute mode; extra working set of the layer being recomputed, the
     gradient of its output among it.
@@ -164,7 +164,8 @@ def kept_bytes(
         return everything, np.zeros(width)
     first = next((op for op in sequence if isinstance(op, Operator)), None)
     entry = np.zeros(width) + (next(iter(first.reads.values())) if first else 0.0)
-    some = np.zeros(width) + (_selective_bytes(sequence, *again) if keeps is None else _named_bytes(sequence, keeps))
+    part = _selective_bytes(sequence, *selective) if keeps is None else _named_bytes(sequence, keeps)
+    some = np.zeros(width) + part
     mode = np.select([plans.recompute == FULL, plans.recompute == SELECTIVE], [entry, some], everything)
     share = 1.0 / plans.recompute_every
     again = np.where(plans.recompute == FULL, everything - mode + entry, everything - mode)

@@ -172,8 +172,8 @@ class MoE:
 
     ``expert_hidden_size``: routed experts work in a latent space between a down and an up projection (Nemotron 3
     Super, Kimi K3). ``correction_bias`` and ``router_scale`` are learned vectors per expert, ``router_norm`` one of
-    hidden size. ``groups_per_token`` of ``expert_groups`` neighbours hold the experts of a token (group-limited routing,
-    DeepSeek-V2, section 2.2.2). ``clamped``: both halves of the gated activation's input are cut off at a limit (gpt-oss).
+    hidden size. ``groups_per_token`` of ``expert_groups`` neighbours hold a token's experts (group-limited routing,
+    DeepSeek-V2, section 2.2.2). ``clamped``: the input of the gated activation is cut off at a limit (gpt-oss).
     """
 
     kind: Literal["moe"] = "moe"

@@ -124,7 +124,8 @@ def price_experts(
 
     ranks of the group stand ``stride`` accelerators apart; ``mode`` None takes the faster one; ``units`` compute units
     given to it (default: the mode's own); ``node_limit`` the nodes that a token's experts may lie on, or ``node_share``
-    of those of the group (group-limited routing); ``element_bytes`` on the wire per element (default: the library's, FP8 with scales out, BF16 back).
+    of those of the group (group-limited routing); ``element_bytes`` on the wire per element (default: the library's,
+    FP8 with scales out, BF16 back).
     InputError for an unknown phase or mode, and when a group does not fit the fabric.
     """
     if phase not in PHASES:
@@ -175,9 +176,7 @@ def _mode(phase: str, work: _Work, mode: Mode, fabric: Fabric) -> Column:
     return np.stack([seconds, tokens * sent * size, tokens * crossing * size, np.where(ranks > 1, units, 0.0)])
 
 
-def _traffic(
-    copies: Column, ranks: Column, nodes: Column, mode: Mode, work: _Work
-) -> tuple[Column, Column, Column]:
+def _traffic(copies: Column, ranks: Column, nodes: Column, mode: Mode, work: _Work) -> tuple[Column, Column, Column]:
     """Per token: destinations that its kernel serves, copies that leave the rank, copies that leave the node.
 
     Deduplicated copies cross the network once a node, to the rank of equal place there, which forwards them.

@@ -35,7 +35,8 @@ class Parallelism:
     ``etp`` is the tensor degree of the experts (etp x ep divides tp x cp x dp), ``vpp`` the model chunks per pipeline
     stage, ``dp_shard`` the ranks over which ZeRO shards (default dp). ``ulysses`` of the cp ranks exchange heads for
     sequence round the attention core (arXiv 2309.14509), groups of cp / ulysses pass keys and values round a ring.
-    ``layers_per_stage`` deals the layers by hand, none to a stage of the embedding or the head alone. A field left as None takes the runtime's default.
+    ``layers_per_stage`` deals the layers by hand, none to a stage of the embedding or the head alone. A field left as
+    None takes the runtime's default.
     """
 
     tp: Count = 1

@@ -189,7 +189,8 @@ def _recompute_fields(document: Document, fields: Mapping[str, Any]) -> Mapping[
         wrong = next((name for name in modules if name not in RECOMPUTED), None) if _listed(modules) else modules
         if wrong is not None:
             raise document.error(
-                f"workload.recompute.modules is a list of {', '.join(RECOMPUTED)} (got {show(wrong)}). Try [core_attn].",
+                f"workload.recompute.modules is a list of {', '.join(RECOMPUTED)} (got {show(wrong)}). "
+                "Try [core_attn].",
                 "workload.recompute.modules",
             )
         return {**named, "mode": "selective", "modules": () if tuple(modules) == ("core_attn",) else tuple(modules)}
