@@ -84,7 +84,8 @@ def forward_rows(
             for phase, again in passes:
                 builder.kernel(op, (unit, phase), columns, count=op.when * again, pieces=pieces)
                 if op.rounds:
-                    builder.cast(op, (unit, phase), op.rounds.input * s.cast, count=op.when * again)
+                    each = s.found if op.rounds.found else s.cast
+                    builder.cast(op, (unit, phase), op.rounds.input * each, count=op.when * again)
         elif op.op:
             for phase, again in passes:
                 builder.message(op.name, op.op, op.axis, (unit, phase), size=op.size, count=op.when * again)
