@@ -14,8 +14,9 @@ from rapid_llm import hardware
 from rapid_llm import runtime as runtimes
 from rapid_llm.execution import Machine, TrainingStep, training_step
 from rapid_llm.execution.passes import occupied_share
-from rapid_llm.lowering.table import BACKWARD, FORWARD, RECOMPUTE
+from rapid_llm.lowering.table import BACKWARD, CAST, FORWARD, RECOMPUTE
 from rapid_llm.nouns import replaced
+from rapid_llm.operators import POINTWISE_KINDS
 from rapid_llm.parallelism import AXES, Plans
 from rapid_llm.runtime import Communication, Host, Overlap
 from rapid_llm.workload import Recompute, Training
@@ -266,3 +267,16 @@ def test_what_runs_again_of_a_layer_is_launched_with_its_backward_pass() -> None
     assert norms[RECOMPUTE] < 1e-3
     launches = 2 * 10e-3 / machine().host_speed
     assert norms[BACKWARD] + norms[RECOMPUTE] - none[BACKWARD] == pytest.approx(launches, rel=0.01)
+
+
+def test_products_that_read_either_way_need_no_turned_copies() -> None:
+    # Per-tensor fp8 on Blackwell; scales of blocks run along the sum, and Hopper multiplies one layout alone.
+    def turned(preset: str, system: str) -> float:
+        priced = training_step(table(plan(), MODEL, preset=preset), machine(system=system)).priced
+        found = next(t for t in priced.kernels if t.rows.family == "pointwise")
+        kind = POINTWISE_KINDS.index("gather")
+        chosen = [n.endswith(CAST) and k == kind for n, k in zip(found.rows.names, found.rows.kind, strict=True)]
+        return float(found.prices.seconds[chosen].sum())
+
+    assert turned("fp8-mixed", "dgx-b200") == 0.0
+    assert min(turned("mxfp8-mixed", "dgx-b200"), turned("fp8-mixed", "dgx-h100")) > 0.0
