@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 
 from rapid_llm.execution.pricing import Machine, Priced, host_launched
 from rapid_llm.lowering import Kernels, Messages
-from rapid_llm.lowering.table import AGAIN, BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE, WITH_PRODUCT
+from rapid_llm.lowering.passes import FULL
+from rapid_llm.lowering.table import (
+    AGAIN,
+    BACKWARD,
+    CAST,
+    FORWARD,
+    OPTIMIZER,
+    PHASES,
+    RECOMPUTE,
+    WEIGHT_GRADIENT,
+    WITH_PRODUCT,
+)
 
 Matrix = NDArray[np.float64]
 
@@ -31,6 +42,8 @@ _SHARDED = ("shard", "edp")
 _COVERS = {"tp": "gemm", "cp": "attention"}
 """Kernels that can run beside the messages of an axis, where it is not all of the pass: a chunked product beside its
 gather or scatter, attention on one chunk of the sequence beside the ring."""
+_EXPERT = "expert_"
+"""How the names of kernels of routed experts begin."""
 _SHARED = "shared_"
 """How the names of kernels of shared experts begin."""
 
@@ -123,9 +136,14 @@ def time_passes(priced: Priced) -> Passes:
     side, exposed = _beside(spent, sent, kernels + blocking, priced)
     launched = [(table.rows, _launches(table.rows)) for table in priced.kernels]
     issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
+    experts = _by_cell(_expert_launches(priced), shape)
+    issue += machine.runtime.host.per_expert * experts
+    if machine.runtime.host.per_cast:
+        casts = [(t.rows, t.rows.count * _ending(t.rows.names, (CAST,))[:, None]) for t in priced.kernels]
+        issue += machine.runtime.host.per_cast * _by_cell(casts, shape)
     if machine.runtime.host.per_peer_piped:
         issue += _by_cell(_piped(moving, priced), shape)
-    return Passes(kernels, blocking, side, exposed, _host(machine, kernels + blocking + exposed, issue, priced))
+    return Passes(kernels, blocking, side, exposed, _host(kernels + blocking + exposed, issue, experts > 0, priced))
 
 
 def _launches(rows: Kernels) -> Matrix:
@@ -133,6 +151,20 @@ def _launches(rows: Kernels) -> Matrix:
     a product in pieces or of many experts (``Host.per_dispatch`` holds these), each of another kind."""
     issued = rows.count if rows.family == "pointwise" else np.minimum(rows.count, 1.0)
     return np.where(_ending(rows.names, WITH_PRODUCT)[:, None], 0.0, issued)
+
+
+def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
+    """Products of single experts, and what rounds the operands of each (of a weight gradient both are)."""
+    facts = priced.machine.runtime.training
+    rounds = facts.expert_casts if facts and priced.lowered.shapes.cast else 0.0
+    found = []
+    for table in priced.kernels:
+        rows = table.rows
+        if rows.family == "gemm":
+            experts = rows.columns["groups"] * rows.count * [[name.startswith(_EXPERT)] for name in rows.names]
+            rounded = ~_ending(rows.names, (WEIGHT_GRADIENT,))[:, None]
+            found.append((rows, experts * (1.0 + rounds * rounded)))
+    return found
 
 
 def _by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:
@@ -183,18 +215,24 @@ def _piped(moving: Sequence[tuple[Messages, Matrix]], priced: Priced) -> list[tu
     return [(rows, count * rows.ranks * per_rank) for rows, count in moving if rows.axis == "tp"]
 
 
-def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matrix:
-    """Seconds in which the accelerator waits for its host: launches beyond ``busy``, and gaps of a whole pass."""
+def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Priced) -> Matrix:
+    """Seconds in which the accelerator waits for its host: launches beyond ``busy``, and gaps of a whole pass.
+
+    ``through``: passes through experts. What runs again of a layer, but not all of it, is part of its backward pass.
+    """
+    machine, shapes = priced.machine, priced.lowered.shapes
     host = machine.runtime.host
-    floor = issue.copy()
-    gap = np.zeros_like(busy)
-    shapes = priced.lowered.shapes
+    floor = issue + (host.per_dispatch * through if shapes.training else 0.0)
+    gap, busy = np.zeros_like(busy), busy.copy()
+    if shapes.training:
+        parts = shapes.plans.recompute != FULL
+        for seconds in (busy, floor):
+            seconds[BACKWARD] += np.where(parts, seconds[RECOMPUTE], 0.0)
+            seconds[RECOMPUTE] *= ~parts
     layers = slice(0, len(priced.lowered.units) - 2)
     if shapes.training:
         gap[FORWARD, layers] = host.per_layer.forward
         gap[BACKWARD, layers] = host.per_layer.backward
-        through = (priced.lowered.expert > 0) & (busy[:OPTIMIZER] > 0)
-        floor[:OPTIMIZER] += host.per_dispatch * through
         floor *= [[[phase not in host.captured]] for phase in PHASES]
     else:
         gap[FORWARD, layers] = np.where(shapes.decode > 0, host.per_layer.decode, host.per_layer.prefill)
@@ -202,7 +240,7 @@ def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matr
         floor *= host_launched(priced.lowered, machine.runtime)
     floor[OPTIMIZER] = 0.0
     floor /= machine.host_speed
-    serial = host.serial + host.waits * (priced.lowered.expert > 0)
+    serial = host.serial + host.waits * through
     least, most = np.minimum(floor, busy), np.maximum(floor, busy)
     exposed = most - busy + serial * least
     if host.jitter:

@@ -15,6 +15,7 @@ from rapid_llm.lowering.block import block
 from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.lowering.fusion import fuse
 from rapid_llm.lowering.layout import layers_per_part, on_stages
+from rapid_llm.lowering.modules import chosen, discarded
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
 from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_bytes
 from rapid_llm.lowering.rounding import in_pieces, rounded
@@ -40,7 +41,8 @@ class Lowered:
     expert: parameters of one rank per unit pass [U, P]; trained: of both, those with gradients [2, U, P]. saved:
     activation bytes kept per pass and micro-batch; working: bytes alive beside them while one pass runs [U, P];
     gathered: bytes by which the inputs that sequence parallelism gathers exceed the shards that are kept [U, P].
-    cache: KV and state bytes per pass [U, P].
+    cache: KV and state bytes per pass [U, P]. reached_groups: of the groups of neighbouring experts, the share that a
+    token may choose from.
     """
 
     units: tuple[str, ...]
@@ -59,6 +61,7 @@ class Lowered:
     logits: Column
     experts_per_token: float
     experts: float
+    reached_groups: float
 
 
 def unit_names(model: Model, ahead: int = 0) -> tuple[str, ...]:
@@ -129,6 +132,7 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         logits=outer.head_rows(model, s) * vocab,
         experts_per_token=max([1.0, *(float(ffn.num_experts_per_tok) for ffn in mixtures)]),
         experts=max([1.0, *(float(ffn.num_experts) for ffn in mixtures)]),
+        reached_groups=min([1.0, *(ffn.groups_per_token / ffn.expert_groups for ffn in mixtures)]),
     )
 
 
@@ -173,13 +177,13 @@ def _short(s: Shapes, facts: Training | None) -> bool:
 def _activations(sequences: list[list[Canonical]], s: Shapes, facts: Training | None) -> tuple[Matrix, Matrix, Matrix]:
     """Bytes that a pass of each unit saves, works on beside, and gathers beyond its shards [U, P]."""
     saved, working, gathered = (np.zeros((len(sequences), len(s.plans))) for _ in range(3))
-    selective = facts.selective if facts else ()
-    keeps = facts.selective_keeps.get(s.compute) if facts else None
+    again = chosen(s.modules, facts).operators, discarded(s.modules)
+    keeps = facts.selective_keeps.get(s.compute) if facts and not s.modules else None
     for unit, sequence in enumerate(sequences):
         if not s.training:
             working[unit] = _widest(sequence)
         elif unit < len(sequences) - OUTER:
-            saved[unit], working[unit] = kept_bytes(sequence, s.plans, selective, keeps)
+            saved[unit], working[unit] = kept_bytes(sequence, s.plans, again, keeps)
             working[unit] += _largest(_exchanges(sequence))
         else:
             saved[unit] = _outer_saved(sequence)
@@ -192,8 +196,8 @@ def _pass_rows(builder: Builder, sequences: list[list[Canonical]], s: Shapes, fa
     layers = len(sequences) - OUTER
     rerun = None
     if s.training and facts:
-        partly = facts.selective_share.get(s.compute, {})
-        rerun = Rerun.of(s.plans, facts.selective, partly, stops=facts.recompute_stops)
+        partly = {} if s.modules else facts.selective_share.get(s.compute, {})
+        rerun = Rerun.of(s.plans, chosen(s.modules, facts), partly, stops=facts.recompute_stops)
     for unit, sequence in enumerate(sequences):
         forward_rows(builder, unit, sequence, s, rerun if unit < layers else None)
         if s.training and not (s.lora and unit == layers):

@@ -14,10 +14,12 @@ Tensors = dict[str, Column]
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Elements that a rank rounds to the format of a product [P]: of its input, and of the gradient of its output."""
+    """Elements that a rank rounds to the format of a product [P]: of its input, and of the gradient of its output;
+    ``found``: the kernel that wrote the input found its scale."""
 
     input: Column
     gradient: Column
+    found: bool = False
 
 
 @dataclass(frozen=True, slots=True)

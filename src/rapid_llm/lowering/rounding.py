@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,18 +21,20 @@ def rounded(sequence: Sequence[Canonical], s: Shapes, *, gathers: bool) -> list[
     """
     short = s.input / s.act
     sharded: dict[str, Column] = {}
+    normed = {name for op in sequence if isinstance(op, Operator) and op.name.endswith("norm") for name in op.writes}
     last: Operator | None = None
     for op in sequence:
         if isinstance(op, Operator):
             if op.weight and op.dtype == s.compute:
-                op.rounds, last = _of(op, sharded), op
+                op.rounds, last = replace(_of(op, sharded), found=not normed.isdisjoint(op.reads)), op
         elif gathers and op.axis == "tp" and op.op == "all_gather" and op.kept:
             sharded[op.kept[0]] = np.where(op.when > 0, s.plans.tp, 1.0)
             op.size = op.size * short
             op.grad_size = op.size / short if op.grad_size is None else op.grad_size
         elif gathers and op.axis == "tp" and op.backward == "all_gather" and last and last.rounds:
             op.grad_size = op.size * short
-            last.rounds = Rounds(last.rounds.input, last.rounds.gradient / np.where(op.when > 0, s.plans.tp, 1.0))
+            shards = np.where(op.when > 0, s.plans.tp, 1.0)
+            last.rounds = replace(last.rounds, gradient=last.rounds.gradient / shards)
     return list(sequence)
 
 

@@ -6,10 +6,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
-from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Positive, Seconds
+from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Positive, Seconds, Whole
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Whole = Annotated[int, Field(ge=0, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -42,7 +41,8 @@ class Host:
 
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass
     since the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_dispatch``: what
-    a training pass through experts adds to that floor (router, permutation, products launched one by one);
+    a training pass through experts adds to that floor (router, permutation); ``per_expert``: the product of one
+    expert, and the rounding of its operands, where these are launched one by one;
     ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_step``: scheduler, input preparation,
     sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first
     launch of one request; ``serial``: share of the shorter of launching and running a pass that does not hide
@@ -67,6 +67,8 @@ class Host:
     per_sequence: Seconds = 0.0
     per_kv_block: Seconds = 0.0
     per_dispatch: Seconds = 0.0
+    per_expert: Seconds = 0.0
+    per_cast: Seconds = 0.0
     waits: NonNegative = 0.0
     ingress: Seconds = 0.0
     serial: NonNegative = 0.0
@@ -201,7 +203,8 @@ class Training:
     ``short_gathers``: the compute formats in which inputs and output gradients of tensor parallelism, and the weights
     of layers, are gathered, having been rounded before; ``gather_copies``: sequence parallelism gathers and scatters
     along an inner dimension, through a copy, what does not travel in pieces; ``expert_streams`` on which the products
-    of experts are launched one by one (0: one grouped kernel); ``decomposed``: how many times the bytes of one fused
+    of experts are launched one by one (0: one grouped kernel), and ``expert_casts`` launches that round the operands of
+    one; ``decomposed``: how many times the bytes of one fused
     kernel the separate kernels of an operator move.
     """
 
@@ -235,6 +238,7 @@ class Training:
     short_gathers: tuple[str, ...] = ()
     gather_copies: bool = False
     expert_streams: Whole = 0
+    expert_casts: NonNegative = 1.0
     recompute_stops: bool = False
     decomposed: Map[Positive] = FrozenDict()
     scatter_gather: bool = False

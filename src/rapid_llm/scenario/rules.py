@@ -268,6 +268,7 @@ CHECKS: tuple[Check, ...] = (
             "no layer would be computed again. Try every 1, or recompute: none."
         ),
     ),
+    Check("recompute finds modules", "workload.recompute.modules", lambda c: c.lacks_module == 0, sentences.modules),
     Check(
         "documents fit the sequence",
         "workload.documents",

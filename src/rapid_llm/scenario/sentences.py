@@ -52,6 +52,11 @@ def kv_heads(row: Row) -> str:
     )
 
 
+def modules(row: Row) -> str:
+    """Recomputation names a part that no layer has."""
+    return f"workload.recompute.modules: no layer of {row['model']} has {row['lacked_module']}. Try {row['modules']}."
+
+
 def state_heads(row: Row) -> str:
     """tp does not divide the heads of a recurrent mixer."""
     heads, tp = row["num_state_heads"], row["tp"]
