@@ -91,9 +91,10 @@ def test_every_number_of_a_library_has_a_source(name):
     data, sources = LIBRARIES.load(name)
     assert library(name).name == name
     for part in ("protocols", "links"):
-        names = {"algorithms", "without"}
+        names = {"algorithms", "without", "tuner"}
         numbers = {f"{part}.{key}.{field}" for key, cost in data[part].items() for field in cost if field not in names}
-        assert numbers <= sources.keys()
+        believed = {f"{part}.{key}.tuner.rate.LL" for key, cost in data[part].items() if "tuner" in cost}
+        assert numbers | believed <= sources.keys()
 
 
 def test_a_library_needs_its_defaults():
