@@ -31,7 +31,7 @@ def chosen(system, op, size, ranks):
         ("dgx-b200", "all_reduce", 8, 2.5e6, ("ring", "LL"), ("nvls", "NVLS")),
     ],
 )
-def test_protocols_change_where_the_tuner_of_nccl_changes_them(system, op, ranks, edge, before, after):
+def test_protocols_change_where_the_tuner_changes_them(system, op, ranks, edge, before, after):  # noqa: PLR0917
     """Jumps of the measured tables: 512 KiB to 1 MiB on two A100, 1 to 2 MiB on four, 4 to 8 MiB on four B200."""
     assert chosen(system, op, 0.9 * edge, ranks) == before
     assert chosen(system, op, 1.1 * edge, ranks) == after
