@@ -1,6 +1,7 @@
 """The ways to run one collective, each with its time and what it moves over each tier."""
 
 from dataclasses import dataclass
+from math import isfinite
 
 from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.network.collectives import choices, op_code
@@ -10,6 +11,7 @@ from rapid_llm.network.lines import NEEDS, Builders, Way, ways
 from rapid_llm.network.recipes import Recipe
 from rapid_llm.network.technologies import Library, library_of
 from rapid_llm.network.templates import BUILDERS, loads
+from rapid_llm.network.tuner import tuned
 from rapid_llm.nouns import replaced
 
 
@@ -56,7 +58,8 @@ def candidates(
     if ranks == 1:
         return ()
     found = choices(op, group, known, little) if algorithm is None else _only(op, group, known, algorithm)
-    return tuple(sorted((_candidate(way, size_bytes) for way in found), key=lambda c: c.seconds))
+    priced = (_candidate(way, size_bytes) for way in found)
+    return tuple(sorted((c for c in priced if isfinite(c.seconds)), key=lambda c: c.seconds))
 
 
 def _only(op: str, group: Group, library: Library, algorithm: str | Recipe) -> list[Way]:
@@ -76,7 +79,7 @@ def _only(op: str, group: Group, library: Library, algorithm: str | Recipe) -> l
         for label, protocol in library.protocols.items()
         if label in (having or carrying)
     }
-    found = list(ways(op, group, replaced(library, protocols=protocols), builders))
+    found = tuned(list(ways(op, group, replaced(library, protocols=protocols), builders)), library)
     if not found:
         wants = f"it needs {NEEDS[name]}" if name in NEEDS else f"library '{library.name}' carries no {op}"
         message = f"algorithm '{title}' cannot run on these {group.bounds[-1]} ranks: {wants}."

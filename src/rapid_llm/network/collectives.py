@@ -19,6 +19,7 @@ from rapid_llm.network.groups import Group, group_of
 from rapid_llm.network.lines import Way, ways
 from rapid_llm.network.technologies import Library, library_of
 from rapid_llm.network.templates import OPS
+from rapid_llm.network.tuner import tuned
 
 Column = NDArray[np.float64]
 
@@ -40,9 +41,12 @@ class CollectivePrices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lines:
-    """Candidates of one group, an entry each: the most of several seconds ``fixed + per_byte S + root sqrt(S)``."""
+    """Candidates of one group, an entry each: the most of several seconds ``fixed + per_byte S + root sqrt(S)``, and
+    the sizes above and up to which it holds.
+    """
 
     coefficients: Column  # (lines, 3, candidates)
+    sizes: Column  # (2, candidates)
     algorithm: NDArray[np.int8]
     sent: Column
     nodes: int
@@ -76,11 +80,13 @@ def price(
     unique, inverse = np.unique(keys, return_inverse=True)
     lines_of = _pricer(fabric, library_of(library), None if small is None else library_of(small))
     lines = [lines_of(key // MAX_RANKS**2, key // MAX_RANKS % MAX_RANKS, key % MAX_RANKS) for key in unique.tolist()]
-    table, algorithm, sent = _stack(lines)
+    table, sizes, algorithm, sent = _stack(lines)
     flat = size.ravel()
     seconds = _evaluate(table[0], inverse, flat)
     for further in table[1:]:
         np.maximum(seconds, _evaluate(further, inverse, flat), out=seconds)
+    above, up_to = sizes[:, inverse]
+    seconds[(flat[:, None] <= above) | (flat[:, None] > up_to)] = np.inf
     best = seconds.argmin(axis=1)
     rows = np.arange(len(flat))
     nodes = np.array([line.nodes for line in lines], dtype=np.int64)
@@ -98,20 +104,23 @@ def _evaluate(coefficients: Column, groups: NDArray[np.int64], size: Column) -> 
     return np.asarray(np.einsum("kr,krc->rc", powers, coefficients[:, groups]))
 
 
-def _stack(lines: list[_Lines]) -> tuple[Column, NDArray[np.int8], Column]:
-    """Candidates of groups as (lines, 3, groups, candidates), (groups, candidates) twice; short rows never win."""
+def _stack(lines: list[_Lines]) -> tuple[Column, Column, NDArray[np.int8], Column]:
+    """Candidates of groups as (lines, 3, groups, candidates), (2, groups, candidates), (groups, candidates) twice;
+    short rows never win.
+    """
     width = max((len(line.sent) for line in lines), default=1)
     deep = max((len(line.coefficients) for line in lines), default=1)
     table = np.zeros((deep, 3, len(lines), width))
-    table[0, 0] = np.inf
+    sizes = np.full((2, len(lines), width), np.inf)
     algorithm = np.zeros((len(lines), width), dtype=np.int8)
     sent = np.zeros((len(lines), width))
     for row, line in enumerate(lines):
         count = len(line.sent)
         table[: len(line.coefficients), :, row, :count] = line.coefficients
+        sizes[:, row, :count] = line.sizes
         algorithm[row, :count] = line.algorithm
         sent[row, :count] = line.sent
-    return table, algorithm, sent
+    return table, sizes, algorithm, sent
 
 
 def bus_bandwidth(op: str, size_bytes: ArrayLike, ranks: ArrayLike, seconds: ArrayLike) -> Column:
@@ -142,7 +151,7 @@ def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable
     @lru_cache(maxsize=4096)
     def lines(code: int, ranks: int, stride: int) -> _Lines:
         if ranks == 1:
-            return _Lines(np.zeros((1, 3, 1)), np.zeros(1, np.int8), np.zeros(1), 1)
+            return _Lines(np.zeros((1, 3, 1)), np.array([[-1.0], [np.inf]]), np.zeros(1, np.int8), np.zeros(1), 1)
         group = group_of(fabric, ranks, stride)
         found = [(way, line) for way in choices(OPS[code], group, library, small) for line in way.lines]
         deep = max(len(line.coefficients) for _, line in found)
@@ -150,14 +159,16 @@ def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable
         for at, (_, line) in enumerate(found):
             coefficients[: len(line.coefficients), :, at] = line.coefficients
         algorithm = np.array([way.template.algorithm for way, _ in found], np.int8)
-        return _Lines(coefficients, algorithm, np.array([way.template.sent for way, _ in found]), group.nodes)
+        sizes = np.array([(line.above, line.up_to) for _, line in found]).T
+        sent = np.array([way.template.sent for way, _ in found])
+        return _Lines(coefficients, sizes, algorithm, sent, group.nodes)
 
     return lines
 
 
 def choices(op: str, group: Group, library: Library, small: Library | None = None) -> list[Way]:
     """Every way in which the libraries can run an operation; InputError when there is none."""
-    found = list(ways(op, group, library))
+    found = tuned(list(ways(op, group, library)), library)
     if small is not None and len(group.tiers) == 1 and group.tiers[0].scope == "intra":
         found += ways(op, group, small)
     if not found:

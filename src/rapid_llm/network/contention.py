@@ -10,7 +10,8 @@ from rapid_llm.errors import InputError
 from rapid_llm.network.candidates import Candidate
 from rapid_llm.network.groups import Group
 from rapid_llm.network.lattice import cycle
-from rapid_llm.network.lines import Line, Way, bare_line
+from rapid_llm.network.lines import Way, bare_line
+from rapid_llm.network.regimes import Line
 from rapid_llm.network.tasks import Result, Tasks
 from rapid_llm.network.templates import Pattern, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, NONE, Topology

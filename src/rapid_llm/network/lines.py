@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import sqrt
+from functools import partial
+from math import log2, sqrt
 from typing import Final
 
 import numpy as np
@@ -11,39 +12,12 @@ from numpy.typing import NDArray
 from rapid_llm.network.circulation import circulation, in_stages
 from rapid_llm.network.fabric import TORUS_SIDE
 from rapid_llm.network.groups import Group, by_medium, in_whole_units, whole
+from rapid_llm.network.regimes import Line, channels_of, copied, regimes, to_a_peer
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, loads, peers
 
 Build = Callable[[str, Bounds, int], Template]
 Builders = Mapping[str, tuple[Build, tuple[str, ...]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """Seconds ``fixed + per_byte S + root sqrt(S)`` of one algorithm under one protocol, and no fewer than those of
-    ``others``: what the busiest link needs by itself, say, while the hops elsewhere hide behind it.
-    """
-
-    fixed: float
-    per_byte: float
-    root: float
-    others: "tuple[Line, ...]" = ()
-
-    @property
-    def coefficients(self) -> list[tuple[float, float, float]]:
-        """The line and the others."""
-        return [(one.fixed, one.per_byte, one.root) for one in (self, *self.others)]
-
-    def holding(self, size: float) -> "Line":
-        """The line that a message of ``size`` bytes takes."""
-        return max((self, *self.others), key=lambda line: line._own(size))
-
-    def seconds(self, size: float) -> float:
-        """Seconds of a message of ``size`` bytes."""
-        return self.holding(size)._own(size)
-
-    def _own(self, size: float) -> float:
-        return self.fixed + self.per_byte * size + self.root * sqrt(size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +44,15 @@ def ways(op: str, group: Group, library: Library, builders: Builders = BUILDERS)
             if op in ops and _runs(name, group):
                 place = _LAID_OUT[name](group) if name in _LAID_OUT else group
                 template = build(op, place.bounds, place.inside)
-                line = _line(op, template, place, library, protocol)
-                yield Way(name, label, template, place, _filling(op, template, place, protocol, line))
+                costs = [library.cost(tier.link, tier.scope) for tier in place.tiers]
+                line = partial(_line, op, template, place, protocol=protocol)
+                yield Way(name, label, template, place, regimes(op, template, place, costs, protocol, library, line))
 
 
 def bare_line(way: Way) -> Line:
     """The closed form of a way with links and nothing else."""
     free = LinkCost(launch=0, step=0, efficiency=1.0)
-    toy = Library(name="links", protocols={}, links={"intra": free, "inter": free})
-    return _line("", way.template, way.group, toy, Protocol(algorithms=(way.algorithm,)))
-
-
-def _filling(op: str, template: Template, group: Group, protocol: Protocol, line: Line) -> tuple[Line, ...]:
-    """The line with its first chunk on every hop: a steeper line while the chunks grow, a higher one beyond."""
-    if op != "all_reduce" or group.nodes == 1 or not protocol.fill:
-        return (line,)
-    filled = protocol.fill * sum(sum(hops(phase, group.bounds)) for phase in template.phases)
-    growing = replace(line, per_byte=line.per_byte + filled / protocol.chunk)
-    return growing, replace(line, fixed=line.fixed + filled)
+    return _line("", way.template, way.group, [free] * len(way.group.tiers), Protocol(algorithms=(way.algorithm,)))
 
 
 NEEDS: Final = {
@@ -122,23 +87,26 @@ def _runs(algorithm: str, group: Group) -> bool:
     }.get(algorithm, True)
 
 
-def _line(op: str, template: Template, group: Group, library: Library, protocol: Protocol) -> Line:
+def _line(op: str, template: Template, group: Group, costs: list[LinkCost], protocol: Protocol) -> Line:
     """One candidate: hops x (latency + step), the busiest level of each phase, and the ramp of its slices."""
-    costs = [library.cost(tier.link, tier.scope) for tier in group.tiers]
     once = once_per_collective(protocol, costs)
-    hop = np.array([t.latency + c.step * protocol.step for t, c in zip(group.tiers, costs, strict=True)])
+    hop = np.array(
+        [t.latency + c.step * protocol.step + c.fence * protocol.fence for t, c in zip(group.tiers, costs, strict=True)]
+    )
     crossed = np.array([hops(phase, group.bounds) for phase in template.phases])
     loaded = np.array([port_loads(loads(phase, group.bounds), phase, group) for phase in template.phases])
     share = protocol.bandwidth * (protocol.tree if ALGORITHMS[template.algorithm] == "tree" else 1)
     busy = loaded / port_rates(template, group, costs) / share
     waits = crossed @ hop + np.array([detours(phase, group) for phase in template.phases])
-    calls = np.array([_calls(phase, group, costs) for phase in template.phases])
+    calls = np.array([_calls(phase, template, group, costs) for phase in template.phases])
     waits += calls
     slowest = int(busy.sum(axis=0).argmax())
 
     def line(fixed: float, per_byte: float) -> Line:
         root = 2 * sqrt(protocol.ramp * costs[slowest].slice * per_byte)  # best slicing of per_byte S
-        return Line(fixed, _throttled(per_byte, op, template, group, protocol) + _copied(op, group, costs[0]), root)
+        if channels_of(template, group, costs) is None:
+            per_byte = _throttled(per_byte, template, group, protocol)
+        return Line(fixed, per_byte + copied(op, group, costs[0]), root)
 
     if len(waits) == 1 and template.phases[0].pattern in ("direct", "neighbour"):
         levels, busy = range(*template.phases[0].levels), _by_one_card(busy, group)
@@ -179,9 +147,13 @@ def _by_one_card(busy: NDArray[np.float64], group: Group) -> NDArray[np.float64]
     return np.hstack([busy[:, : group.inside], np.maximum.accumulate(busy[:, group.inside :], axis=1)])
 
 
-def _calls(phase: Phase, group: Group, costs: list[LinkCost]) -> float:
+def _calls(phase: Phase, template: Template, group: Group, costs: list[LinkCost]) -> float:
     """Seconds in which a rank turns to one peer after another."""
-    return costs[phase.levels[1] - 1].peer * peers(phase, group.bounds) if phase.pattern == "direct" else 0.0
+    if phase.pattern != "direct":
+        return 0.0
+    others, level = peers(phase, group.bounds), phase.levels[1] - 1
+    beside = ALGORITHMS[template.algorithm] == "direct" and group.tiers[level].scope == "intra"
+    return costs[level].peer * (side_by_side(others) if beside else others)
 
 
 def detours(phase: Phase, group: Group, level: int | None = None) -> float:
@@ -208,25 +180,21 @@ def _mixed(template: Template) -> bool:
     return all(p.pattern == "ring" and p.levels[1] - p.levels[0] > 1 for p in template.phases)
 
 
-def _throttled(per_byte: float, op: str, template: Template, group: Group, protocol: Protocol) -> float:
+def _throttled(per_byte: float, template: Template, group: Group, protocol: Protocol) -> float:
     """Seconds per byte of S once the threads of a channel are what limits."""
-    if protocol.channel is None:
-        return per_byte
-    streams = group.bounds[-1] - 1 if op == "all_to_all" else 1
-    return max(per_byte, template.sent / streams / protocol.channel)
+    one = to_a_peer(template, group)
+    bounds = (one / rate for rate in (protocol.channel, protocol.far if group.nodes > 1 else None) if rate)
+    return max(per_byte, *bounds, 0.0)
 
 
-def _copied(op: str, group: Group, cost: LinkCost) -> float:
-    """Seconds per byte of S in which a rank passes on, or keeps, its own share."""
-    rate = {"send_recv": None, "all_to_all": cost.keep or cost.copy}.get(op, cost.copy)
-    return 1 / group.bounds[-1] / rate if rate else 0.0
+def side_by_side(others: float) -> float:
+    """Peers of an exchange inside a node, in those that cost one after another: their messages share a kernel."""
+    return log2(1 + others)
 
 
 def once_per_collective(protocol: Protocol, costs: list[LinkCost]) -> float:
     """Seconds that a collective over these links pays once."""
-    outermost = costs[-1]
-    fence = max(cost.fence for cost in costs) * protocol.fence
-    return max(c.launch for c in costs) + protocol.setup + fence + outermost.exchange * protocol.exchange
+    return max(c.launch for c in costs) + protocol.setup + costs[-1].exchange * protocol.exchange
 
 
 def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArray[np.float64]:
