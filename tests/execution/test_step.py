@@ -17,7 +17,7 @@ from rapid_llm.execution.passes import occupied_share
 from rapid_llm.lowering.table import BACKWARD, FORWARD
 from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import AXES, Plans
-from rapid_llm.runtime import Communication, Host, Overlap
+from rapid_llm.runtime import Communication, Comparing, Host, Overlap
 
 MODEL = "llama-3.1-8b"
 
@@ -96,6 +96,20 @@ def test_drift_of_collectives_across_nodes_alone() -> None:
     )
     speed = plain.priced.machine.host_speed
     assert drifted.total[0] - plain.total[0] == pytest.approx(15 * 50e-6 / speed * messages)
+
+
+def test_comparing_collectives_is_a_floor_that_grows_with_their_ranks() -> None:
+    # TORCH_DISTRIBUTED_DEBUG=DETAIL: hosts compare before they launch, while the accelerators run on.
+    slow = Host(comparing=Comparing(inside="1 ms", across="2 ms"))
+    eight, four = (float(step(plan(1, tp=tp, sp=True), host=slow).forward[0, 0]) for tp in (8, 4))
+    assert eight == pytest.approx(2.0 * four, rel=0.05)
+    assert time(plan(64), host=slow) == time(plan(64), host=Host())
+    # One call for all sharded gradients, one for all weights, and three over the whole job.
+    sharded = table(plan(1, dp=64, zero_stage=1), MODEL, "nanotron")
+    slowed, plain = (training_step(sharded, machine("nanotron", "p5", host=host)) for host in (slow, Host()))
+    speed, spare = slowed.priced.machine.host_speed, float(plain.backward[0, 0])
+    late = 64 * 2e-3 / speed
+    assert slowed.total[0] - plain.total[0] == pytest.approx(5 * late - min(late, spare), rel=0.01)
 
 
 def test_fewer_network_cards_slow_what_crosses_nodes() -> None:

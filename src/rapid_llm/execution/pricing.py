@@ -335,6 +335,13 @@ def further(per_rank: float, ranks: Matrix, stride: Matrix, machine: Machine) ->
     return np.where((ranks - 1.0) * stride >= machine.fabric.node_span, per_rank * (ranks - 1.0), 0.0)
 
 
+def compared(ranks: Matrix, stride: Matrix, machine: Machine) -> Matrix:
+    """Seconds, on a host of speed 1, in which the hosts of a group compare one collective before they launch it."""
+    comparing = machine.runtime.host.comparing
+    across = (ranks - 1.0) * stride >= machine.fabric.node_span
+    return np.where(ranks > 1, ranks * np.where(across, comparing.across, comparing.inside), 0.0)
+
+
 def _with_drift(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
     """A collective starts when its last rank has launched it.
 

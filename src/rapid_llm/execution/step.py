@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.execution.messages import StepMessages, bulks, send_time, sends, step_messages
+from rapid_llm.execution.messages import Cover, StepMessages, bulks, job_wide, send_time, sends, step_messages
 from rapid_llm.execution.offload import Offloading, offloading
 from rapid_llm.execution.passes import Passes, occupied_share, on_side_stream, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, price_step
@@ -73,12 +73,13 @@ def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) 
     beside = _beside(priced, passes)
     times = Durations.of(forward + share, backward + share, _weight_gradients(priced), beside)
     pipeline = pipeline_time(times, plans.pp, plans.micro_batches, plans.vpp, plans.schedule) + passing
-    messages = step_messages(once, priced.others[len(sent) :], priced, forward, backward)
+    spare = np.einsum("ups,up->ps", lowered.layers, passes.spare[BACKWARD])
+    messages = step_messages(once, priced.others[len(sent) :], priced, Cover(forward, backward, spare))
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
     optimizer = optimizer * (1.0 - lowered.shapes.offload.optimizer)
     tail = _tail(optimizer, messages, offload).max(axis=1)
     late = _late(priced, passes, times, slow) if slow else np.zeros(len(plans))
-    total = pipeline + late + tail + runtime.host.per_step / machine.host_speed
+    total = pipeline + late + tail + job_wide(priced) + runtime.host.per_step / machine.host_speed
     return TrainingStep(
         priced=priced,
         passes=passes,

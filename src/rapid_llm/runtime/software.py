@@ -37,6 +37,15 @@ class PerPhase:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class Comparing:
+    """Seconds per rank in which the hosts of a group compare a collective before they launch it: of groups inside a
+    node, and of those that cross nodes."""
+
+    inside: Seconds = 0.0
+    across: Seconds = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Host:
     """What the CPU adds, in seconds.
 
@@ -51,8 +60,9 @@ class Host:
     waits for how many tokens each gets; ``broadcast``: a step's inputs sent from the scheduling process to one more
     level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift
     apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each further rank of a group that
-    crosses nodes adds to it; ``per_peer_step``: the same for messages once a step; ``per_peer_piped``: what
-    launching a tensor-parallel collective costs per rank of its group beside a pipeline that crosses nodes;
+    crosses nodes adds to it; ``per_peer_step``: the same for messages once a step; ``comparing``: what
+    comparing a collective over the network of the CPUs before it is launched adds (PyTorch's
+    TORCH_DISTRIBUTED_DEBUG=DETAIL: a barrier and two all-gathers over TCP, while the accelerator runs on);
     ``per_send``: of one message between stages, while the accelerator waits; ``per_stage``: handing an inference
     pass to the next stage; ``per_gib_mapped``: collectives on a stream of their own keep their tensors until the
     host sees them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves
@@ -75,7 +85,7 @@ class Host:
     per_peer: Seconds = 0.0
     per_peer_across: Seconds = 0.0
     per_peer_step: Seconds = 0.0
-    per_peer_piped: Seconds = 0.0
+    comparing: Comparing = Comparing()
     per_stage: Seconds = 0.0
     per_gib_mapped: Seconds = 0.0
     per_send: Seconds = 0.0
@@ -194,6 +204,7 @@ class Training:
     before the first backward pass of a step; ``gather_buffers`` whole inputs that sequence parallelism gathers into
     buffers kept for ever; ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to the
     next forward pass; ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under them;
+    ``coalesced_shards`` ZeRO hands all its gradients, and all its weights, to one call each;
     ``balance`` deals layers to pipeline stages by number, or by cost with the LM head as one block; ``bucket`` bytes of
     one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message per rank and gathers it behind (arXiv
     2104.04473, section 4.1).
@@ -232,6 +243,7 @@ class Training:
     selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
     selective_share: Map[Map[Share]] = FrozenDict()
     bucket: Bytes = 0
+    coalesced_shards: bool = False
     short_gathers: tuple[str, ...] = ()
     gather_copies: bool = False
     expert_streams: Whole = 0
