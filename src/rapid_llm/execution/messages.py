@@ -132,9 +132,16 @@ def step_messages(
         beside = cover.forward if gather else cover.backward
         if overlap.parameter_gather if gather else overlap.gradient_reduce:
             late = np.minimum(seconds, np.maximum(seconds / bulk.count, seconds - beside))
-            exposed = late + occupied_share(machine) * (seconds - late)
+            hidden = late + occupied_share(machine) * (seconds - late)
+            exposed = np.where(_behind(priced), seconds, hidden)
         found.append(StepMessages(bulk.rows.axis, gather, seconds, exposed))
     return tuple(found)
+
+
+def _behind(priced: Priced) -> NDArray[np.bool_]:
+    """Whether the states of a plan are sharded, and handed over at once behind the backward pass [P, 1]."""
+    facts, plans = priced.machine.runtime.training, priced.lowered.shapes.plans
+    return ((plans.zero_stage > 0) & bool(facts and facts.coalesced_shards))[:, None]
 
 
 def job_wide(priced: Priced) -> Column:
