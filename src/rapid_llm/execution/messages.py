@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.passes import occupied_share
-from rapid_llm.execution.pricing import Machine, Priced, Request, compared, further
+from rapid_llm.execution.pricing import Machine, Priced, Request, compared
 from rapid_llm.lowering import Lowered, Messages
 from rapid_llm.lowering.table import OPTIMIZER
 from rapid_llm.network import CollectivePrices
@@ -17,8 +17,6 @@ from rapid_llm.runtime import Runtime
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-DDP_BUCKET = 2 * 25 * 2**20
-"""Bytes of fp32 gradients of a bucket of 25 MiB of 16-bit ones, DistributedDataParallel's default."""
 CLOSING_MATRICES = 3
 """Buckets that the gradients of one large block close at most: its down, its up, and both of its attention."""
 JOB_WIDE = 3
@@ -63,47 +61,42 @@ def send_time(prices: Sequence[CollectivePrices], lowered: Lowered) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """Messages of one table that a stage sends once a step [P, S]: all its bytes, in how many, one of them, and the
-    calls that launch them."""
+    """Messages of one table that a stage sends once a step [P, S]: all its bytes, in how many, and one of them."""
 
     rows: Messages
     size: Matrix
     count: Matrix
     request: Request
-    calls: Matrix
 
 
 def bulks(lowered: Lowered, runtime: Runtime) -> list[Bulk]:
-    """Gradients and weights of whole stages: in buckets, or one message a layer where the runtime has none."""
-    facts = runtime.training
+    """Gradients and weights of whole stages once a step."""
     found = []
     for rows in lowered.messages:
         chosen = rows.phase == OPTIMIZER
         if not chosen.any():
             continue
-        size = np.einsum("rps,rp->ps", lowered.layers[rows.unit[chosen]], rows.size[chosen] * rows.count[chosen])
-        count = np.ceil(size / facts.bucket) if facts and facts.bucket else lowered.layers.sum(axis=0)
-        count = np.maximum(1.0, count)
+        unit, each = rows.unit[chosen], rows.size[chosen] * rows.count[chosen]
+        size = np.einsum("rps,rp->ps", lowered.layers[unit], each)
+        count = np.maximum(1.0, _messages(unit, each, lowered, runtime))
         ranks, stride = (
             np.repeat(column[0], size.shape[1]).reshape(size.shape) for column in (rows.ranks, rows.stride)
         )
-        request = Request(rows.op, size / count, ranks, stride, rows.axis)
-        found.append(Bulk(rows, size, count, request, _calls(rows, count, lowered, runtime)))
+        found.append(Bulk(rows, size, count, Request(rows.op, size / count, ranks, stride, rows.axis)))
     return found
 
 
-def _calls(rows: Messages, count: Matrix, lowered: Lowered, runtime: Runtime) -> Matrix:
-    """Calls that launch ``count`` messages [P, S]: one for those of sharded states where the runtime hands all over at
-    once; of whole gradients one for each full bucket of DistributedDataParallel, which the matrix that fills it closes.
+def _messages(unit: NDArray[np.int64], each: Matrix, lowered: Lowered, runtime: Runtime) -> Matrix:
+    """In how many messages a stage sends what its units hold [P, S]: in buckets, each closed by the matrix that fills it,
+    or one a layer where the runtime has none; sharded states at once where it hands them over so.
     """
     facts = runtime.training
-    if not facts or not facts.coalesced_shards:
-        return count
-    chosen = rows.phase == OPTIMIZER
-    unit, size = rows.unit[chosen], rows.size[chosen] * rows.count[chosen]
+    if not facts or not facts.bucket:
+        return lowered.layers.sum(axis=0)
     most = np.where(unit < len(lowered.units) - 2, CLOSING_MATRICES, 1.0)[:, None]
-    buckets = np.einsum("rps,rp->ps", lowered.layers[unit], np.minimum(most, size / DDP_BUCKET))
-    return np.where((lowered.shapes.plans.zero_stage > 0)[:, None], 1.0, np.ceil(buckets))
+    buckets = np.einsum("rps,rp->ps", lowered.layers[unit], np.minimum(most, each / float(facts.bucket)))
+    at_once = (lowered.shapes.plans.zero_stage > 0)[:, None] & facts.coalesced_shards
+    return np.where(at_once, 1.0, np.ceil(buckets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +121,7 @@ def step_messages(
     found = []
     for bulk, price in zip(bulks, prices, strict=True):
         gather = bulk.rows.op == "all_gather"
-        seconds = exposed = _seconds(bulk, price, machine, 0.0 if gather else cover.spare)
+        seconds = exposed = _seconds(bulk, price, priced, 0.0 if gather else cover.spare)
         beside = cover.forward if gather else cover.backward
         if overlap.parameter_gather if gather else overlap.gradient_reduce:
             late = np.minimum(seconds, np.maximum(seconds / bulk.count, seconds - beside))
@@ -150,9 +143,11 @@ def job_wide(priced: Priced) -> Column:
     return JOB_WIDE * compared(ranks, np.ones_like(ranks), priced.machine) / priced.machine.host_speed
 
 
-def _seconds(bulk: Bulk, price: CollectivePrices, machine: Machine, spare: Matrix | float) -> Matrix:
-    request = bulk.request
-    late = further(machine.runtime.host.per_peer_step / machine.host_speed, request.ranks, request.stride, machine)
+def _seconds(bulk: Bulk, price: CollectivePrices, priced: Priced, spare: Matrix | float) -> Matrix:
+    """Seconds of the messages with what their hosts do for them: comparing calls, and slicing states by rank."""
+    request, machine = bulk.request, priced.machine
     each = compared(request.ranks, request.stride, machine) / machine.host_speed
-    waits = np.maximum(0.0, each * bulk.calls - spare)
-    return np.where(bulk.size > 0, (price.seconds + late) * bulk.count + waits, 0.0)
+    waits = np.maximum(0.0, each * bulk.count - spare)
+    slices = request.ranks * priced.lowered.layers.sum(axis=0) * machine.runtime.host.per_slice / machine.host_speed
+    waits += np.where(_behind(priced) & (request.ranks > 1), slices, 0.0)
+    return np.where(bulk.size > 0, price.seconds * bulk.count + waits, 0.0)

@@ -43,12 +43,15 @@ class LinkCost:
     ``peer`` per peer of an exchange, ``exchange`` once per exchange that leaves its first channel (s); ``switch`` share
     of the link rate when the switch reduces; ``spread`` share that messages between peers (exchange, send and receive)
     reach, where it differs; ``copy`` rate at which a rank copies its own share (B/s), and ``keep`` in an exchange,
-    where that differs; ``without`` names protocols that are off there.
+    where that differs; ``without`` names protocols that are off there. ``fill`` what a dependent hop takes more, under
+    any protocol, once all channels together have a ``chunk`` to move (B), in proportion below.
     """
 
     launch: Seconds
     step: Seconds
     efficiency: Fraction
+    fill: Seconds = 0.0
+    chunk: Bytes = 0
     slice: Seconds = 0.0
     fence: Seconds = 0.0
     peer: Seconds = 0.0

@@ -60,7 +60,8 @@ class Host:
     waits for how many tokens each gets; ``broadcast``: a step's inputs sent from the scheduling process to one more
     level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift
     apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each further rank of a group that
-    crosses nodes adds to it; ``per_peer_step``: the same for messages once a step; ``comparing``: what
+    crosses nodes adds to it; ``per_slice``: of one rank's share of one layer in lists of tensors that ZeRO gathers or
+    reduces once a step; ``comparing``: what
     comparing a collective over the network of the CPUs before it is launched adds (PyTorch's
     TORCH_DISTRIBUTED_DEBUG=DETAIL: a barrier and two all-gathers over TCP, while the accelerator runs on);
     ``per_send``: of one message between stages, while the accelerator waits; ``per_stage``: handing an inference
@@ -84,7 +85,7 @@ class Host:
     broadcast: Seconds = 0.0
     per_peer: Seconds = 0.0
     per_peer_across: Seconds = 0.0
-    per_peer_step: Seconds = 0.0
+    per_slice: Seconds = 0.0
     comparing: Comparing = Comparing()
     per_stage: Seconds = 0.0
     per_gib_mapped: Seconds = 0.0
