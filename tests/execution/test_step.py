@@ -86,18 +86,6 @@ def test_captured_passes_launch_nothing() -> None:
     assert time(plan(1), host=slow) == pytest.approx(time(plan(1), host=Host()))
 
 
-def test_drift_of_collectives_across_nodes_alone() -> None:
-    drifting = Host(per_peer_across="50 us")
-    assert time(plan(1, tp=8), host=drifting) == time(plan(1, tp=8), host=Host())
-    drifted, plain = step(plan(1, tp=16), host=drifting), step(plan(1, tp=16), host=Host())
-    passes = plain.priced.lowered.layers[:, 0, 0]
-    messages = sum(
-        float((m.rows.count[:, 0] * passes[m.rows.unit])[m.rows.ranks[:, 0] > 1].sum()) for m in plain.priced.messages
-    )
-    speed = plain.priced.machine.host_speed
-    assert drifted.total[0] - plain.total[0] == pytest.approx(15 * 50e-6 / speed * messages)
-
-
 def test_comparing_collectives_is_a_floor_that_grows_with_their_ranks() -> None:
     # TORCH_DISTRIBUTED_DEBUG=DETAIL: hosts compare before they launch, while the accelerators run on.
     slow = Host(comparing=Comparing(inside="1 ms", across="2 ms"))

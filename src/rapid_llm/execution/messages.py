@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.passes import occupied_share
-from rapid_llm.execution.pricing import Machine, Priced, Request, compared
+from rapid_llm.execution.pricing import Priced, Request, compared
 from rapid_llm.lowering import Lowered, Messages
 from rapid_llm.lowering.table import OPTIMIZER
 from rapid_llm.network import CollectivePrices
@@ -87,12 +87,12 @@ def bulks(lowered: Lowered, runtime: Runtime) -> list[Bulk]:
 
 
 def _messages(unit: NDArray[np.int64], each: Matrix, lowered: Lowered, runtime: Runtime) -> Matrix:
-    """In how many messages a stage sends what its units hold [P, S]: in buckets, each closed by the matrix that fills it,
-    or one a layer where the runtime has none; sharded states at once where it hands them over so.
+    """In how many messages a stage sends what its units hold [P, S]: in buckets, each closed by the matrix that fills
+    it, or one a layer where the runtime has none; sharded states at once where it hands them over so.
     """
     facts = runtime.training
     if not facts or not facts.bucket:
-        return lowered.layers.sum(axis=0)
+        return np.asarray(lowered.layers.sum(axis=0))
     most = np.where(unit < len(lowered.units) - 2, CLOSING_MATRICES, 1.0)[:, None]
     buckets = np.einsum("rps,rp->ps", lowered.layers[unit], np.minimum(most, each / float(facts.bucket)))
     at_once = (lowered.shapes.plans.zero_stage > 0)[:, None] & facts.coalesced_shards
@@ -101,8 +101,8 @@ def _messages(unit: NDArray[np.int64], each: Matrix, lowered: Lowered, runtime: 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Seconds of one micro-batch on a stage [P, S] behind which messages can hide: its forward and backward passes, and
-    of the backward pass those in which its host is idle."""
+    """Seconds of one micro-batch on a stage [P, S] behind which messages can hide: its forward and backward passes
+    while their own messages leave the network cards alone, and of the backward pass those with an idle host."""
 
     forward: Matrix
     backward: Matrix

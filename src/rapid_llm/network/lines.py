@@ -74,18 +74,21 @@ def ways(op: str, group: Group, library: Library, builders: Builders = BUILDERS)
                 place = by_dimension(group) if name == "orders" else group
                 template = build(op, place.bounds, place.inside)
                 line = _line(op, template, place, library, protocol)
-                yield Way(name, label, template, place, _filling(op, template, place, library, protocol, line))
+                filling = _filling(op, template, place, library, protocol)
+                yield Way(name, label, template, place, _filled(line, *filling))
 
 
-def _filling(
-    op: str, template: Template, group: Group, library: Library, protocol: Protocol, line: Line
-) -> tuple[Line, ...]:
-    """The line with its first chunk on every hop: a steeper line while the chunks grow, a higher one beyond."""
+def _filling(op: str, template: Template, group: Group, library: Library, protocol: Protocol) -> tuple[float, float]:
+    """Seconds in which first chunks fill every dependent hop of a collective, and bytes of what is a whole chunk."""
     costs = [library.cost(tier.link, tier.scope) for tier in group.tiers]
     everywhere = protocol.fill if op == "all_reduce" and group.nodes > 1 else 0.0
-    chunk = max(protocol.chunk, *(cost.chunk for cost in costs))
     crossed = [hops(phase, group.bounds) for phase in template.phases]
     filled = sum(n * (everywhere + cost.fill) for phase in crossed for n, cost in zip(phase, costs, strict=True))
+    return filled, float(max(protocol.chunk, *(cost.chunk for cost in costs)))
+
+
+def _filled(line: Line, filled: float, chunk: float) -> tuple[Line, ...]:
+    """The line with what fills its hops: a steeper line while the chunks grow, a higher one beyond."""
     if not filled:
         return (line,)
     return replace(line, per_byte=line.per_byte + filled / chunk), replace(line, fixed=line.fixed + filled)
