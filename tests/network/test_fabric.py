@@ -9,6 +9,7 @@ from rapid_llm import hardware
 from rapid_llm.errors import InputError
 from rapid_llm.network import Fabric, library, link
 from rapid_llm.network.technologies import LIBRARIES, LINKS
+from rapid_llm.network.topology import Topology
 
 NAMES = [
     *(f"nvlink{n}" for n in (2, 3, 4, 5)),
@@ -50,6 +51,21 @@ def test_torus_has_one_tier():
 
 def test_four_cards_for_eight_accelerators():
     assert tiers("p4d")[1].bandwidth == pytest.approx(4 * 12.5e9 / 8)
+
+
+@pytest.mark.parametrize(("name", "nodes"), [("p5", 2), ("p4d", 16), ("oci-a100", 8), ("dgx-h100", 32), ("lumi-g", 4)])
+def test_a_leaf_takes_the_cards_that_its_ports_hold(name, nodes):
+    """64 ports of 100 Gb/s hold the 32 cards of two nodes; a port of 400 Gb/s splits into four cards of 100."""
+    leaf = next(tier for tier in tiers(name) if tier.name == "leaf")
+    assert leaf.span == nodes * tiers(name)[0].span
+
+
+def test_a_fabric_may_say_how_many_nodes_share_a_leaf():
+    system = hardware.system("grand-teton-h100")  # two servers a rack, a switch on top
+    assert Fabric.of(system).tiers[1].span == 16
+    assert Topology.of(system, 64).names.count("leaf3") == 1
+    wider = replace(system, fabric=replace(system.fabric, leaf_nodes=4))
+    assert Fabric.of(wider).tiers[1].span == 32
 
 
 def test_one_accelerator_has_no_tier():

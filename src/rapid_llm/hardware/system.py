@@ -70,13 +70,15 @@ class NodeGroup:
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ScaleOutFabric:
     """The network between nodes: ``oversubscription`` is the ratio of down-link to up-link bandwidth at the leaf;
-    ``in_network_reduction`` where its switches reduce (SHARP).
+    ``in_network_reduction`` where its switches reduce (SHARP); ``leaf_nodes`` how many nodes share a leaf, where
+    that is not what the ports of a switch allow.
     """
 
     topology: Literal["rail-optimized", "leaf-spine", "fat-tree", "torus", "single-switch"]
     oversubscription: Positive = 1.0
     hops: Count = 3
     in_network_reduction: bool = False
+    leaf_nodes: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

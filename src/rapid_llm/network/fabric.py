@@ -11,8 +11,6 @@ from rapid_llm.network.technologies import Scope, link
 
 Kind = Literal["switch", "full", "ring", "torus", "axis", "shared"]
 
-LEAF_DOWNLINKS = 32
-"""Ports toward nodes of one leaf: half of a 64-port switch (NVIDIA QM9700, 32 nodes per scalable unit)."""
 SWITCH_HOP = 0.25e-6
 """Seconds through one network switch and its cable (Quantum-2: about 130 ns port to port; 20 m of fibre: 100 ns)."""
 TORUS_SIDE = 4
@@ -203,7 +201,7 @@ def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
     technology = link(node.nics.link)
     rate = (node.nics.bandwidth or technology.bandwidth) * node.nics.count / node.accelerators
     wire = technology.latency if node.nics.latency is None else node.nics.latency
-    reach = total if fabric.topology == "single-switch" else _leaf_nodes(node, fabric) * node.accelerators
+    reach = total if fabric.topology == "single-switch" else leaf_nodes(node, fabric) * node.accelerators
     reduces = fabric.in_network_reduction
     port = (node.nics.bandwidth or technology.bandwidth) * max(1.0, node.nics.count / node.accelerators)
     upper = (fabric.hops - 1) * SWITCH_HOP
@@ -235,10 +233,16 @@ def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
     return (leaf, spine) if reach > node.accelerators else (spine,)
 
 
-def _leaf_nodes(node: Node, fabric: ScaleOutFabric) -> int:
-    """Nodes below one leaf: a rail leaf takes one card of each, any other leaf all cards of a node."""
-    cards = node.nics.count if node.nics else 1
-    return LEAF_DOWNLINKS if fabric.topology == "rail-optimized" else max(1, LEAF_DOWNLINKS // cards)
+def leaf_nodes(node: Node, fabric: ScaleOutFabric) -> int:
+    """Nodes below one leaf, unless the fabric says: a rail leaf takes one card of each, any other leaf all cards of a
+    node; a port that is split takes more cards.
+    """
+    if fabric.leaf_nodes or node.nics is None:
+        return fabric.leaf_nodes or 1
+    technology = link(node.nics.link)
+    split = max(1, int(technology.bandwidth / (node.nics.bandwidth or technology.bandwidth)))
+    ports = technology.downlinks * split
+    return ports if fabric.topology == "rail-optimized" else max(1, ports // node.nics.count)
 
 
 def _torus(node: Node, total: int) -> Tier:

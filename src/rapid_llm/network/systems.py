@@ -8,7 +8,7 @@ from rapid_llm.errors import InputError
 from rapid_llm.hardware.system import Node, System
 from rapid_llm.network import shapes
 from rapid_llm.network.clusters import leaf_spine, nested, switch
-from rapid_llm.network.fabric import LEAF_DOWNLINKS, SWITCH_HOP, Fabric, Tier
+from rapid_llm.network.fabric import SWITCH_HOP, Fabric, Tier, leaf_nodes
 from rapid_llm.network.topology import Builder, Topology
 
 
@@ -91,7 +91,7 @@ def _scale_out(system: System, node: Node, fabric: Fabric, total: int) -> Topolo
     rate = tier.bandwidth * (max(out.oversubscription, 1.0) if tier.name == "spine" else 1.0)
     port = rate * node.accelerators / count
     rail = out.topology == "rail-optimized"
-    below = LEAF_DOWNLINKS if rail else max(1, LEAF_DOWNLINKS // cards.count) * count
+    below = leaf_nodes(node, out) * (1 if rail else count)
     single = out.topology == "single-switch"
     wire = tier.latency - (out.hops * SWITCH_HOP if tier.name == "spine" else SWITCH_HOP)
     outer = leaf_spine(

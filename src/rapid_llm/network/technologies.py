@@ -23,7 +23,7 @@ class Link:
     """One link unit of a technology: B/s per direction, latency of one hop in seconds (wire, port and switch).
 
     ``scope`` is ``intra`` inside a node (or rack-scale domain) and ``inter`` between nodes; ``torus_dimensions`` the
-    rank of the torus that these links form.
+    rank of the torus that these links form; ``downlinks`` the ports toward nodes of a leaf switch of these links.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Link:
     latency: Seconds
     scope: Scope
     torus_dimensions: Count | None = None
+    downlinks: Count = 32
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
