@@ -18,7 +18,7 @@ from rapid_llm.lowering.table import BACKWARD, CAST, FORWARD, RECOMPUTE
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import POINTWISE_KINDS
 from rapid_llm.parallelism import AXES, Plans
-from rapid_llm.runtime import Communication, Host, Overlap
+from rapid_llm.runtime import Communication, Comparing, Host, Overlap
 from rapid_llm.workload import Recompute, Training
 
 MODEL = "llama-3.1-8b"
@@ -88,16 +88,18 @@ def test_captured_passes_launch_nothing() -> None:
     assert time(plan(1), host=slow) == pytest.approx(time(plan(1), host=Host()))
 
 
-def test_drift_of_collectives_across_nodes_alone() -> None:
-    drifting = Host(per_peer_across="50 us")
-    assert time(plan(1, tp=8), host=drifting) == time(plan(1, tp=8), host=Host())
-    drifted, plain = step(plan(1, tp=16), host=drifting), step(plan(1, tp=16), host=Host())
-    passes = plain.priced.lowered.layers[:, 0, 0]
-    messages = sum(
-        float((m.rows.count[:, 0] * passes[m.rows.unit])[m.rows.ranks[:, 0] > 1].sum()) for m in plain.priced.messages
-    )
-    speed = plain.priced.machine.host_speed
-    assert drifted.total[0] - plain.total[0] == pytest.approx(15 * 50e-6 / speed * messages)
+def test_comparing_collectives_is_a_floor_that_grows_with_their_ranks() -> None:
+    # TORCH_DISTRIBUTED_DEBUG=DETAIL: hosts compare before they launch, while the accelerators run on.
+    slow = Host(comparing=Comparing(inside="1 ms", across="2 ms"))
+    eight, four = (float(step(plan(1, tp=tp, sp=True), host=slow).forward[0, 0]) for tp in (8, 4))
+    assert eight == pytest.approx(2.0 * four, rel=0.05)
+    assert time(plan(64), host=slow) == time(plan(64), host=Host())
+    # One call for all sharded gradients, one for all weights, and three over the whole job.
+    sharded = table(plan(1, dp=64, zero_stage=1), MODEL, "nanotron")
+    slowed, plain = (training_step(sharded, machine("nanotron", "p5", host=host)) for host in (slow, Host()))
+    speed, spare = slowed.priced.machine.host_speed, float(plain.backward[0, 0])
+    late = 64 * 2e-3 / speed
+    assert slowed.total[0] - plain.total[0] == pytest.approx(5 * late - min(late, spare), rel=0.01)
 
 
 def test_fewer_network_cards_slow_what_crosses_nodes() -> None:

@@ -84,6 +84,20 @@ def read(*overrides, text=TRAINING, checked=True):
          "Try pp 1, or runtime: megatron-core."),
         ("zero_stage=2 runtime=nanotron", "parallelism.zero_stage 2 is more than nanotron shards. "
          "Try zero_stage 1, or runtime: fsdp."),
+        ("zero_stage=1 runtime=fsdp", "parallelism.zero_stage 1 is none that fsdp has. "
+         "Try 2, 3, or runtime: megatron-core."),
+        ("pp=2 vpp=2 runtime=nanotron", "parallelism.schedule interleaved is none that nanotron runs. "
+         "Try vpp 1, or runtime: megatron-core."),
+        ("pp=4 schedule=zb-h1 zero_stage=1 runtime=deepspeed",
+         "parallelism.schedule zb-h1 is none that deepspeed runs. Try schedule: 1f1b, or runtime: megatron-core."),
+        ("cp=4 ulysses=2 runtime=deepspeed",
+         "parallelism.cp 4 is ulysses 4 in deepspeed, which has no ring (got ulysses 2). "
+         "Try ulysses 4, or runtime: megatron-core."),
+        ("cp=4 ulysses=2 runtime=torchtitan", "parallelism.ulysses 2 is none that torchtitan has: its cp is a ring. "
+         "Try ulysses 1, or runtime: megatron-core."),
+        ("ep=2 model=mixtral-8x7b runtime=deepspeed",
+         "parallelism.zero_stage 3 does not go with ep 2 in deepspeed, which shards no more than stage 2 does beside "
+         "experts. Try zero_stage 2, or ep 1."),
         ("tp=2 sp=false model=mixtral-8x7b",
          "parallelism.sp must be true where tp 2 meets experts: megatron-core routes shards of the sequence. "
          "Try sp true."),

@@ -1,6 +1,5 @@
 import pytest
 
-from rapid_llm.units import parse
 from rapid_llm.validation.suites import inference, memory, training
 from rapid_llm.validation.tables import Table
 
@@ -193,11 +192,29 @@ def test_the_sweep_has_a_second_group_that_knows_its_fabric(tmp_path):
     assert plain.scenario is not None, plain.reason
     assert own.scenario is not None, own.reason
     assert plain.scenario["system"] == own.scenario["system"]["base"] == "p5"
-    nominal = 12.5e9  # one EFA card of 100 Gb/s; 32 of them reach far more than 100 GB/s
-    assert 0 < parse(own.scenario["system"]["node"]["nics"]["bandwidth"], "bandwidth") < nominal
+    assert own.scenario["system"]["fabric"]["leaf_nodes"] == 1  # groups of one node do not span the job
+    assert own.scenario["system"]["fabric"]["oversubscription"] > 1.5  # 32 cards reach far more than 100 GB/s
     assert {k: v for k, v in own.scenario.items() if k != "system"} == {
         k: v for k, v in plain.scenario.items() if k != "system"
     }
+
+
+def test_only_groups_that_span_a_job_of_the_sweep_feel_its_probe(tmp_path):
+    across = NANOTRON | {"tp": "16", "ar_busbw_gbs": "100"}
+    _, own = training.cases(table("nanotron", tmp_path, across))
+    assert own.scenario["system"]["fabric"]["leaf_nodes"] == 2
+    whole = NANOTRON | {"tp": "16", "n_gpus": "16"}
+    _, own = training.cases(table("nanotron", tmp_path, whole))
+    assert own.scenario["system"]["fabric"]["leaf_nodes"] == 1
+    _, healthy = training.cases(table("nanotron", tmp_path, NANOTRON | {"ar_busbw_gbs": "400"}))
+    assert healthy.scenario["system"]["fabric"]["oversubscription"] == 1.0
+
+
+def test_jobs_of_the_sweep_that_compared_their_collectives(tmp_path):
+    # What their probe says is their hosts' own: the second group knows no more than the first.
+    plain, own = training.cases(table("nanotron", tmp_path, NANOTRON | {"after_pp_fix": "True"}))
+    assert plain.scenario["runtime"] == own.scenario["runtime"] == "nanotron@checked"
+    assert plain.scenario["system"] == own.scenario["system"] == "p5"
 
 
 def test_runs_of_the_sweep_that_failed(tmp_path):

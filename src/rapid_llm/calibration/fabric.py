@@ -200,6 +200,8 @@ def _text(name: str, value: Any) -> str | float | list[str]:
         return list(value)
     if name in ("efficiency", "switch", "spread"):
         return float(value)
+    if name == "chunk":
+        return f"{value:.0f} B"
     return f"{value / 1e9:.4g} GB/s" if name in ("copy", "keep") else f"{value * 1e6:.4g} us"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.passes import occupied_share
-from rapid_llm.execution.pricing import Machine, Priced, Request, further
+from rapid_llm.execution.pricing import Priced, Request, compared
 from rapid_llm.lowering import Lowered, Messages
 from rapid_llm.lowering.table import OPTIMIZER
 from rapid_llm.network import CollectivePrices
@@ -17,6 +17,10 @@ from rapid_llm.runtime import Runtime
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+CLOSING_MATRICES = 3
+"""Buckets that the gradients of one large block close at most: its down, its up, and both of its attention."""
+JOB_WIDE = 3
+"""Collectives of a step over the whole job: of the loss, of the norm of the gradients and of its overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +70,15 @@ class Bulk:
 
 
 def bulks(lowered: Lowered, runtime: Runtime) -> list[Bulk]:
-    """Gradients and weights of whole stages: in buckets, or one message a layer where the runtime has none."""
-    facts = runtime.training
+    """Gradients and weights of whole stages once a step."""
     found = []
     for rows in lowered.messages:
         chosen = rows.phase == OPTIMIZER
         if not chosen.any():
             continue
-        size = np.einsum("rps,rp->ps", lowered.layers[rows.unit[chosen]], rows.size[chosen] * rows.count[chosen])
-        count = np.ceil(size / facts.bucket) if facts and facts.bucket else lowered.layers.sum(axis=0)
-        count = np.maximum(1.0, count)
+        unit, each = rows.unit[chosen], rows.size[chosen] * rows.count[chosen]
+        size = np.einsum("rps,rp->ps", lowered.layers[unit], each)
+        count = np.maximum(1.0, _messages(unit, each, lowered, runtime))
         ranks, stride = (
             np.repeat(column[0], size.shape[1]).reshape(size.shape) for column in (rows.ranks, rows.stride)
         )
@@ -83,8 +86,31 @@ def bulks(lowered: Lowered, runtime: Runtime) -> list[Bulk]:
     return found
 
 
+def _messages(unit: NDArray[np.int64], each: Matrix, lowered: Lowered, runtime: Runtime) -> Matrix:
+    """In how many messages a stage sends what its units hold [P, S]: in buckets, each closed by the matrix that fills
+    it, or one a layer where the runtime has none; sharded states at once where it hands them over so.
+    """
+    facts = runtime.training
+    if not facts or not facts.bucket:
+        return np.asarray(lowered.layers.sum(axis=0))
+    most = np.where(unit < len(lowered.units) - 2, CLOSING_MATRICES, 1.0)[:, None]
+    buckets = np.einsum("rps,rp->ps", lowered.layers[unit], np.minimum(most, each / float(facts.bucket)))
+    at_once = (lowered.shapes.plans.zero_stage > 0)[:, None] & facts.coalesced_shards
+    return np.where(at_once, 1.0, np.ceil(buckets))
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """Seconds of one micro-batch on a stage [P, S] behind which messages can hide: its forward and backward passes
+    while their own messages leave the network cards alone, and of the backward pass those with an idle host."""
+
+    forward: Matrix
+    backward: Matrix
+    spare: Matrix
+
+
 def step_messages(
-    bulks: Sequence[Bulk], prices: Sequence[CollectivePrices], priced: Priced, forward: Matrix, backward: Matrix
+    bulks: Sequence[Bulk], prices: Sequence[CollectivePrices], priced: Priced, cover: Cover
 ) -> tuple[StepMessages, ...]:
     """The time of ``bulks``, hidden behind the last backward or the first forward pass of a stage [P, S].
 
@@ -95,15 +121,33 @@ def step_messages(
     found = []
     for bulk, price in zip(bulks, prices, strict=True):
         gather = bulk.rows.op == "all_gather"
-        seconds = exposed = _seconds(bulk, price, machine)
+        seconds = exposed = _seconds(bulk, price, priced, 0.0 if gather else cover.spare)
+        beside = cover.forward if gather else cover.backward
         if overlap.parameter_gather if gather else overlap.gradient_reduce:
-            late = np.minimum(seconds, np.maximum(seconds / bulk.count, seconds - (forward if gather else backward)))
-            exposed = late + occupied_share(machine) * (seconds - late)
+            late = np.minimum(seconds, np.maximum(seconds / bulk.count, seconds - beside))
+            hidden = late + occupied_share(machine) * (seconds - late)
+            exposed = np.where(_behind(priced), seconds, hidden)
         found.append(StepMessages(bulk.rows.axis, gather, seconds, exposed))
     return tuple(found)
 
 
-def _seconds(bulk: Bulk, price: CollectivePrices, machine: Machine) -> Matrix:
-    request = bulk.request
-    late = further(machine.runtime.host.per_peer_step / machine.host_speed, request.ranks, request.stride, machine)
-    return np.where(bulk.size > 0, (price.seconds + late) * bulk.count, 0.0)
+def _behind(priced: Priced) -> NDArray[np.bool_]:
+    """Whether the states of a plan are sharded, and handed over at once behind the backward pass [P, 1]."""
+    facts, plans = priced.machine.runtime.training, priced.lowered.shapes.plans
+    return ((plans.zero_stage > 0) & bool(facts and facts.coalesced_shards))[:, None]
+
+
+def job_wide(priced: Priced) -> Column:
+    """Seconds in which hosts that compare collectives wait for those over all ranks, which are short otherwise [P]."""
+    ranks = priced.lowered.shapes.plans.ranks * 1.0
+    return JOB_WIDE * compared(ranks, np.ones_like(ranks), priced.machine) / priced.machine.host_speed
+
+
+def _seconds(bulk: Bulk, price: CollectivePrices, priced: Priced, spare: Matrix | float) -> Matrix:
+    """Seconds of the messages with what their hosts do for them: comparing calls, and slicing states by rank."""
+    request, machine = bulk.request, priced.machine
+    each = compared(request.ranks, request.stride, machine) / machine.host_speed
+    waits = np.maximum(0.0, each * bulk.count - spare)
+    slices = request.ranks * priced.lowered.layers.sum(axis=0) * machine.runtime.host.per_slice / machine.host_speed
+    waits += np.where(_behind(priced) & (request.ranks > 1), slices, 0.0)
+    return np.where(bulk.size > 0, price.seconds * bulk.count + waits, 0.0)

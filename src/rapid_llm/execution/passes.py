@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.execution.pricing import Machine, Priced, host_launched
+from rapid_llm.execution.pricing import Machine, Priced, compared, host_launched
 from rapid_llm.lowering import Kernels, Messages
 from rapid_llm.lowering.passes import FULL
 from rapid_llm.lowering.table import (
@@ -54,7 +54,7 @@ class Passes:
 
     kernels: sum of kernels; blocking: messages on the compute stream; side: messages beside it; exposed: what of the
     side stream is not hidden; host: idle time of the accelerator while the host prepares launches; total: their sum
-    without ``side``.
+    without ``side``; spare: idle time of the host, whose launches are out before the accelerator has run them.
     """
 
     kernels: Matrix
@@ -62,6 +62,7 @@ class Passes:
     side: Matrix
     exposed: Matrix
     host: Matrix
+    spare: Matrix
 
     @property
     def total(self) -> Matrix:
@@ -141,9 +142,13 @@ def time_passes(priced: Priced) -> Passes:
     if machine.runtime.host.per_cast:
         casts = [(t.rows, t.rows.count * _ending(t.rows.names, (CAST,))[:, None]) for t in priced.kernels]
         issue += machine.runtime.host.per_cast * _by_cell(casts, shape)
-    if machine.runtime.host.per_peer_piped:
-        issue += _by_cell(_piped(moving, priced), shape)
-    return Passes(kernels, blocking, side, exposed, _host(kernels + blocking + exposed, issue, experts > 0, priced))
+    if machine.runtime.host.comparing.across:
+        collectives = [(rows, count) for rows, count in moving if rows.op != "send_recv"]
+        late = [(rows, count * compared(rows.ranks, rows.stride, machine)) for rows, count in collectives]
+        issue += _by_cell(late, shape)
+    busy = kernels + blocking + exposed
+    spare = np.maximum(0.0, busy - issue / machine.host_speed)
+    return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare)
 
 
 def _launches(rows: Kernels) -> Matrix:
@@ -206,13 +211,6 @@ def _beside(
 def occupied_share(machine: Machine) -> float:
     """Share of the compute units that a running collective kernel takes from the kernels beside it."""
     return min(1.0, machine.runtime.communication.compute_units / machine.accelerator.compute_units)
-
-
-def _piped(moving: Sequence[tuple[Messages, Matrix]], priced: Priced) -> list[tuple[Messages, Matrix]]:
-    """Seconds in which the host launches tensor-parallel messages beside a pipeline that crosses nodes."""
-    plans, machine = priced.lowered.shapes.plans, priced.machine
-    per_rank = machine.runtime.host.per_peer_piped * ((plans.pp > 1) & (plans.ranks > machine.fabric.node_span))
-    return [(rows, count * rows.ranks * per_rank) for rows, count in moving if rows.axis == "tp"]
 
 
 def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Priced) -> Matrix:

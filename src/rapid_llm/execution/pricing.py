@@ -281,7 +281,9 @@ def price_step(lowered: Lowered, machine: Machine, others: Sequence[Request] = (
         lowered,
         machine,
         tuple(_unturned(price_table(rows, machine), lowered, machine) for rows in lowered.kernels),
-        tuple(_with_drift(message, lowered, machine) for message in messages) if _drifts(machine) else messages,
+        tuple(_with_drift(message, lowered, machine) for message in messages)
+        if machine.runtime.host.per_peer
+        else messages,
         tuple(found[len(messages) :]),
     )
 
@@ -352,26 +354,16 @@ def host_launched(lowered: Lowered, runtime: Runtime) -> Matrix:
     return np.where(s.decode > 0, float("decode" not in captured), float("prefill" not in captured))
 
 
-def _drifts(machine: Machine) -> bool:
-    host = machine.runtime.host
-    return bool(host.per_peer or host.per_peer_across)
-
-
-def further(per_rank: float, ranks: Matrix, stride: Matrix, machine: Machine) -> Matrix:
-    """``per_rank`` seconds for each rank but the first of groups that cross nodes, 0 for those inside one."""
-    return np.where((ranks - 1.0) * stride >= machine.fabric.node_span, per_rank * (ranks - 1.0), 0.0)
+def compared(ranks: Matrix, stride: Matrix, machine: Machine) -> Matrix:
+    """Seconds, on a host of speed 1, in which the hosts of a group compare one collective before they launch it."""
+    comparing = machine.runtime.host.comparing
+    across = (ranks - 1.0) * stride >= machine.fabric.node_span
+    return np.where(ranks > 1, ranks * np.where(across, comparing.across, comparing.inside), 0.0)
 
 
 def _with_drift(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
-    """A collective starts when its last rank has launched it.
-
-    It takes at least ``per_peer`` log2 of the ranks of the group; groups that cross nodes take ``per_peer_across`` for
-    each further rank besides.
-    """
-    rows, host = message.rows, machine.runtime.host
+    """A collective starts when its last rank has launched it: it takes ``per_peer`` log2 of the ranks or more."""
+    rows = message.rows
     launched = host_launched(lowered, machine.runtime) / machine.host_speed
-    seconds = message.prices.seconds + launched * further(host.per_peer_across, rows.ranks, rows.stride, machine)
-    seconds = np.where(
-        rows.ranks > 1, np.maximum(seconds, np.log2(rows.ranks) * host.per_peer * launched), message.prices.seconds
-    )
-    return replace(message, prices=replace(message.prices, seconds=seconds))
+    drift = np.log2(rows.ranks) * machine.runtime.host.per_peer * launched
+    return replace(message, prices=replace(message.prices, seconds=np.maximum(message.prices.seconds, drift)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.execution.messages import StepMessages, bulks, send_time, sends, step_messages
+from rapid_llm.execution.messages import Cover, StepMessages, bulks, job_wide, send_time, sends, step_messages
 from rapid_llm.execution.offload import Offloading, offloading
 from rapid_llm.execution.passes import Passes, occupied_share, on_side_stream, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, price_step
@@ -73,12 +73,15 @@ def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) 
     beside = _beside(priced, passes)
     times = Durations.of(forward + share, backward + share, _weight_gradients(priced), beside)
     pipeline = pipeline_time(times, plans.pp, plans.micro_batches, plans.vpp, plans.schedule) + passing
-    messages = step_messages(once, priced.others[len(sent) :], priced, forward, backward)
+    spare = np.einsum("ups,up->ps", lowered.layers, passes.spare[BACKWARD])
+    first, last = (np.einsum("ups,up->ps", lowered.layers, seconds) for seconds in _between_nodes(priced))
+    cover = Cover(forward - first, backward - last, spare)
+    messages = step_messages(once, priced.others[len(sent) :], priced, cover)
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
     optimizer = optimizer * (1.0 - lowered.shapes.offload.optimizer)
     tail = _tail(optimizer, messages, offload).max(axis=1)
     late = _late(priced, passes, times, slow) if slow else np.zeros(len(plans))
-    total = pipeline + late + tail + runtime.host.per_step / machine.host_speed
+    total = pipeline + late + tail + job_wide(priced) + runtime.host.per_step / machine.host_speed
     return TrainingStep(
         priced=priced,
         passes=passes,
@@ -147,6 +150,19 @@ def _beside(priced: Priced, passes: Passes) -> Matrix | None:
     sent = np.einsum("ups,up->ps", lowered.layers, shown[step].sum(axis=0))
     whole = np.einsum("ups,up->ps", lowered.layers, passes.total[step].sum(axis=0))
     return np.asarray(np.minimum((1.0 - occupied_share(machine)) * sent, whole - sent))
+
+
+def _between_nodes(priced: Priced) -> tuple[Matrix, Matrix]:
+    """Seconds of a forward pass, and of a backward pass with what it recomputes, in which its own messages between
+    nodes keep the network cards busy [U, P]: nothing hides behind them that needs the cards itself."""
+    lowered, span = priced.lowered, priced.machine.fabric.node_span
+    busy = np.zeros((len(PHASES), *lowered.dense.shape))
+    for message in priced.messages:
+        rows = message.rows
+        crosses = (rows.ranks > 1) & ((rows.ranks - 1.0) * rows.stride >= span)
+        if crosses.any():
+            np.add.at(busy, (rows.phase, rows.unit), message.prices.seconds * rows.count * crosses)
+    return busy[FORWARD], busy[[RECOMPUTE, BACKWARD]].sum(axis=0)
 
 
 def _paced(send: Column, priced: Priced) -> tuple[Column, Column]:

@@ -109,7 +109,7 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         for unit in range(len(sequences)):
             held = (dense[unit], trained[0, unit]), (expert[unit], trained[1, unit])
             element = s.weight if _short(s, facts) and unit < len(sequences) - OUTER else s.act
-            shard_rows(builder, unit, *held, s, element=element, whole=bool(facts and facts.whole_gradients))
+            shard_rows(builder, unit, *held, s, element=element)
             outer.optimizer_rows(builder, unit, trained[0, unit], trained[1, unit], s)
         if model.tie_word_embeddings and not s.lora:
             outer.tied_row(builder, len(sequences) - 1, vocab * model.hidden_size, s)

@@ -13,20 +13,17 @@ Held = tuple[Column, Column]
 """Parameters of one rank [P]: all of them, and those that are trained."""
 
 
-def shard_rows(
-    builder: Builder, unit: int, dense: Held, expert: Held, s: Shapes, *, element: float, whole: bool = False
-) -> None:
+def shard_rows(builder: Builder, unit: int, dense: Held, expert: Held, s: Shapes, *, element: float) -> None:
     """Data-parallel messages of one pass of a unit (sizes in bytes of the whole buffer, as nccl-tests counts them).
 
     ZeRO-3 gathers weights before the forward and again before the backward pass and reduce-scatters gradients of every
     micro-batch; stage 2 reduce-scatters every micro-batch; below that gradients travel once a step: all-reduce (stage
     0), or reduce-scatter and all-gather of the updated weights (arXiv 1910.02054, section 7). Sharding inside dp_shard
     leaves an all-reduce of each shard over its replicas behind every reduce-scatter (HSDP). Experts do the same over
-    the replicas of an expert. ``element``: bytes of a gathered weight; ``whole``: stage 1 all-reduces gradients as
-    stage 0 does.
+    the replicas of an expert. ``element``: bytes of a gathered weight.
     """
     gradient_copy(builder, unit, dense[1] + expert[1], s)
-    reduced = s.plans.zero_stage < (2 if whole else 1)
+    reduced = s.plans.zero_stage < 1
     _rows(builder, unit, dense, s, groups=("data", "shard"), reduced=reduced, element=element)
     _rows(builder, unit, expert, s, groups=("edp", "edp"), reduced=reduced, element=element)
 

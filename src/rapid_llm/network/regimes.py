@@ -82,9 +82,8 @@ def _growing(  # noqa: PLR0917
     op: str, template: Template, group: Group, costs: list[LinkCost], protocol: Protocol, line: Line
 ) -> tuple[Line, ...]:
     """The line with its channels and its first chunks, as both grow."""
-    return tuple(
-        filled for one in _widening(line, group, costs) for filled in _filling(op, template, group, protocol, one)
-    )
+    wider = _widening(line, group, costs)
+    return tuple(filled for one in wider for filled in _filling(op, template, group, costs, protocol, one))
 
 
 def _widening(line: Line, group: Group, costs: list[LinkCost]) -> tuple[Line, ...]:
@@ -109,14 +108,18 @@ def _from_memory(cost: LinkCost) -> LinkCost:
     return replaced(cost, efficiency=cost.memory or cost.efficiency)
 
 
-def _filling(op: str, template: Template, group: Group, protocol: Protocol, line: Line) -> tuple[Line, ...]:
+def _filling(  # noqa: PLR0917
+    op: str, template: Template, group: Group, costs: list[LinkCost], protocol: Protocol, line: Line
+) -> tuple[Line, ...]:
     """The line with its first chunk on every hop: a steeper line while the chunks grow, a higher one beyond."""
     switched = ALGORITHMS[template.algorithm] == "nvls"
-    if op != "all_reduce" or not protocol.fill or (group.nodes == 1 and not switched):
+    everywhere = protocol.fill if op == "all_reduce" and (group.nodes > 1 or switched) else 0.0
+    crossed = [hops(phase, group.bounds) for phase in template.phases]
+    filled = sum(n * (everywhere + cost.fill) for phase in crossed for n, cost in zip(phase, costs, strict=True))
+    if not filled:
         return (line,)
-    filled = protocol.fill * sum(sum(hops(phase, group.bounds)) for phase in template.phases)
-    growing = replace(line, per_byte=line.per_byte + filled / protocol.chunk)
-    return growing, replace(line, fixed=line.fixed + filled)
+    whole = float(max(protocol.chunk, *(cost.chunk for cost in costs)))
+    return replace(line, per_byte=line.per_byte + filled / whole), replace(line, fixed=line.fixed + filled)
 
 
 def _carried(  # noqa: PLR0917

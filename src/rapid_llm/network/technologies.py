@@ -55,12 +55,15 @@ class LinkCost:
     an exchange, where that differs; ``channels`` that a message to a peer may get, and what each of these moves without
     flags (``channel``, B/s). Through host memory, buffers that the ``cache`` of a CPU does not hold (B) bring
     ``efficiency`` down to ``memory``. ``tuner`` is what decides between protocols, where the least time does not;
-    ``without`` names those that are off there.
+    ``without`` names those that are off there. ``fill`` what a dependent hop takes more, under any protocol, once all
+    channels together have a ``chunk`` to move (B), in proportion below.
     """
 
     launch: Seconds
     step: Seconds
     efficiency: Fraction
+    fill: Seconds = 0.0
+    chunk: Bytes = 0
     slice: Seconds = 0.0
     fence: Seconds = 0.0
     wide: Seconds = 0.0

@@ -4,6 +4,7 @@ from rapid_llm.runtime.catalogue import load, names, sources
 from rapid_llm.runtime.software import (
     Allocator,
     Communication,
+    Comparing,
     Defaults,
     Host,
     Kernels,
@@ -17,6 +18,7 @@ from rapid_llm.runtime.software import (
 __all__ = [
     "Allocator",
     "Communication",
+    "Comparing",
     "Defaults",
     "Host",
     "Kernels",

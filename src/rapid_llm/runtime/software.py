@@ -36,6 +36,15 @@ class PerPhase:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class Comparing:
+    """Seconds per rank in which the hosts of a group compare a collective before they launch it: of groups inside a
+    node, and of those that cross nodes."""
+
+    inside: Seconds = 0.0
+    across: Seconds = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Host:
     """What the CPU adds, in seconds.
 
@@ -50,9 +59,10 @@ class Host:
     which is more than the longer where they are alike; ``waits``: as serial, of passes through experts, whose host
     waits for how many tokens each gets; ``broadcast``: a step's inputs sent from the scheduling process to one more
     level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift
-    apart per doubling of its ranks, a floor under it; ``per_peer_across``: what each further rank of a group that
-    crosses nodes adds to it; ``per_peer_step``: the same for messages once a step; ``per_peer_piped``: what
-    launching a tensor-parallel collective costs per rank of its group beside a pipeline that crosses nodes;
+    apart per doubling of its ranks, a floor under it; ``per_slice``: of one rank's share of one layer in lists of
+    tensors that ZeRO gathers or reduces once a step; ``comparing``: what comparing a collective over the network of
+    the CPUs adds before it is launched (PyTorch's TORCH_DISTRIBUTED_DEBUG=DETAIL: a barrier and two all-gathers over
+    TCP, while the accelerator runs on);
     ``per_send``: of one message between stages, while the accelerator waits; ``per_stage``: handing an inference
     pass to the next stage; ``per_gib_mapped``: collectives on a stream of their own keep their tensors until the
     host sees them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves
@@ -75,9 +85,8 @@ class Host:
     jitter: NonNegative = 0.0
     broadcast: Seconds = 0.0
     per_peer: Seconds = 0.0
-    per_peer_across: Seconds = 0.0
-    per_peer_step: Seconds = 0.0
-    per_peer_piped: Seconds = 0.0
+    per_slice: Seconds = 0.0
+    comparing: Comparing = Comparing()
     per_stage: Seconds = 0.0
     per_gib_mapped: Seconds = 0.0
     per_send: Seconds = 0.0
@@ -182,23 +191,24 @@ class Training:
     matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and softmax run apart;
     ``dropout`` adds its masks and passes; ``reduce_dtype`` carries gradients, ``ring_gradients`` those of keys and
     values round a context-parallel ring (None: as activations); ``gradient_buffers`` extra bytes per parameter beside
-    the precision's gradient (nanotron keeps bf16 and fp32); ``whole_gradients`` ZeRO-1 all-reduces gradients before it
-    updates its shard; ``loss_copies`` fp32 copies of the logits alive at the loss; ``sharded_gather_layers`` unsharded
-    layers alive under ZeRO-3; ``selective`` the canonical operators that selective recompute runs again;
-    ``selective_share`` how much of an operator, by compute dtype, where it is another share than all of these;
-    ``selective_keeps`` the tensors that stay under it, by compute dtype, where they are not all that the other
-    operators need; ``recompute_stops`` recomputation ends with the last tensor that the backward pass needs;
-    ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a
-    pipeline gathers once a step and adds up whole gradients; ``zero_stages`` up to which states can be sharded at all,
-    ``pipeline_zero_stage`` beside a pipeline; ``pipeline_offload`` activations can leave for the host beside one;
-    ``without`` the axes that the framework does not have; ``experts_need_sp`` under tensor parallelism;
-    ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there are none
-    before the first backward pass of a step; ``gather_buffers`` whole inputs that sequence parallelism gathers into
-    buffers kept for ever; ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to the
-    next forward pass; ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under them;
-    ``balance`` deals layers to pipeline stages by number, or by cost with the LM head as one block; ``bucket`` bytes of
-    one gradient message; ``scatter_gather`` sends 1/tp of a pipeline message per rank and gathers it behind (arXiv
-    2104.04473, section 4.1).
+    the precision's gradient (nanotron keeps bf16 and fp32); ``loss_copies`` fp32 copies of the logits alive at the
+    loss; ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that
+    selective recompute runs again; ``selective_share`` how much of an operator, by compute dtype, where it is another
+    share than all of these; ``selective_keeps`` the tensors that stay under it, by compute dtype, where they are not
+    all that the other operators need; ``recompute_stops`` recomputation ends with the last tensor that the backward
+    pass needs; ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps; ``pipeline_keeps_whole`` ZeRO-3
+    beside a pipeline gathers once a step and adds up whole gradients; ``zero_stages`` that there are, the highest
+    ``pipeline_zero_stage`` beside a pipeline and ``experts_zero_stage`` beside expert parallelism; ``schedules`` of
+    pipelines that it runs, where it is not open to any; ``exchange``: how context parallelism exchanges sequences,
+    where there is one way; ``pipeline_offload`` activations can leave for the host beside a pipeline; ``without`` the
+    axes that the framework does not have; ``experts_need_sp`` under tensor parallelism; ``sharded_masters`` ZeRO-3
+    shards the fp32 masters and has no other weights; ``frees_gradients`` there are none before the first backward pass
+    of a step; ``gather_buffers`` whole inputs that sequence parallelism gathers into buffers kept for ever;
+    ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to the next forward pass;
+    ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under them; ``coalesced_shards``
+    ZeRO hands all its gradients, and all its weights, to one call each; ``balance`` deals layers to pipeline stages by
+    number, or by cost with the LM head as one block; ``bucket`` bytes of one gradient message; ``scatter_gather`` sends
+    1/tp of a pipeline message per rank and gathers it behind (arXiv 2104.04473, section 4.1).
 
     ``short_gathers``: the compute formats in which inputs and output gradients of tensor parallelism, and the weights
     of layers, are gathered, having been rounded before; ``gather_copies``: sequence parallelism gathers and scatters
@@ -214,7 +224,6 @@ class Training:
     reduce_dtype: str = "fp32"
     ring_gradients: str | None = None
     gradient_buffers: NonNegative = 0.0
-    whole_gradients: bool = False
     vocab_multiple: Count = 1
     loss_copies: NonNegative = 2.0
     sharded_gather_layers: Count = 2
@@ -228,13 +237,17 @@ class Training:
     pipeline_keeps_whole: bool = False
     pipeline_zero_stage: Literal[0, 1, 2, 3] = 3
     pipeline_offload: bool = True
-    zero_stages: Literal[0, 1, 2, 3] = 3
+    zero_stages: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)
+    experts_zero_stage: Literal[0, 1, 2, 3] = 3
+    schedules: tuple[str, ...] = ()
+    exchange: Literal["any", "ring", "ulysses"] = "any"
     without: tuple[Literal["tp", "pp", "cp", "ep"], ...] = ()
     experts_need_sp: bool = False
     frees_gradients: bool = False
     selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
     selective_share: Map[Map[Share]] = FrozenDict()
     bucket: Bytes = 0
+    coalesced_shards: bool = False
     short_gathers: tuple[str, ...] = ()
     gather_copies: bool = False
     expert_streams: Whole = 0

@@ -45,7 +45,8 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
 
     Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, dealt_stages and dealt_layers by hand; of the
     schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches;
-    pipeline_zero_stage, zero_stages, lacks (an axis) and experts_need_sp of the runtime; accelerators, node_size,
+    of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), ring_alone,
+    ulysses_alone, runs_schedule and experts_need_sp; accelerators, node_size,
     system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
@@ -128,16 +129,32 @@ def _framework(scenario: Scenario) -> dict[str, int]:
     facts = scenario.runtime.training
     plan = scenario.parallelism
     if facts is None:
-        return {"pipeline_zero_stage": 3, "zero_stages": 3, "lacks": 0, "experts_need_sp": 0, "pipeline_offload": 1}
+        return _OPEN
     return {
         "pipeline_zero_stage": facts.pipeline_zero_stage,
-        "zero_stages": facts.zero_stages,
+        "experts_zero_stage": facts.experts_zero_stage,
+        "zero_stages": sum(1 << stage for stage in facts.zero_stages),
+        "ring_alone": facts.exchange == "ring",
+        "ulysses_alone": facts.exchange == "ulysses",
+        "runs_schedule": not facts.schedules or (plan.schedule or "1f1b") in facts.schedules,
         "lacks": any(getattr(plan, axis) > 1 for axis in facts.without),
         "experts_need_sp": facts.experts_need_sp,
         "pipeline_offload": facts.pipeline_offload,
     }
 
 
+_OPEN = {
+    "pipeline_zero_stage": 3,
+    "experts_zero_stage": 3,
+    "zero_stages": 0b1111,
+    "ring_alone": 0,
+    "ulysses_alone": 0,
+    "runs_schedule": 1,
+    "lacks": 0,
+    "experts_need_sp": 0,
+    "pipeline_offload": 1,
+}
+"""What a framework refuses that refuses nothing."""
 _FEWEST = {"breadth-first": 1, "dualpipe": 2, "dualpipe-v": 2}
 """Micro-batches per stage that a schedule needs, where it needs more than one in all."""
 
@@ -239,6 +256,7 @@ def _lacked_module(scenario: Scenario) -> str:
 def _names(scenario: Scenario) -> dict[str, str]:
     chip = scenario.system.groups[0].node.accelerator
     multiplied = _without_rate(scenario) or "compute"
+    facts = scenario.runtime.training
     return {
         "model": scenario.model.name,
         "draft": scenario.draft.model.name if scenario.draft else "",
@@ -251,6 +269,8 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "lacked_module": _lacked_module(scenario),
         "modules": ", ".join(present(scenario.model)),
         "schedule": scenario.parallelism.schedule or "1f1b",
+        "schedules": facts.schedules if facts else (),
+        "stages": facts.zero_stages if facts else (),
         "multiplied": multiplied,
         "format": getattr(scenario.precision, multiplied),
         "weights": next((kept for kept in _kept(scenario) if dtype(kept).weight_only), scenario.precision.weights),

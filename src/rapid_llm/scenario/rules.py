@@ -184,10 +184,29 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "runtime shards that much",
         "parallelism.zero_stage",
-        lambda c: c.zero_stage <= c.zero_stages,
+        lambda c: c.zero_stages // 2**c.zero_stage % 2 == 1,
+        sentences.zero_stage,
+    ),
+    Check(
+        "runtime runs the schedule",
+        "parallelism.schedule",
+        lambda c: (c.runs_schedule > 0) | (c.pp == 1),
+        sentences.other_schedule,
+    ),
+    Check(
+        "runtime exchanges sequences that way",
+        "parallelism.ulysses",
+        lambda c: ((c.ring_alone == 0) | (c.ulysses == 1)) & ((c.ulysses_alone == 0) | (c.ulysses == c.cp)),
+        sentences.exchange,
+    ),
+    Check(
+        "runtime shards beside experts",
+        "parallelism.zero_stage",
+        lambda c: (c.ep == 1) | (c.zero_stage <= c.experts_zero_stage),
         lambda r: (
-            f"parallelism.zero_stage {r['zero_stage']} is more than {r['runtime']} shards. "
-            f"Try zero_stage {r['zero_stages']}, or runtime: fsdp."
+            f"parallelism.zero_stage {r['zero_stage']} does not go with ep {r['ep']} in {r['runtime']}, which shards "
+            f"no more than stage {r['experts_zero_stage']} does beside experts. "
+            f"Try zero_stage {r['experts_zero_stage']}, or ep 1."
         ),
     ),
     Check(

@@ -117,6 +117,43 @@ def draft_tp(row: Row) -> str:
     )
 
 
+def zero_stage(row: Row) -> str:
+    """A stage of ZeRO that the runtime does not have."""
+    stage, stages = row["zero_stage"], row["stages"]
+    below = max(known for known in stages if known < stage or known == min(stages))
+    if stage > max(stages):
+        return (
+            f"parallelism.zero_stage {stage} is more than {row['runtime']} shards. "
+            f"Try zero_stage {below}, or runtime: fsdp."
+        )
+    return (
+        f"parallelism.zero_stage {stage} is none that {row['runtime']} has. "
+        f"Try {listed([known for known in stages if known > stage])}, or runtime: megatron-core."
+    )
+
+
+def other_schedule(row: Row) -> str:
+    """A schedule that the runtime does not run."""
+    instead = "vpp 1" if row["vpp"] > 1 else f"schedule: {row['schedules'][0]}"
+    return (
+        f"parallelism.schedule {row['schedule']} is none that {row['runtime']} runs. Try {instead}, or runtime: "
+        "megatron-core."
+    )
+
+
+def exchange(row: Row) -> str:
+    """Context parallelism of a runtime has one way to exchange sequences, and the plan another."""
+    if row["ulysses_alone"]:
+        return (
+            f"parallelism.cp {row['cp']} is ulysses {row['cp']} in {row['runtime']}, which has no ring (got ulysses "
+            f"{row['ulysses']}). Try ulysses {row['cp']}, or runtime: megatron-core."
+        )
+    return (
+        f"parallelism.ulysses {row['ulysses']} is none that {row['runtime']} has: its cp is a ring. Try ulysses 1, or "
+        "runtime: megatron-core."
+    )
+
+
 def sharded_pipeline(row: Row) -> str:
     """A runtime shards gradients or weights, but not where a pipeline adds them up over micro-batches."""
     most = row["pipeline_zero_stage"]

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from rapid_llm import hardware, network, runtime
+from rapid_llm.nouns import replaced
 from rapid_llm.validation import conventions, translate
 from rapid_llm.validation.cases import Baseline, Case, Skip
 from rapid_llm.validation.tables import Row, Table, count, integer, number
@@ -159,31 +160,48 @@ def recompute_of(row: Row) -> str | Mapping[str, Any]:
     return rule["recompute"] if rule else "none"
 
 
-def _own_bandwidth(row: Row, scenario: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The system with network cards so fast that an all-reduce over the job reaches what its nodes did."""
-    name = scenario["system"]
-    busbw, ranks = number(row, "ar_busbw_gbs"), count(row, "n_gpus")
-    nics = hardware.system(name).groups[0].node.nics if isinstance(name, str) else None
+def _own_bandwidth(row: Row, scenario: Mapping[str, Any]) -> str | Mapping[str, Any]:
+    """The system on which an all-reduce over the whole job takes what it took on the row's nodes.
+
+    Groups that do not span the job share its network with fewer others: only the network above them is slower. Where
+    hosts compare collectives before they launch them, the probe timed the hosts, and says nothing of the network.
+    """
+    name, busbw, ranks = scenario["system"], number(row, "ar_busbw_gbs"), count(row, "n_gpus")
+    node = hardware.system(name).groups[0].node if isinstance(name, str) else None
     if ranks <= count(row, "gpus_per_node"):
         raise Skip("one node: no bandwidth between nodes to know")
-    if not busbw or nics is None:
+    if not busbw or node is None or node.nics is None:
         raise Skip("the bandwidth of the nodes was not measured")
-    rate, reached = _probe(name, scenario["runtime"], ranks)
-    return {"base": name, "node": {"nics": {"bandwidth": f"{rate * busbw * 1e9 / reached:.6g} B/s"}}}
+    software = runtime.load(scenario["runtime"])
+    if software.host.comparing.across:
+        return str(name)
+    took = PROBE_BYTES * 2.0 * (ranks - 1) / ranks / (busbw * 1e9)
+    slower = _slower(name, software.communication.library, ranks, took)
+    nodes = count(row, "tp") / node.accelerators
+    return {"base": name, "fabric": _narrowed(slower, int(nodes) if count(row, "tp") < ranks else 1)}
+
+
+def _narrowed(slower: float, nodes: int) -> Mapping[str, Any]:
+    return {"leaf_nodes": max(1, nodes), "oversubscription": round(slower, 4)}
+
+
+@lru_cache(maxsize=256)
+def _slower(system: str, library: str, ranks: int, took: float) -> float:
+    """How many times slower than the system's the network is on which an all-reduce over all ranks takes ``took`` s.
+
+    Time is a + b x, with x the slowness; bus bandwidth is size x 2(n - 1)/n over seconds (nccl-tests, PERFORMANCE.md).
+    """
+    first, second = (_probe(system, library, ranks, slowness) for slowness in (1.0, 2.0))
+    return max(1.0, 1.0 + (took - first) / (second - first))
 
 
 @lru_cache(maxsize=64)
-def _probe(system: str, software: str, ranks: int) -> tuple[float, float]:
-    """Rate of one network card, and the bus bandwidth that we predict for a large all-reduce over all ranks (B/s).
-
-    Bus bandwidth is size x 2(n - 1)/n over seconds (nccl-tests, PERFORMANCE.md).
-    """
-    cluster = hardware.system(system)
-    library = runtime.load(software).communication.library
-    priced = network.price("all_reduce", PROBE_BYTES, ranks, 1, fabric=network.Fabric.of(cluster), library=library)
-    nics = cluster.groups[0].node.nics
-    rate = (nics.bandwidth or network.link(nics.link).bandwidth) if nics else 0.0
-    return rate, PROBE_BYTES * 2.0 * (ranks - 1) / ranks / float(priced.seconds)
+def _probe(system: str, library: str, ranks: int, slowness: float) -> float:
+    """Seconds that we predict for a large all-reduce over all ranks of a job, on a network so many times slower."""
+    described = hardware.system(system)
+    between = replaced(described.fabric, **_narrowed(slowness, 1))
+    fabric = network.Fabric.of(replaced(described, fabric=between))
+    return float(network.price("all_reduce", PROBE_BYTES, ranks, 1, fabric=fabric, library=library).seconds)
 
 
 def _baselines(row: Row) -> Mapping[str, Baseline]:
