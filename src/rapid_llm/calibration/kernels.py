@@ -25,7 +25,7 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "setup": Bound(0.0, 2e-6, 1e-4),
     "rate": Bound(0.05, 0.7, 1.0),
     "bandwidth": Bound(0.05, 0.9, 1.0),
-    "step": Bound(0.0, 1e-7, 2e-6),
+    "step": Bound(0.0, 1e-7, 5e-6),
     "epilogue": Bound(0.0, 4.0, 80.0),
     "row": Bound(0.0, 5e-10, 2e-8),
     "occupancy": Bound(0.0, 0.6, 1.0),

@@ -126,7 +126,7 @@ def _gemms(
     With S compute units and tiles = row_tiles(bm) ceil(n/bn) each takes::
 
         busy    = max(2 bm bn bk / (rate P), fill (bm x + bn w) bk / S)       a k-step of a tile, on all units
-        compute = ceil(k/bk) max(tiles busy, ceil(tiles / 4 S) step)
+        compute = ceil(k/bk) max(tiles busy, ceil(tiles / 4 S) step)          or max(tiles, S) and S where it is alone
         GEMM    = ||compute, hit n k w / (bandwidth HBM)||_3 + tile (tiles + tiles of other ranks' pairs) / S
 
     ``tile`` may add an axis before that of the rows.
@@ -146,7 +146,8 @@ def _gemms(
     slow = np.where(k % _ALIGNED > 0, _UNALIGNED, 1.0)
     wide, steps = np.ceil(n / bn), np.ceil(k / bk)
     tiles = high * wide
-    compute = steps * np.maximum(tiles * busy, np.ceil(tiles / (r.units * _IN_FLIGHT)) * c.step)
+    together, working = (1.0, np.maximum(tiles, r.units)) if kernel.alone else (_IN_FLIGHT, tiles)
+    compute = steps * np.maximum(working * busy, np.ceil(tiles / (r.units * together)) * c.step)
     memory = r.stream(hit * n * k * weight, share, held)
     gemms = slow * (join(compute, memory, _SIDES) + c.tile / r.units * (tiles + empty * wide))
     return gemms.sum(axis=0), (slow * compute).sum(axis=0), (slow * memory).sum(axis=0)

@@ -320,7 +320,8 @@ class TiledMoeKernel(Kernel):
     """Grouped GEMMs over experts whose tile (rows, columns, k-step) the engine picks: the first whose ``until`` is not
     below ``chosen_by``, else the last. ``tuned``: experts of a rank and their width, of which the engine ships a tile
     found by search on devices of an architecture. ``weight_bytes``: of the weights as the kernel reads them, where the
-    engine expands them once at load.
+    engine expands them once at load. ``alone``: a tile has its compute unit for itself, so that few take as long as one
+    on every unit.
     """
 
     family: Literal["moe"]
@@ -329,6 +330,7 @@ class TiledMoeKernel(Kernel):
     chosen_by: Literal["tokens", "tokens_per_expert", "pairs_per_expert", "rows_per_expert"] = "tokens"
     until: tuple[Positive, ...] = ()
     tuned: Shapes = ()
+    alone: bool = False
     weight_bytes: Positive | None = None
 
 
