@@ -73,7 +73,7 @@ def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) 
     beside = _beside(priced, passes)
     times = Durations.of(forward + share, backward + share, _weight_gradients(priced), beside)
     pipeline = pipeline_time(times, plans.pp, plans.micro_batches, plans.vpp, plans.schedule) + passing
-    messages = step_messages(once, priced.others[len(sent) :], priced, forward, backward)
+    messages = step_messages(once, priced.others[len(sent) :], priced, (forward, backward), sent)
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
     optimizer = optimizer * (1.0 - lowered.shapes.offload.optimizer)
     tail = _tail(optimizer, messages, offload).max(axis=1)

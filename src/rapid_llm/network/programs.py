@@ -15,11 +15,9 @@ from rapid_llm.network.flows import SWITCH
 from rapid_llm.network.routing import Routes, Table, gathered, route
 from rapid_llm.network.sends import Sends, chains, copies, longer, paces, relay, rings, switched, trees
 from rapid_llm.network.tasks import ALL, Floats, Ints, Result, Tasks, tasks
-from rapid_llm.network.templates import Bounds, Phase, Template
+from rapid_llm.network.templates import SLICES, Bounds, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, Topology
 
-SLICES: Final = 128
-"""Slices of a pipelined phase."""
 FEMTO: Final = 15
 """Decimals of a latency in seconds."""
 
