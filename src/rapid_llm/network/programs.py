@@ -47,7 +47,7 @@ def program(
     rings and trees leave it (default: all of them); the others' share goes over these. InputError for a rank that is
     placed twice or not on an accelerator.
     """
-    template, ranks = _run_on(template), groups * bounds[-1]
+    template, ranks = run_on(template), groups * bounds[-1]
     nodes = placed(topology, ranks, placement)
     whole = topology.grid is not None and bounds[-1] == len(topology.accelerators)
     both = whole and topology.grid is not None and topology.grid.wraps == (True,)
@@ -67,7 +67,7 @@ def program(
     return _tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, stage))
 
 
-def _run_on(template: Template) -> Template:
+def run_on(template: Template) -> Template:
     """Rings that repeat, as those of an all-reduce, run on: a link takes the next lap when it has ended the last."""
     if template.lanes > 1 or template.pipelined:
         return template
