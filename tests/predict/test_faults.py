@@ -125,3 +125,13 @@ def test_512_accelerators_take_a_moment():
         }
     )
     assert evaluate(scenario).step_time_s[0] > 0
+
+
+def test_axes_that_overlap_on_the_same_links_share_them(monkeypatch):
+    """Context-parallel traffic crosses the cards over which gradients are reduced behind the backward pass."""
+    from rapid_llm.execution import meeting
+
+    plan, job = {"tp": 4, "cp": 4}, {"accelerators": 64, "workload": {**TRAINING["workload"], "sequence_length": 65536}}
+    together = step(plan, **job).step_time_s
+    monkeypatch.setattr(meeting, "meet", lambda *_, **__: (0.0, 0.0))
+    assert together > step(plan, **job).step_time_s

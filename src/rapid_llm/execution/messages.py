@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.execution.meeting import Stream, longer, stream
 from rapid_llm.execution.passes import occupied_share
 from rapid_llm.execution.pricing import Priced, Request, compared
 from rapid_llm.lowering import Lowered, Messages
-from rapid_llm.lowering.table import OPTIMIZER
+from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE
 from rapid_llm.network import CollectivePrices
+from rapid_llm.network.meeting import Message
 from rapid_llm.runtime import Runtime
 
 Column = NDArray[np.float64]
@@ -110,12 +112,17 @@ class Cover:
 
 
 def step_messages(
-    bulks: Sequence[Bulk], prices: Sequence[CollectivePrices], priced: Priced, cover: Cover
+    bulks: Sequence[Bulk],
+    prices: Sequence[CollectivePrices],
+    priced: Priced,
+    cover: Cover,
+    sent: Sequence[Request] = (),
 ) -> tuple[StepMessages, ...]:
-    """The time of ``bulks``, hidden behind the last backward or the first forward pass of a stage [P, S].
+    """The time of ``bulks``, hidden behind the first forward or the last backward pass of a stage [P, S].
 
     All but the last message can hide (the last gradient is ready when the backward pass ends); a hidden message slows
-    the kernels beside it by the compute units that it occupies.
+    the kernels beside it by the compute units that it occupies and, link by link, the messages of the pass and those
+    that are ``sent`` to the next stage, as they do it.
     """
     machine, overlap = priced.machine, priced.machine.runtime.overlap
     found = []
@@ -124,9 +131,12 @@ def step_messages(
         seconds = exposed = _seconds(bulk, price, priced, 0.0 if gather else cover.spare)
         beside = cover.forward if gather else cover.backward
         if overlap.parameter_gather if gather else overlap.gradient_reduce:
-            late = np.minimum(seconds, np.maximum(seconds / bulk.count, seconds - beside))
-            hidden = late + occupied_share(machine) * (seconds - late)
-            exposed = np.where(_behind(priced), seconds, hidden)
+            among, slowed = seconds, np.zeros_like(seconds)
+            if machine.net is not None:
+                among, slowed = _among(bulk, seconds, priced, beside, sent)
+            late = np.minimum(among, np.maximum(among / bulk.count, among - beside))
+            hidden = late + occupied_share(machine) * (among - late) + slowed
+            seconds, exposed = np.where(_behind(priced), seconds, (among, hidden))
         found.append(StepMessages(bulk.rows.axis, gather, seconds, exposed))
     return tuple(found)
 
@@ -151,3 +161,41 @@ def _seconds(bulk: Bulk, price: CollectivePrices, priced: Priced, spare: Matrix 
     slices = request.ranks * priced.lowered.layers.sum(axis=0) * machine.runtime.host.per_slice / machine.host_speed
     waits += np.where(_behind(priced) & (request.ranks > 1), slices, 0.0)
     return np.where(bulk.size > 0, price.seconds * bulk.count + waits, 0.0)
+
+
+def _among(
+    bulk: Bulk, seconds: Matrix, priced: Priced, window: Matrix, sent: Sequence[Request]
+) -> tuple[Matrix, Matrix]:
+    """Seconds of ``bulk`` among the messages of the pass that hides it, and by how much those take longer [P, S]."""
+    phases = (FORWARD,) if bulk.rows.op == "all_gather" else (RECOMPUTE, BACKWARD)
+    taken, slowed = seconds.copy(), np.zeros_like(seconds)
+    for plan, stage in zip(*np.nonzero(seconds), strict=True):
+        request = bulk.request
+        one = Message(
+            request.op,
+            float(request.size[plan, stage]),
+            int(request.ranks[plan, stage]),
+            int(request.stride[plan, stage]),
+        )
+        mine = Stream(bulk.rows.axis, float(seconds[plan, stage]), one)
+        for other in _streams(priced, phases, int(plan), int(stage), sent):
+            more, less = longer(mine, other, float(window[plan, stage]), priced.machine)
+            taken[plan, stage] += more
+            slowed[plan, stage] += less
+    return taken, slowed
+
+
+def _streams(
+    priced: Priced, phases: tuple[int, ...], plan: int, stage: int, sent: Sequence[Request]
+) -> Iterator[Stream]:
+    """What a stage sends in one pass: the messages of each table, and those to the next stage."""
+    passes = priced.lowered.layers[:, plan, stage]
+    for message in priced.messages:
+        rows = message.rows
+        seconds = message.prices.seconds * rows.count * passes[rows.unit][:, None]
+        found = stream(rows, np.isin(rows.phase, phases), seconds, plan, beside=False)
+        if found is not None:
+            yield found
+    for request, price in zip(sent, priced.others, strict=False):
+        one = Message(request.op, float(request.size[plan]), int(request.ranks[plan]), int(request.stride[plan]))
+        yield Stream(request.axis, float(price.seconds[plan]), one, beside=False)

@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.execution.meeting import crowded
 from rapid_llm.execution.pricing import Machine, Priced, compared, host_launched
 from rapid_llm.lowering import Kernels, Messages
 from rapid_llm.lowering.passes import FULL
@@ -132,7 +133,11 @@ def time_passes(priced: Priced) -> Passes:
     moving = [(message.rows, message.rows.count * (message.rows.ranks > 1)) for message in priced.messages]
     sent = [(m.rows, m.prices.seconds * count) for m, (_, count) in zip(priced.messages, moving, strict=True)]
     kernels = _by_cell(spent, shape)
-    blocking = _by_cell([(rows, seconds * (1.0 - side_share(machine, rows, compute))) for rows, seconds in sent], shape)
+    apart = [side_share(machine, rows, compute) for rows, _ in sent]
+    if machine.net is not None:
+        on_stream = [(rows, seconds * (1.0 - share)) for (rows, seconds), share in zip(sent, apart, strict=True)]
+        sent = crowded(sent, apart, kernels + _by_cell(on_stream, shape), machine)
+    blocking = _by_cell([(r, seconds * (1.0 - share)) for (r, seconds), share in zip(sent, apart, strict=True)], shape)
     blocking[OPTIMIZER] = 0.0
     side, exposed = _beside(spent, sent, kernels + blocking, priced)
     launched = [(table.rows, _launches(table.rows)) for table in priced.kernels]

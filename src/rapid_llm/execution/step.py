@@ -76,7 +76,7 @@ def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) 
     spare = np.einsum("ups,up->ps", lowered.layers, passes.spare[BACKWARD])
     first, last = (np.einsum("ups,up->ps", lowered.layers, seconds) for seconds in _between_nodes(priced))
     cover = Cover(forward - first, backward - last, spare)
-    messages = step_messages(once, priced.others[len(sent) :], priced, cover)
+    messages = step_messages(once, priced.others[len(sent) :], priced, cover, sent)
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
     optimizer = optimizer * (1.0 - lowered.shapes.offload.optimizer)
     tail = _tail(optimizer, messages, offload).max(axis=1)
@@ -154,10 +154,11 @@ def _beside(priced: Priced, passes: Passes) -> Matrix | None:
 
 def _between_nodes(priced: Priced) -> tuple[Matrix, Matrix]:
     """Seconds of a forward pass, and of a backward pass with what it recomputes, in which its own messages between
-    nodes keep the network cards busy [U, P]: nothing hides behind them that needs the cards itself."""
+    nodes keep the network cards busy [U, P]: nothing hides behind them that needs the cards itself. None where
+    messages share the links that they meet on (``machine.net``)."""
     lowered, span = priced.lowered, priced.machine.fabric.node_span
     busy = np.zeros((len(PHASES), *lowered.dense.shape))
-    for message in priced.messages:
+    for message in priced.messages if priced.machine.net is None else ():
         rows = message.rows
         crosses = (rows.ranks > 1) & ((rows.ranks - 1.0) * rows.stride >= span)
         if crosses.any():

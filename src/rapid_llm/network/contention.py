@@ -13,7 +13,7 @@ from rapid_llm.network.lattice import cycle
 from rapid_llm.network.lines import Way, bare_line
 from rapid_llm.network.regimes import Line
 from rapid_llm.network.tasks import Result, Tasks
-from rapid_llm.network.templates import Pattern, Phase, Template
+from rapid_llm.network.templates import SLICES, Pattern, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
 
 Vector = NDArray[np.float64]
@@ -116,26 +116,32 @@ def on_links(
     seed: int = 0,
     routed: Topology | None = None,
     lanes: tuple[int, ...] | None = None,
+    fan: bool = False,
 ) -> Result:
-    """The bytes of all groups of a collective on the links alone; arguments as of ``contend`` and ``program``."""
+    """The bytes of all groups of a collective on the links alone; arguments as of ``contend`` and ``Plan``."""
     from rapid_llm.network.engine import simulate
     from rapid_llm.network.programs import run_in_slices
 
     def run(slices: int) -> Result:
-        return simulate(_laid_out(way, size, routed or topology, members, policy, seed, lanes, slices), topology)
+        some = laid_out(
+            way, size, routed or topology, members, policy=policy, seed=seed, lanes=lanes, fan=fan, slices=slices
+        )
+        return simulate(some, topology)
 
     return run_in_slices(way.template, run)
 
 
-def _laid_out(  # noqa: PLR0917
+def laid_out(
     way: Way,
     size: float,
     topology: Topology,
     members: NDArray[np.int64],
-    policy: str,
-    seed: int,
-    lanes: tuple[int, ...] | None,
-    slices: int,
+    *,
+    policy: str = "auto",
+    seed: int = 0,
+    lanes: tuple[int, ...] | None = None,
+    fan: bool = False,
+    slices: int = SLICES,
 ) -> Tasks:
     """The tasks of all groups [groups, ranks], routed together, so that they spread over the links."""
     from rapid_llm.network.programs import program
@@ -146,10 +152,20 @@ def _laid_out(  # noqa: PLR0917
     channels = 1 if group.tiers[0].scope == "inter" else None  # a node's ports are what further channels would use
     return program(
         template, bounds, size, topology,
-        placement=topology.accelerators[members.ravel()], groups=len(members), policy=policy, seed=seed,
+        placement=topology.accelerators[members.ravel()], groups=len(members), seed=seed,
+        policy="fan" if fan else policy,
         channels=channels, most_rounds=max(ROUNDS, SENDS // (members.size * (channels or bounds[0]))),
         lanes=lanes, slices=slices,
     )  # fmt: skip
+
+
+def lies_in_whole_units(way: Way) -> bool:
+    """Whether the ranks fill the units that the phases of a way join."""
+    bounds = way.group.bounds
+    joined = [
+        (bounds[low - 1] if low else 1, bounds[high - 1]) for low, high in (p.levels for p in way.template.phases)
+    ]
+    return all(bounds[-1] % outer == 0 == outer % inner for inner, outer in joined)
 
 
 def _in_cycle(way: Way, topology: Topology, members: NDArray[np.int64]) -> NDArray[np.int64]:

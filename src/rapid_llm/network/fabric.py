@@ -72,6 +72,12 @@ class Tier:
             return self.bandwidth / min(beside, self.behind)
         return self.bandwidth
 
+    def passing(self, members: int, stride: int) -> float:
+        """B/s per accelerator of rings through many such rings of links: all but one of their hops stay in this one,
+        and as many groups as their stride pass every link, but a channel takes no more than its part of a port.
+        """
+        return self.bandwidth * members / max(stride * (members - 1), members)
+
     def chains(self, members: int) -> float:
         """B/s of chains from one member of a full mesh through all others, on as many disjoint ones as there are."""
         return self.bandwidth * len(woven_steps(members)) / (self.span - 1)

@@ -15,7 +15,15 @@ from rapid_llm.hardware import System
 from rapid_llm.hardware.health import Fault
 from rapid_llm.network.candidates import Candidate, candidates
 from rapid_llm.network.collectives import CollectivePrices
-from rapid_llm.network.contention import RUNS, Contended, contend, contended, on_links, with_library
+from rapid_llm.network.contention import (
+    RUNS,
+    Contended,
+    contend,
+    contended,
+    lies_in_whole_units,
+    on_links,
+    with_library,
+)
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.faults import apply
 from rapid_llm.network.lines import Way, bare_line
@@ -126,7 +134,8 @@ def _price(  # noqa: PLR0917
     if ranks == 1 or size <= 0:
         return 0.0, 0, 0.0, 1
     _whole(net, groups(len(net.part), ranks, stride), axis)
-    return _simulated(op, size, ranks, stride, net, fabric, library, small)
+    way, seconds = chosen(op, size, ranks, stride, net, fabric, library, small)
+    return seconds, way.way.template.algorithm, way.sent, way.way.group.nodes
 
 
 def groups(accelerators: int, ranks: int, stride: int) -> Members:
@@ -153,7 +162,7 @@ def _whole(net: Interconnect, members: Members, axis: str) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _simulated(  # noqa: PLR0917
+def chosen(  # noqa: PLR0917
     op: str,
     size: float,
     ranks: int,
@@ -162,46 +171,53 @@ def _simulated(  # noqa: PLR0917
     fabric: Fabric,
     library: str | Library,
     small: str | Library | None,
-) -> _Price:
-    """The fastest way by closed form that the engine runs and the live links carry."""
+) -> tuple[Candidate, float]:
+    """The fastest way by closed form that the engine runs and the live links carry, and its seconds."""
     last = None
     for one in candidates(op, size, ranks, stride, fabric=fabric, library=library, small=small):
-        if one.algorithm not in RUNS:
+        if one.algorithm not in RUNS or not lies_in_whole_units(one.way):
             continue
         try:
-            excess = _between(one.way, size, net, op)
+            excess = _between(one.way, size, net)
         except InfeasibleError as error:  # a reducing switch that is down: libraries fall back
             last = error
             continue
-        seconds = with_library(one.way, size, bare_line(one.way), excess)
-        return seconds, one.way.template.algorithm, one.sent, one.way.group.nodes
+        return one, with_library(one.way, size, bare_line(one.way), excess)
     if last is not None:
         raise last
     raise InputError(f"the flow engine runs no algorithm of this library for {op}.", field="network")
 
 
-def _between(way: Way, size: float, net: Interconnect, op: str) -> float:
+def _between(way: Way, size: float, net: Interconnect) -> float:
     """What links take beyond the closed form (s), from the two sizes on either side that are simulated.
 
     The time of a set of flows is piecewise linear and convex in their size, so what lies between is at most the chord.
     """
     low = ANCHOR ** floor(log(size, ANCHOR))
     key = replace(way, protocol="", lines=())
-    first, second = (_excess(key, one, net, op) for one in (low, low * ANCHOR))
+    first, second = (_excess(key, one, net) for one in (low, low * ANCHOR))
     return first + (second - first) * (size - low) / (low * ANCHOR - low)
 
 
-@lru_cache(maxsize=4096)
-def _excess(way: Way, size: float, net: Interconnect, op: str) -> float:
+def _excess(way: Way, size: float, net: Interconnect) -> float:
     """What links take beyond the closed form for one size (s), under the faster policy of ``under_faults``."""
+    return _planned(way, size, net)[1] - bare_line(way).seconds(size)
+
+
+def plan_of(way: Way, size: float, net: Interconnect) -> Plan:
+    """How all groups of a way run on the links of a job, under the faster policy after faults."""
+    return _planned(replace(way, protocol="", lines=()), size, net)[0]
+
+
+@lru_cache(maxsize=4096)
+def _planned(way: Way, size: float, net: Interconnect) -> tuple[Plan, float]:
+    """The plan of a way without its library, and its seconds on the links."""
     members = groups(len(net.part), way.group.bounds[-1], way.group.stride)
+    whole = on_links(way, size, net.healthy, members).seconds
     if net.topology is net.healthy:
-        seconds = on_links(way, size, net.topology, members).seconds
-    else:
-        whole = on_links(way, size, net.healthy, members).seconds
-        found = _recovered(way, size, net, members, whole)
-        seconds = max(whole, min(found.detour.seconds, found.replan.seconds))
-    return seconds - bare_line(way).seconds(size)
+        return Plan(words="", members=members), whole
+    found = _recovered(way, size, net, members, whole)
+    return found.plan, max(whole, min(found.detour.seconds, found.replan.seconds))
 
 
 def _recovered(way: Way, size: float, net: Interconnect, members: Members, whole: float) -> Recovery:
@@ -211,7 +227,7 @@ def _recovered(way: Way, size: float, net: Interconnect, members: Members, whole
     wide = any(p.pattern in ("tree", "chain") or (p.pattern == "ring" and np.diff(p.levels) > 1) for p in phases)
 
     def run(plan: Plan) -> Result:
-        return on_links(way, size, net.topology, plan.members, lanes=plan.lanes, routed=plan.routed)
+        return on_links(way, size, net.topology, plan.members, lanes=plan.lanes, routed=plan.routed, fan=plan.fan)
 
     return recover(
         run, net.topology, net.healthy, members, group.bounds[0] if nodes else 1,

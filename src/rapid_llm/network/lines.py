@@ -164,7 +164,11 @@ def detours(phase: Phase, group: Group, level: int | None = None) -> float:
     if phase.pattern in ("ring", "relay", "chain"):
         closing = phase.pattern == "ring" and high - low == 1
         links = group.tiers[low].hop_links(group.bounds[low], group.stride, closing=closing) if low == 0 else 1
-        return hops(phase, group.bounds)[low] * (links - 1) * group.tiers[low].latency + _off_rails(phase, group)
+        near, crossed = group.tiers[low].latency, hops(phase, group.bounds)[low]
+        instead = 0.0  # a chain that begins beside a cable between nodes leaves that out and not a hop inside
+        if phase.pattern == "relay" and high - low > 1:
+            instead = max(0.0, links * near - group.tiers[low + 1].latency)
+        return crossed * (links - 1) * near + instead + _off_rails(phase, group)
     if phase.pattern not in ("direct", "neighbour"):
         return 0.0
     at = high - 1 if level is None else level
@@ -177,7 +181,7 @@ def detours(phase: Phase, group: Group, level: int | None = None) -> float:
 
 def _mixed(template: Template) -> bool:
     """Whether links of several levels form one ring."""
-    return all(p.pattern == "ring" and p.levels[1] - p.levels[0] > 1 for p in template.phases)
+    return all(p.pattern in ("ring", "relay") and p.levels[1] - p.levels[0] > 1 for p in template.phases)
 
 
 def _throttled(per_byte: float, template: Template, group: Group, protocol: Protocol) -> float:
@@ -210,15 +214,16 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
             share = cost.spread or share
         apart = group.stride * below
         if template.phases[0].pattern == "neighbour":  # only the last of a unit crosses it, over a port of its own
-            crossing = min(
-                group.stride, group.node_span
-            )  # neighbours in a row, which share a card where it serves several
+            crossing = min(group.stride, group.node_span)  # side by side: they share a card where it serves several
             alone = max(tier.bandwidth, tier.port / crossing) if tier.port else tier.reach(2, apart, group.stride)
             rates.append(alone * share)
             continue
         members = group.bounds[level] // below
         if tier.kind == "torus" and template.phases[0].pattern in ("ring", "relay"):  # one ring, both ways
             members = min(members, TORUS_SIDE)
+        if tier.kind == "ring" and _mixed(template):
+            rates.append(tier.passing(members, apart) * share)
+            continue
         alone = template.phases[0].pattern == "relay" and len(group.bounds) == 1
         rates.append(
             (tier.chains(members) if alone and tier.kind == "full" else tier.reach(members, apart, group.stride))

@@ -15,11 +15,9 @@ from rapid_llm.network.flows import SWITCH
 from rapid_llm.network.routing import Routes, Table, gathered, route
 from rapid_llm.network.sends import Sends, chains, copies, longer, paces, relay, rings, switched, trees
 from rapid_llm.network.tasks import ALL, Floats, Ints, Result, Tasks, tasks
-from rapid_llm.network.templates import Bounds, Phase, Template
+from rapid_llm.network.templates import SLICES, Bounds, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, Topology
 
-SLICES: Final = 128
-"""Slices of a pipelined phase."""
 FEMTO: Final = 15
 """Decimals of a latency in seconds."""
 
@@ -49,7 +47,7 @@ def program(
     rings and trees leave it (default: all of them); the others' share goes over these. InputError for a rank that is
     placed twice or not on an accelerator.
     """
-    template, ranks = _run_on(template), groups * bounds[-1]
+    template, ranks = run_on(template), groups * bounds[-1]
     nodes = placed(topology, ranks, placement)
     whole = topology.grid is not None and bounds[-1] == len(topology.accelerators)
     both = whole and topology.grid is not None and topology.grid.wraps == (True,)
@@ -69,7 +67,7 @@ def program(
     return _tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, stage))
 
 
-def _run_on(template: Template) -> Template:
+def run_on(template: Template) -> Template:
     """Rings that repeat, as those of an all-reduce, run on: a link takes the next lap when it has ended the last."""
     if template.lanes > 1 or template.pipelined:
         return template

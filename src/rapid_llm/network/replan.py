@@ -24,13 +24,15 @@ SHOWN: Final = 4
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Plan:
     """How a collective runs on: ``members`` [groups, ranks]; ``lanes``: places in a unit whose network cards rings and
-    trees use (None: all); ``routed``: links that routes may take, where those are not all; in ``words``.
+    trees use (None: all); ``routed``: links that routes may take, where those are not all; ``fan``: traffic round dead
+    links takes all shortest ways at once; in ``words``.
     """
 
     words: str
     members: Ints
     lanes: tuple[int, ...] | None = None
     routed: Topology | None = None
+    fan: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,9 +74,12 @@ def recover(
     best, chosen = detour, first
     others: list[Plan] = []
     if avoiding is not None and detour.link_bytes[topology.health < 1].any():
-        others.append(Plan(words="round degraded links", members=members, routed=avoiding))
+        words = "round degraded links"
+        others += [Plan(words=words, members=members, routed=avoiding, fan=fan) for fan in (False, True)]
     if rails:
         others += _without_rails(topology, healthy, members, unit)
+    if (topology.health <= 0).any():
+        others.append(Plan(words="round dead links over every way", members=members, fan=True))
     if order:
         others += _in_order(topology, healthy, members, unit)
     for plan in others:

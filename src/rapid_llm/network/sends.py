@@ -62,7 +62,8 @@ def rings(  # noqa: PLR0917
     span = _unit(phase, bounds, channels)
     two_ways = phase.both or (both and outer == n)
     spots = np.array(lanes or range(span)) if span > 1 else np.zeros(1, np.int64)
-    count = channels or (len(spots) if span > 1 else 2 if two_ways and outer // inner > 2 else 1)
+    around = len(spots) * (2 if phase.both and span > 1 else 1)
+    count = channels or (around if span > 1 else 2 if two_ways and outer // inner > 2 else 1)
     members = outer // inner
     place = np.arange(members)
     found: list[tuple[Ints, Ints, Ints]] = []
@@ -104,7 +105,8 @@ def relay(  # noqa: PLR0917
     if phase.pattern == "weave":
         orders = woven(n)
     elif span > 1:
-        orders = [_along(spots, channel, place, span, phase.both) for channel in range(len(spots))]
+        count = len(spots) * (2 if phase.both else 1)
+        orders = [_along(spots, channel, place, span, phase.both) for channel in range(count)]
     else:
         orders = [place, -place % n] if phase.both and n > 2 else [place]
     ranks = np.stack([np.roll(order, -int(np.flatnonzero(order == 0)[0])) for order in orders])
@@ -113,7 +115,7 @@ def relay(  # noqa: PLR0917
     amount = np.full(index.size, load / slices / len(orders))
     edges = np.stack([task, before, np.zeros_like(task)], 1)
     rounds = np.full(index.size, slices)
-    channels = len(spots) if span > 1 else 0
+    channels = len(orders) if span > 1 else 0
     return Sends(ranks[:, :-1].ravel(), ranks[:, 1:].ravel(), amount, rounds, edges, channels=channels)
 
 
@@ -131,11 +133,11 @@ def woven(count: int) -> list[Ints]:
 
 def _along(spots: Ints, channel: int, place: Ints, span: int, both: bool) -> Ints:
     """Ranks of units of ``span`` in the order of one channel: rail-aligned, a unit is left at the place where the next
-    is entered. ``both``: along a ring of links, every other channel backwards.
+    is entered. ``both``: along a ring of links, as many channels again backwards.
     """
     unit, step = np.divmod(place, span)
     if both and len(spots) == span:
-        way = 1 if channel % 2 == 0 else -1
+        way = 1 if channel < span else -1
         return np.asarray(unit * span + (channel + way * (step - unit)) % span)
     return unit * span + _through(spots, channel, unit, step, span)
 

@@ -22,6 +22,9 @@ ALGORITHMS: Final = (
 )  # fmt: skip
 """How it is done; its code is the index here. ``none`` is a group of one."""
 
+SLICES: Final = 128
+"""Slices in which a pipelined phase is simulated."""
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 POLICIES: Final = (
     "auto", "dimension-order", "alternating", "shortest", "ecmp", "spray", "balanced", "adaptive", "rail", "minimal",
-    "ugal",
+    "ugal", "fan",
 )  # fmt: skip
 """``auto``: dimension order on a grid, else balanced. ``alternating``: dimension order, reversed for odd pairs.
 ``shortest``: the first by id. ``ecmp``: by seeded hash. ``spray``: all shortest paths alike. ``balanced``: shortest,
 least loaded as pairs are placed, or shared out evenly among spines where links to those are then the busiest;
 ``adaptive``: placed again until loads settle. ``rail``: over the accelerator of the own box that is on the rail of the
-target. ``minimal``, ``ugal``: dragonfly groups."""
+target. ``minimal``, ``ugal``: dragonfly groups. ``fan``: as ``auto``, but round dead links over all shortest ways."""
 Table = Mapping[tuple[int, int], tuple[int, ...]]
 """A user's own routes: links from one node to another; all other pairs are routed ``auto``."""
 Indices = NDArray[np.int64] | NDArray[np.int32]
@@ -95,7 +95,8 @@ def route(
         raise InputError(unknown_name("routing", policy, POLICIES), field="network.routing")
     source, target = np.asarray(source, np.int64), np.asarray(target, np.int64)
     amounts = np.ascontiguousarray(np.broadcast_to(np.asarray(amount, np.float64), source.shape))
-    chosen = policy if policy != "auto" else ("dimension-order" if topology.grid is not None else "balanced")
+    usual = "dimension-order" if topology.grid is not None else "balanced"
+    chosen = usual if policy in ("auto", "fan") else policy
     if chosen in ("dimension-order", "alternating"):
         routes = _dimension_order(topology, source, target, chosen)
     elif chosen == "ecmp" and queue_pairs > 1:
@@ -104,7 +105,7 @@ def route(
         routes = _searched(topology, source, target, amounts, chosen, seed, threshold)
         if chosen == "balanced":
             routes = _inside(topology, routes, source, target)
-    return repaired(topology, routes, source, target, amounts)
+    return repaired(topology, routes, source, target, amounts, fan=policy == "fan")
 
 
 def _from_table(topology: Topology, source: Ints, target: Ints, table: Table, amount: Floats | float) -> Routes:
@@ -234,14 +235,18 @@ def _rail_peers(topology: Topology, source: Ints, target: Ints) -> Ints:
     return np.array(peers, np.int64)
 
 
-def repaired(topology: Topology, routes: Routes, source: Ints, target: Ints, amounts: Floats) -> Routes:
-    """The same routes, but rows over a link that is down detour by load; InfeasibleError where there is no way."""
+def repaired(
+    topology: Topology, routes: Routes, source: Ints, target: Ints, amounts: Floats, *, fan: bool = False
+) -> Routes:
+    """The same routes, but rows over a link that is down detour by load, or take all shortest ways alike (``fan``: a
+    library shares a dead rail out among the others); InfeasibleError where there is no way.
+    """
     if (topology.capacity > 0).all():
         return routes
     down = topology.capacity[routes.link] <= 0
     if not down.any():
         return routes
-    from rapid_llm.network.routing.drive import each_detour
+    from rapid_llm.network.routing.drive import each_detour, each_spread
 
     owner = np.repeat(np.arange(len(routes)), np.diff(routes.start))
     hit = np.zeros(len(routes), np.bool_)
@@ -251,7 +256,14 @@ def repaired(topology: Topology, routes: Routes, source: Ints, target: Ints, amo
     load = np.bincount(routes.link[keep], weights=(amounts[owner] * share)[keep], minlength=topology.links)
     rows = np.flatnonzero(hit)
     graph = graph_of(topology, topology.capacity, load=load.astype(np.float64))
-    length, links = each_detour(graph, source[rows], target[rows], amounts[rows])
+    weights: Floats = np.zeros(0)
+    if fan:
+        graph = graph_of(topology, topology.capacity, transit=True)
+        length, links, weights = each_spread(graph, search_of(topology), source[rows], target[rows])
+        if (length < 0).any():
+            _cut_off(topology, source[rows], target[rows], topology.capacity)
+    else:
+        length, links = each_detour(graph, source[rows], target[rows], amounts[rows])
     lost = length < 0
     if lost.any():  # only through accelerators, as PXN does
         graph = graph_of(topology, topology.capacity, load=graph.load, transit=True)
@@ -267,7 +279,9 @@ def repaired(topology: Topology, routes: Routes, source: Ints, target: Ints, amo
     new_owner = np.repeat(hit, lengths)
     merged[~new_owner], shares[~new_owner] = routes.link[keep], share[keep]
     merged[new_owner] = links
-    return Routes(start, merged, shares if len(routes.share) else np.zeros(0))
+    if fan:
+        shares[new_owner] = weights
+    return Routes(start, merged, shares if len(routes.share) or fan else np.zeros(0))
 
 
 def _interleave(length: Ints, second: Any, first_links: Ints, second_links: Ints) -> Ints:
