@@ -59,6 +59,8 @@ class Line:
 
 
 NO_FLOOR: Final = Line(0.0, 0.0, 0.0)
+HEADS: Final = 8
+"""Ranks that share a reducing switch of one box: what a library says of chunks and of its tuner is for so many."""
 NARROW: Final = 8192.0
 """Bytes of each rank above which a collective has its channels (NCCL adds one for every 4 KiB under LL)."""
 FLOORS: Final = 3
@@ -124,7 +126,10 @@ def _filling(op: str, template: Template, group: Group, protocol: Protocol, line
     if op != "all_reduce" or not protocol.fill or (group.nodes == 1 and not switched):
         return (line,)
     filled = protocol.fill * sum(sum(hops(phase, group.bounds)) for phase in template.phases)
-    growing = replace(line, per_byte=line.per_byte + filled / protocol.chunk)
+    slope = filled / protocol.chunk
+    if switched:  # every rank is the head of a share, with a first chunk of its own
+        filled *= group.bounds[0] / HEADS
+    growing = replace(line, per_byte=line.per_byte + slope)
     return growing, replace(line, fixed=line.fixed + filled)
 
 
