@@ -152,7 +152,7 @@ def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable
         if ranks == 1:
             return _Lines(np.array(NO_FLOOR.coefficients)[:, None], np.zeros(1, np.int8), np.zeros(1), 1)
         group = group_of(fabric, ranks, stride)
-        found = [(way, line) for way in choices(OPS[code], group, library, small) for line in way.lines]
+        found = [(way, line) for way in tuned(choices(OPS[code], group, library, small), library) for line in way.lines]
         coefficients = np.array([line.coefficients for _, line in found]).T
         algorithm = np.array([way.template.algorithm for way, _ in found], np.int8)
         return _Lines(coefficients, algorithm, np.array([way.template.sent for way, _ in found]), group.nodes)
@@ -162,7 +162,7 @@ def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable
 
 def choices(op: str, group: Group, library: Library, small: Library | None = None) -> list[Way]:
     """Every way in which the libraries can run an operation; InputError when there is none."""
-    found = tuned(list(ways(op, group, library)), library)
+    found = list(ways(op, group, library))
     if small is not None and len(group.tiers) == 1 and group.tiers[0].scope == "intra":
         found += ways(op, group, small)
     if not found:
