@@ -109,7 +109,6 @@ PER_LINK = [
     Parameter("efficiency", 0.78, 0.3, 1),
     Parameter("spread", 0.78, 0.3, 1),
     Parameter("peer", 0.4, 0.02, 5),
-    Parameter("exchange", 3, 0.1, 20),
     Parameter("slice", 0.5, 0.05, 30),
     Parameter("fence", 5, 0.1, 30),
     Parameter("wide", 2, 0.1, 5),
@@ -191,14 +190,13 @@ def nccl(x: Vector) -> Library:
 
 def _cost(name: str, values: Vector, *, switch: bool) -> LinkCost:
     """Costs of one link; only NVLink keeps the 128 bytes of LL128 together (NCCL leaves it off elsewhere)."""
-    launch, hop, share, spread, peer, long, part, fence, wide, reduced, copy, keep = (float(v) for v in values)
+    launch, hop, share, spread, peer, part, fence, wide, reduced, copy, keep = (float(v) for v in values)
     return LinkCost(
         without=() if name in ("nvlink3", "nvlink4") else ("LL128",),
         launch=Si(launch * US),
         step=Si(hop * US),
         efficiency=share,
         peer=Si(peer * US),
-        exchange=Si(long * US),
         slice=Si(part * US),
         fence=Si(fence * US),
         wide=Si(wide * US),

@@ -42,6 +42,15 @@ def test_four_ranks_do_not_reduce_in_the_switch():
         assert chosen("dgx-h100", "all_reduce", size, 4)[0] == "ring"
 
 
+def test_what_the_tuner_passes_over_is_listed_last():
+    box = Fabric.of(hardware.system("dgx-a100"))
+    first, *rest = candidates("all_reduce", 2 * MIB, 2, fabric=box, library="nccl")
+    assert (first.protocol, first.passed) == ("Simple", False)
+    assert first.seconds == price("all_reduce", 2 * MIB, 2, 1, fabric=box, library="nccl").seconds
+    assert {c.protocol for c in rest} == {"LL", "LL128"}
+    assert all(c.passed and c.seconds < first.seconds for c in rest)
+
+
 def test_lowest_lines():
     lines = {"a": (1.0, 3.0), "b": (2.0, 2.0), "c": (2.9, 1.9), "d": (4.0, 1.0)}
     assert between(lines) == {"a": (-1.0, 1.0), "b": (1.0, 2.0), "d": (2.0, np.inf)}  # c is never the lowest

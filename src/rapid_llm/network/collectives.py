@@ -153,7 +153,7 @@ def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable
         if ranks == 1:
             return _Lines(np.zeros((1, 3, 1)), np.array([[-1.0], [np.inf]]), np.zeros(1, np.int8), np.zeros(1), 1)
         group = group_of(fabric, ranks, stride)
-        found = [(way, line) for way in choices(OPS[code], group, library, small) for line in way.lines]
+        found = [(way, line) for way in tuned(choices(OPS[code], group, library, small), library) for line in way.lines]
         deep = max(len(line.coefficients) for _, line in found)
         coefficients = np.zeros((deep, 3, len(found)))
         for at, (_, line) in enumerate(found):
@@ -168,7 +168,7 @@ def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable
 
 def choices(op: str, group: Group, library: Library, small: Library | None = None) -> list[Way]:
     """Every way in which the libraries can run an operation; InputError when there is none."""
-    found = tuned(list(ways(op, group, library)), library)
+    found = list(ways(op, group, library))
     if small is not None and len(group.tiers) == 1 and group.tiers[0].scope == "intra":
         found += ways(op, group, small)
     if not found:

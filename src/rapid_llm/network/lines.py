@@ -198,7 +198,9 @@ def side_by_side(others: float) -> float:
 
 def once_per_collective(protocol: Protocol, costs: list[LinkCost]) -> float:
     """Seconds that a collective over these links pays once."""
-    return max(c.launch for c in costs) + protocol.setup + costs[-1].exchange * protocol.exchange
+    outer = costs[-1]
+    flushed = outer.fence if outer.exchange is None else outer.exchange
+    return max(c.launch for c in costs) + protocol.setup + flushed * protocol.exchange
 
 
 def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArray[np.float64]:

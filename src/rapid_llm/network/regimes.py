@@ -52,6 +52,8 @@ class Line:
         return self.fixed + self.per_byte * size + self.root * sqrt(size)
 
 
+HEADS: Final = 8
+"""Ranks that share a reducing switch of one box: what a library says of chunks and of its tuner is for so many."""
 NARROW: Final = 8192.0
 """Bytes of each rank above which a collective has its channels (NCCL adds one for every 4 KiB under LL)."""
 
@@ -118,8 +120,10 @@ def _filling(  # noqa: PLR0917
     filled = sum(n * (everywhere + cost.fill) for phase in crossed for n, cost in zip(phase, costs, strict=True))
     if not filled:
         return (line,)
-    whole = float(max(protocol.chunk, *(cost.chunk for cost in costs)))
-    return replace(line, per_byte=line.per_byte + filled / whole), replace(line, fixed=line.fixed + filled)
+    slope = filled / max(protocol.chunk, *(cost.chunk for cost in costs))
+    if switched:  # every rank is the head of a share, with a first chunk of its own
+        filled *= group.bounds[0] / HEADS
+    return replace(line, per_byte=line.per_byte + slope), replace(line, fixed=line.fixed + filled)
 
 
 def _carried(  # noqa: PLR0917

@@ -49,7 +49,7 @@ class LinkCost:
     ``launch`` once per collective (s), and ``wide`` once it leaves its first channel (s); ``step`` per dependent hop
     beyond the wire latency (s), and ``fence`` per hop whose flag waits for the data to be visible to the peer (s);
     ``efficiency`` share of the link rate that long messages reach; ``slice`` overhead of one pipeline slice (s), which
-    makes the ramp; ``peer`` per peer of an exchange, ``exchange`` once per exchange that leaves its first channel (s);
+    makes the ramp; ``peer`` per peer of an exchange, ``exchange`` a fence between peers, where that differs (s);
     ``switch`` share of the link rate when the switch reduces; ``spread`` share that messages between peers (exchange,
     send and receive) reach, where it differs; ``copy`` rate at which a rank copies its own share (B/s), and ``keep`` in
     an exchange, where that differs; ``channels`` that a message to a peer may get, and what each of these moves without
@@ -68,7 +68,7 @@ class LinkCost:
     fence: Seconds = 0.0
     wide: Seconds = 0.0
     peer: Seconds = 0.0
-    exchange: Seconds = 0.0
+    exchange: Seconds | None = None
     switch: Fraction | None = None
     spread: Fraction | None = None
     copy: BytesPerSecond | None = None

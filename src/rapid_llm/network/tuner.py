@@ -9,12 +9,10 @@ from dataclasses import replace
 from math import inf
 
 from rapid_llm.network.lines import Way
-from rapid_llm.network.regimes import Line
+from rapid_llm.network.regimes import HEADS, Line
 from rapid_llm.network.technologies import Library
 from rapid_llm.network.templates import hops
 
-HEADS = 8
-"""Ranks whose channels fill a reducing switch, as a tuner believes."""
 Belief = tuple[float, float]
 """Seconds, and seconds per byte."""
 
