@@ -4,7 +4,7 @@ A kernel is one file in ``data/``. Its numbers are shared by every accelerator o
 inference; what differs between two accelerators of one architecture stands in the accelerator (``sustained``).
 """
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -14,7 +14,7 @@ from rapid_llm.documents import build
 from rapid_llm.dtypes import DtypeName
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once, replaced
 from rapid_llm.provenance import Catalogue, Sources
-from rapid_llm.units import Count, Fraction, NonNegative, Positive, Seconds
+from rapid_llm.units import BytesPerSecond, Count, Fraction, NonNegative, Positive, Seconds
 
 KERNELS: Final = Catalogue("rapid_llm.operators", "data", "kernel")
 
@@ -197,7 +197,9 @@ class GemmKernel(Kernel):
     ``quantise``: how often the kernel's own quantise pass reads the 16-bit activations: 1, 2 where it looks for their
     largest value first, 0 without such a pass. ``vector``: a single row goes to a matrix-vector kernel where that is
     faster. ``edges``: where a library takes its tile by rows alone, the most rows of each tile but the last.
-    ``computes``: the format whose rate its instructions have, where that is not the row's own.
+    ``computes``: the format whose rate its instructions have, where that is not the row's own. Of kernels with few
+    loads in flight, by architecture: ``draws``, B/s of weights that a compute unit takes at most, and ``unpacks``,
+    operations of the vector lanes on each weight.
     """
 
     family: Literal["gemm"]
@@ -209,6 +211,8 @@ class GemmKernel(Kernel):
     computes: DtypeName | None = None
     vector: bool = False
     edges: Map[tuple[Count, ...]] = FrozenDict()
+    draws: Map[BytesPerSecond] = FrozenDict()
+    unpacks: Map[NonNegative] = FrozenDict()
 
     def tiles_on(self, architecture: str) -> Tiles:
         """The tiles that the kernel has on an architecture."""
@@ -340,7 +344,7 @@ def _at_clock(constants: Any, slower: float) -> Any:
 @lru_cache(maxsize=256)
 def _variant(chosen: Kernel, architecture: str) -> Kernel:
     differing: dict[str, Any] = dict(chosen.variants[architecture])
-    return replace(chosen, **differing)
+    return replaced(chosen, **differing)
 
 
 @lru_cache(maxsize=256)
