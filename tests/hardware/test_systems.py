@@ -221,3 +221,24 @@ memory: {hbm: {capacity: 100 GB, bandwidth: 3 TB/s}, withheld: 2 GB}
 host_link: pcie5-x16
 power: {limit: 500 W}
 """
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "part"),
+    [
+        ("gb200-nvl72", 64, 72),  # inside a rack
+        ("gb200-nvl72", 144, 72),
+        ("gb200-nvl72", 128, 64),
+        ("gb200-nvl72", 256, 64),
+        ("gb200-nvl72", 512, 64),
+        ("gb200-nvl72", 73, 72),  # no equal parts
+        ("dgx-h100", 12, 8),  # a server is not shared
+    ],
+)
+def test_jobs_take_equal_parts_of_racks(name, total, part):
+    system = hardware.system(name)
+    met = hardware.shared_racks(system, total).groups[0].node
+    whole = system.groups[0].node
+    assert met.accelerators == part
+    assert met.nics.count * whole.accelerators == whole.nics.count * part
+    assert met.host_memory_bandwidth / part == pytest.approx(whole.host_memory_bandwidth / whole.accelerators)

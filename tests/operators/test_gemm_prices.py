@@ -109,3 +109,20 @@ def test_explanation_agrees_with_the_price():
     assert why["tiles"] == -(-4096 // why["tile"][0]) * -(-4096 // why["tile"][1]) * why["split"]
     assert why["waves"] == -(-why["tiles"] // device.compute_units)
     assert 0 < why["last_wave_occupancy"] <= 1
+
+
+def test_a_kernel_with_few_loads_in_flight_draws_by_units_and_not_by_memory():
+    def row(accelerator, kernel="ggml", size=2.0):
+        return price(1, 8192, 8192, accelerator, dtype="fp16", kernel=kernel, size=size).seconds
+
+    assert row("h100-sxm") == pytest.approx(row("h200-sxm"), rel=0.01)  # as many units, 1.4 times the memory bandwidth
+    assert row("rtx-4090") == pytest.approx(8192**2 * 2 / 0.93e12, rel=0.1)  # many units for its memory
+
+
+def test_unpacking_weights_costs_lanes_where_they_are_few():
+    stored = 0.5625  # bytes a weight of Q4_0
+    unpacked, plain = (
+        price(1, 8192, 8192, "apple-m1-max", dtype="fp16", kernel=kernel, size=stored).seconds
+        for kernel in ("ggml-mmq", "ggml")
+    )
+    assert 1.2 < unpacked / plain < 1.8

@@ -163,6 +163,12 @@ def test_override(override, value):
     assert value(read(override))
 
 
+def test_racks_are_shared():
+    scenario = read("system=gb200-nvl72", "accelerators=128")
+    assert "system: 2 racks of 72 give 64 accelerators each" in scenario.defaults
+    assert scenario.system.groups[0].node.accelerators == 64
+
+
 def test_a_chip_alone():
     text = TEXT.replace("dgx-h100", "h200-sxm").replace("64", "1").replace("{tp: 8, pp: 2}", "{}")
     assert read(text=text).system.accelerators == 1

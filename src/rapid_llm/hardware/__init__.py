@@ -28,6 +28,7 @@ from rapid_llm.hardware.system import (
     ScaleOutFabric,
     ScaleUpFabric,
     System,
+    shared_racks,
 )
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "build_accelerator",
     "build_system",
     "entry",
+    "shared_racks",
     "sources",
     "system",
     "system_names",

@@ -1,12 +1,15 @@
 """A cluster: node groups (usually one) joined by a scale-out fabric."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.hardware.accelerator import HOST_MEMORY_BANDWIDTH, Accelerator
-from rapid_llm.nouns import STRICT, hash_once
+from rapid_llm.nouns import STRICT, hash_once, replaced
 from rapid_llm.units import BytesPerSecond, Count, Positive, Seconds
+
+_RACK: Final = 32  # accelerators of a node and more are a rack, which jobs share by its trays
+_TRAY: Final = 4  # accelerators of a compute tray (GB200 NVL72)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -105,3 +108,22 @@ class System:
     def accelerators(self) -> int:
         """How many accelerators the whole system has."""
         return sum(group.count * group.node.accelerators for group in self.groups)
+
+
+def shared_racks(system: System, total: int) -> System:
+    """The system that a job of so many accelerators meets: racks which it would not fill give equal parts in whole
+    trays, half of a rack at least (128 on racks of 72 are two times 64). The system itself where there is no such part.
+    """
+    group = system.groups[0]
+    node = group.node
+    size = node.accelerators
+    if size < _RACK or total <= size or total % size == 0:
+        return system
+    racks = range(-(-total // size), 2 * total // size + 1)
+    part = next((total // many for many in racks if total % (_TRAY * many) == 0), 0)
+    if 2 * part < size:
+        return system
+    nics = node.nics and replaced(node.nics, count=max(node.nics.count * part // size, 1))
+    memory = node.host_memory_bandwidth * part / size
+    less = replaced(node, accelerators=part, nics=nics, host_memory_bandwidth=memory)
+    return replaced(system, groups=(replaced(group, node=less), *system.groups[1:]))

@@ -11,7 +11,9 @@ with B the compulsory bytes. t = launch + setup + min T over the candidates; eve
 does t (tile quantisation: NVIDIA, "Matrix multiplication background user's guide"; split-K and the exposed epilogue:
 CUTLASS, "Efficient GEMM in CUDA"). Tm is common to the candidates, so that the best tile of each split is the one of
 least Tc. Libraries with a matrix-vector kernel (``vector``) have one more candidate for a single row: 128 threads walk
-along a few columns of W, nothing overlaps, T = Tm + ceil(n / (4 S)) ceil(k x / 2048) step.
+along a few columns of W, nothing overlaps, T = Tm + ceil(n / (4 S)) ceil(k x / 2048) step. Kernels with
+few loads in flight draw at most d B/s of weights a unit and unpack each in u operations of the P_v/2 lanes (``draws``,
+``unpacks``): Tm = (max(Tm, n k w / (d S))^3 + (n k u / (P_v / 2))^3)^(1/3).
 
 Columns are arrays (rows,), or numbers (0 dimensions) for one row: the same code prices both.
 """
@@ -39,6 +41,7 @@ _PIPELINE_NORM: Final = 3.0  # how sharply a k-step turns from waiting to comput
 _VECTOR_COLUMNS: Final = 4  # a unit of the matrix-vector kernel has these columns of W in flight
 _VECTOR_BYTES: Final = 2048.0  # 128 threads load 16 bytes of each at a time
 _VECTOR: Final = -1  # stands for that kernel among the splits
+_FMA_FLOPS: Final = 2.0  # that a lane's instruction counts in the vector rate
 _ROWS_AT_ONCE: Final = 1024  # keeps the candidates of one block of rows in cache
 
 
@@ -118,6 +121,7 @@ def _best(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r:
         memory = reuse.seconds(reuse.product(), c.bandwidth, r)
     else:
         memory = r.stream(moved, c.bandwidth)
+    memory = _drawn(columns, memory, kernel, architecture, r)
     seconds = join(fastest, memory[..., None], c.overlap)
     seconds += table.fixed + (groups * m * n)[..., None] * table.partial
     seconds += np.where(k[..., None] < table.least, np.inf, 0.0)
@@ -129,6 +133,16 @@ def _best(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r:
         split, compute = np.where(walk + memory < seconds, _VECTOR, split), np.where(one, walk, compute)
         seconds = np.minimum(walk + memory, seconds)
     return _Best(seconds, compute, memory, moved, split)
+
+
+def _drawn(columns: tuple[Column, ...], memory: Column, kernel: GemmKernel, architecture: str, r: Rates) -> Column:
+    """``memory`` (s) of a kernel that draws less than the memory gives, or unpacks its weights in between."""
+    draw = kernel.draws.get(architecture, kernel.draws.get("default"))
+    operations = kernel.unpacks.get(architecture, 0.0)
+    _, n, k, groups, _, w_bytes = columns[:6]
+    weights = groups * n * k
+    drawn = memory if draw is None else np.maximum(memory, weights * w_bytes / (draw * r.units))
+    return join(weights * operations / (r.vector / _FMA_FLOPS), drawn, _PIPELINE_NORM) if operations else drawn
 
 
 def _at(values: Array, index: NDArray[np.intp]) -> Array:

@@ -14,7 +14,7 @@ from rapid_llm.documents import build
 from rapid_llm.dtypes import DtypeName
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once, replaced
 from rapid_llm.provenance import Catalogue, Sources
-from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Positive, Seconds
+from rapid_llm.units import Bytes, BytesPerSecond, Count, Fraction, NonNegative, Positive, Seconds
 
 KERNELS: Final = Catalogue("rapid_llm.operators", "data", "kernel")
 
@@ -205,6 +205,8 @@ class GemmKernel(Kernel):
     faster. ``edges``: where a library takes its tile by rows alone, the most rows of each tile but the last.
     ``computes``: the format whose rate its instructions have, where that is not the row's own. ``turns``: the operands
     of a weight gradient must be copied the other way round first; instructions that read either way need no copy.
+    Of kernels with few loads in flight, by architecture: ``draws``, B/s of weights that a compute unit takes at most,
+    and ``unpacks``, operations of the vector lanes on each weight.
     """
 
     family: Literal["gemm"]
@@ -217,6 +219,8 @@ class GemmKernel(Kernel):
     vector: bool = False
     turns: bool = True
     edges: Map[tuple[Count, ...]] = FrozenDict()
+    draws: Map[BytesPerSecond] = FrozenDict()
+    unpacks: Map[NonNegative] = FrozenDict()
 
     def tiles_on(self, architecture: str) -> Tiles:
         """The tiles that the kernel has on an architecture."""

@@ -184,11 +184,12 @@ def _merge(
 def roofline(family: str, columns: Mapping[str, ArrayLike], *, dtype: str, accelerator: Accelerator) -> Prices:
     """The datasheet roofline max(FLOPs / peak, bytes / HBM) of each row (s): no launch, no efficiency.
 
-    Pointwise rows count vector FLOPs against the vector rate (Williams, Waterman, Patterson 2009).
+    A card that holds more than its rated clock has so much more of a peak. Pointwise rows count vector FLOPs against
+    the vector rate (Williams, Waterman, Patterson 2009).
     """
     r = rates(accelerator, dtype)
     flops, moved = WORK[family](_columns(_VALUES[family](columns)))
-    compute = flops / (r.vector if family == "pointwise" else r.peak / accelerator.sustained.matrix)
+    compute = flops / (r.vector if family == "pointwise" else r.peak / min(accelerator.sustained.matrix, 1.0))
     memory = moved / r.datasheet
     return summarise(0.0, np.maximum(compute, memory), work=(flops, moved), sides=(compute, memory))
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.documents import Document, build, known_fields, plain, show
+from rapid_llm.hardware import System, shared_racks
 from rapid_llm.hardware.health import Fault
 from rapid_llm.model import MoE
 from rapid_llm.nouns import STRICT, replaced
@@ -92,6 +93,7 @@ def resolve(document: Document) -> Scenario:
     formats = precision_of(document, preset, engine.defaults.gradients)
     given = _field(document, "parallelism", Parallelism)
     accelerators = _accelerators(document, given, defaults)
+    system = _shared(system, accelerators, defaults)
     experts = any(isinstance(block.ffn, MoE) for block in found_model.blocks)
     plan = _plan(given, accelerators, engine=engine, workload=workload, experts=experts, defaults=defaults)
     return Scenario(
@@ -110,6 +112,14 @@ def resolve(document: Document) -> Scenario:
         written=given,
         origins=_origins(document),
     )
+
+
+def _shared(system: System, accelerators: int, defaults: list[str]) -> System:
+    """The system as the job meets it, and a word on racks that it takes a part of."""
+    met, whole = shared_racks(system, accelerators), system.groups[0].node.accelerators
+    if (part := met.groups[0].node.accelerators) != whole:
+        defaults.append(f"system: {accelerators // part} racks of {whole} give {part} accelerators each")
+    return met
 
 
 def _refuse_unknown(document: Document) -> None:
