@@ -205,8 +205,8 @@ class Training:
     weight gradient; ``gather_copies``: sequence parallelism gathers and scatters
     along an inner dimension, through a copy, what does not travel in pieces; ``expert_streams`` on which the products
     of experts are launched one by one (0: one grouped kernel), and ``expert_casts`` launches that round the operands of
-    one; ``decomposed``: how many times the bytes of one fused
-    kernel the separate kernels of an operator move.
+    one; ``weighs_early``: the weights of a token's experts are multiplied into their activations; ``decomposed``: how
+    many times the bytes of one fused kernel the separate kernels of an operator move.
     """
 
     fused_attention: bool = True
@@ -241,6 +241,7 @@ class Training:
     gather_copies: bool = False
     expert_streams: Whole = 0
     expert_casts: NonNegative = 1.0
+    weighs_early: bool = False
     recompute_stops: bool = False
     decomposed: Map[Positive] = FrozenDict()
     scatter_gather: bool = False
