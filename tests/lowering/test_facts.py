@@ -139,3 +139,9 @@ def test_layers_dealt_to_chunks_stand_on_their_stages() -> None:
     plans = plan(pp=8, vpp=2, schedule="interleaved", layers_per_stage=chunks)
     assert layers_per_part(models.load("deepseek-v3"), plans).sum(axis=0)[0].tolist() == [8.0] * 7 + [5.0]
     assert np.array(chunks).sum() == models.load("deepseek-v3").num_hidden_layers
+
+
+def test_products_that_save_what_they_rounded_keep_a_byte_an_element() -> None:
+    wide, short = (table(plan(), MODEL, preset="fp8-mixed", saves_rounded=on).saved[0, 0] for on in (False, True))
+    # Both normed inputs and the product of the activations stay rounded alone; attention's output is kept by both.
+    assert wide - short == pytest.approx(TOKENS * (HIDDEN + HIDDEN + FFN) - TOKENS * HIDDEN)

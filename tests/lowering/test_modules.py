@@ -84,3 +84,8 @@ def test_clamps_of_gated_experts_move_both_halves() -> None:
 def test_keys_of_latent_attention_are_joined_of_both_parts() -> None:
     read, written = 128 * (128 + 128), 128 * (128 + 64 + 128)
     assert moved(table(plan(), LATENT, sequence=TOKENS), "forward", "kv_join") == 2.0 * TOKENS * (read + written)
+
+
+def test_results_of_experts_stay_where_their_weights_come_last() -> None:
+    last, early = (table(plan(), MIXED, sequence=TOKENS, weighs_early=on).saved[0, 0] for on in (False, True))
+    assert last - early == pytest.approx(TOKENS * 8 * 4096 * 2.0)

@@ -47,7 +47,8 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
             out.extend(mlp(layer.ffn, hidden, s))
         else:
             sorts = s.training and runtime.communication.expert is None
-            out.extend(mixture(layer.ffn, hidden, s, fused=runtime.fused_experts, sorts=sorts))
+            early = facts is not None and facts.weighs_early
+            out.extend(mixture(layer.ffn, hidden, s, fused=runtime.fused_experts, sorts=sorts, weighs_early=early))
         if apart and getattr(layer.ffn, "bias", False):
             out.append(pointwise("bias", "stream", {"d": size}, {"d": size}))
         out.extend(_residual(x, "d", "x2", size, s, dropout=dropout, sandwich=layer.norms >= SANDWICH_NORMS))

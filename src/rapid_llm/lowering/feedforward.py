@@ -92,14 +92,17 @@ def _travels(s: Shapes) -> Mask:
     return np.asarray((p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1)))
 
 
-def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool, sorts: bool = False) -> list[Canonical]:
+def mixture(
+    ffn: MoE, hidden: int, s: Shapes, *, fused: bool, sorts: bool = False, weighs_early: bool = False
+) -> list[Canonical]:
     """Router, dispatch, experts, combine, and the shared expert. Reads 'n2', writes 'd'.
 
     Tokens of an expert group are those of all its ranks: t k etp / tp rows land on each rank on average, more on the
     hottest (``hottest_rows``), for which all others wait at the next exchange. With sequence
     parallelism or ep beyond tp they travel by all-to-all; within a tp group without it every rank already has them.
     What a plain all-to-all brings lies by the rank that it came from: a rank that ``sorts`` copies it once more, by
-    expert, and back.
+    expert, and back. What an expert's result counts for is multiplied in where tokens are put back, whose
+    backward pass needs the results, or ``weighs_early``, into the activation.
     """
     p = s.plans
     act = s.act
@@ -138,7 +141,10 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool, sorts: bool = Fals
     apart = np.where(travels & (p.ep < ffn.num_experts), 1.0, 0.0) if sorts else np.zeros(len(p))
     if apart.any():
         out.append(pointwise("sort", "gather", {"xr": arrived}, {"xr": arrived}, when=apart))
-    out.extend(_experts(ffn, width, (rows, hit, largest, pairs), s.experts, fused=fused))
+    routed = _experts(ffn, width, (rows, hit, largest, pairs), s.experts, fused=fused)
+    if weighs_early:
+        routed[-1].saves = ()
+    out.extend(routed)
     if apart.any():
         out.append(pointwise("unsort", "gather", {"dr": arrived}, {"dr": arrived}, when=apart))
     if cut.any():
@@ -156,7 +162,7 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool, sorts: bool = Fals
     return out
 
 
-def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fused: bool) -> list[Canonical]:
+def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fused: bool) -> list[Operator]:
     """The routed experts of one rank; ``load``: what ``landed`` says of it."""
     rows, hit, largest, pairs = load
     inter = ffn.moe_intermediate_size / s.plans.etp

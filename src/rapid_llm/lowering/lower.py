@@ -150,7 +150,8 @@ def _sequences(model: Model, s: Shapes, runtime: Runtime, vocab: Column) -> list
     if s.lora:
         sequences = [adapted(sequence, s.lora, s) for sequence in sequences]
     if s.cast:
-        sequences = [rounded(sequence, s, gathers=_short(s, facts)) for sequence in sequences]
+        keeps = bool(facts and facts.saves_rounded)
+        sequences = [rounded(sequence, s, gathers=_short(s, facts), keeps=keeps) for sequence in sequences]
     if runtime.overlap.tensor_parallel and s.training and s.tensor_parallel:
         sequences = [*(in_pieces(sequence, s) for sequence in sequences[:-OUTER]), *sequences[-OUTER:]]
     fused = [fuse(sequence, runtime.fusions) for sequence in sequences]

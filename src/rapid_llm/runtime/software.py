@@ -211,11 +211,12 @@ class Training:
     1/tp of a pipeline message per rank and gathers it behind (arXiv 2104.04473, section 4.1).
 
     ``short_gathers``: the compute formats in which inputs and output gradients of tensor parallelism, and the weights
-    of layers, are gathered, having been rounded before; ``gather_copies``: sequence parallelism gathers and scatters
+    of layers, are gathered, having been rounded before; ``saves_rounded``: products keep their rounded inputs for the
+    weight gradient; ``gather_copies``: sequence parallelism gathers and scatters
     along an inner dimension, through a copy, what does not travel in pieces; ``expert_streams`` on which the products
     of experts are launched one by one (0: one grouped kernel), and ``expert_casts`` launches that round the operands of
-    one; ``decomposed``: how many times the bytes of one fused
-    kernel the separate kernels of an operator move.
+    one; ``weighs_early``: the weights of a token's experts are multiplied into their activations; ``decomposed``: how
+    many times the bytes of one fused kernel the separate kernels of an operator move.
     """
 
     fused_attention: bool = True
@@ -249,9 +250,11 @@ class Training:
     bucket: Bytes = 0
     coalesced_shards: bool = False
     short_gathers: tuple[str, ...] = ()
+    saves_rounded: bool = False
     gather_copies: bool = False
     expert_streams: Whole = 0
     expert_casts: NonNegative = 1.0
+    weighs_early: bool = False
     recompute_stops: bool = False
     decomposed: Map[Positive] = FrozenDict()
     scatter_gather: bool = False

@@ -9,6 +9,8 @@ Row = Mapping[str, Any]
 
 MOST_TRIED = 12
 """So many values stand behind 'Try'."""
+MOST_OF = 0.8
+"""Share of a rack's accelerators from which a job that leaves the others idle is worth naming."""
 
 
 def listed(values: Iterable[int]) -> str:
@@ -215,7 +217,9 @@ def nodes(row: Row) -> str:
     """The last node would be partly used."""
     total, size = row["accelerators"], row["node_size"]
     left = f"{total} / {size} leaves {total % size}"
-    return f"accelerators {total} do not fill nodes of {size}: {left}. Try {beside(total, size)}."
+    part = max(divisors(total, size))
+    some = f", or {part} of each: --set system.node.accelerators={part}" if part >= MOST_OF * size else ""
+    return f"accelerators {total} do not fill nodes of {size}: {left}. Try {beside(total, size)}{some}."
 
 
 def batch(row: Row) -> str:
