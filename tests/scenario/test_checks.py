@@ -101,6 +101,16 @@ def read(*overrides, text=TRAINING, checked=True):
         ("ep=2 model=mixtral-8x7b runtime=deepspeed",
          "parallelism.zero_stage 3 does not go with ep 2 in deepspeed, which shards no more than stage 2 does beside "
          "experts. Try zero_stage 2, or ep 1."),
+        ("tp=2 etp=2", "parallelism.etp 2 needs a model with experts, and llama-3.1-8b has none. Try etp 1."),
+        ("cp=16 ulysses=16 runtime=deepspeed accelerators=16",
+         "parallelism.cp 16 x tp 1 = 16 must divide num_key_value_heads 8, as each rank of deepspeed takes whole "
+         "heads. Try cp and ulysses 1, 2, 4, 8."),
+        ("workload.offload.optimizer=1 runtime=nanotron",
+         "workload.offload is nothing that nanotron does. Try to leave it out, or runtime: deepspeed."),
+        ("workload.offload.optimizer=1 zero_stage=0 runtime=deepspeed",
+         "workload.offload.optimizer needs parallelism.zero_stage 1 or more in deepspeed (got 0). Try zero_stage 1."),
+        ("cp=2 runtime=megatron-core@2021", "parallelism.cp 2 is an axis that megatron-core@2021 does not have. "
+         "Try cp 1, or runtime: megatron-core."),
         ("tp=2 sp=false model=mixtral-8x7b",
          "parallelism.sp must be true where tp 2 meets experts: megatron-core routes shards of the sequence. "
          "Try sp true."),
@@ -133,7 +143,7 @@ def full(override):
         return f"workload.{override}"
     return (
         override
-        if name.split(".")[0] in ("accelerators", "system", "model", "runtime", "precision")
+        if name.split(".")[0] in ("accelerators", "system", "model", "runtime", "precision", "workload")
         else f"parallelism.{override}"
     )
 

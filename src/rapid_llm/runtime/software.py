@@ -200,15 +200,16 @@ class Training:
     beside a pipeline gathers once a step and adds up whole gradients; ``zero_stages`` that there are, the highest
     ``pipeline_zero_stage`` beside a pipeline and ``experts_zero_stage`` beside expert parallelism; ``schedules`` of
     pipelines that it runs, where it is not open to any; ``exchange``: how context parallelism exchanges sequences,
-    where there is one way; ``pipeline_offload`` activations can leave for the host beside a pipeline; ``without`` the
-    axes that the framework does not have; ``experts_need_sp`` under tensor parallelism; ``sharded_masters`` ZeRO-3
-    shards the fp32 masters and has no other weights; ``frees_gradients`` there are none before the first backward pass
-    of a step; ``gather_buffers`` whole inputs that sequence parallelism gathers into buffers kept for ever;
-    ``step_buffers`` bytes per parameter that ZeRO-1 and 2 hold from one optimizer step to the next forward pass;
-    ``owned_buffers`` bytes beside the optimizer's per parameter that a rank updates under them; ``coalesced_shards``
-    ZeRO hands all its gradients, and all its weights, to one call each; ``balance`` deals layers to pipeline stages by
-    number, or by cost with the LM head as one block; ``bucket`` bytes of one gradient message; ``scatter_gather`` sends
-    1/tp of a pipeline message per rank and gathers it behind (arXiv 2104.04473, section 4.1).
+    where there is one way; ``offloads`` anything to the host at all, the optimizer from ``offload_zero_stage`` on;
+    ``pipeline_offload`` activations can leave for the host beside a pipeline; ``without`` the axes that the framework
+    does not have; ``experts_need_sp`` under tensor parallelism; ``sharded_masters`` ZeRO-3 shards the fp32 masters and
+    has no other weights; ``frees_gradients`` there are none before the first backward pass of a step;
+    ``gather_buffers`` whole inputs that sequence parallelism gathers into buffers kept for ever; ``step_buffers`` bytes
+    per parameter that ZeRO-1 and 2 hold from one optimizer step to the next forward pass; ``owned_buffers`` bytes
+    beside the optimizer's per parameter that a rank updates under them; ``coalesced_shards`` ZeRO hands all its
+    gradients, and all its weights, to one call each; ``balance`` deals layers to pipeline stages by number, or by cost
+    with the LM head as one block; ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a pipeline
+    message per rank and gathers it behind (arXiv 2104.04473, section 4.1).
 
     ``short_gathers``: the compute formats in which inputs and output gradients of tensor parallelism, and the weights
     of layers, are gathered, having been rounded before; ``saves_rounded``: products keep their rounded inputs for the
@@ -237,6 +238,8 @@ class Training:
     sharded_masters: bool = False
     pipeline_keeps_whole: bool = False
     pipeline_zero_stage: Literal[0, 1, 2, 3] = 3
+    offloads: bool = True
+    offload_zero_stage: Literal[0, 1, 2, 3] = 0
     pipeline_offload: bool = True
     zero_stages: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)
     experts_zero_stage: Literal[0, 1, 2, 3] = 3

@@ -46,7 +46,7 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, dealt_stages and dealt_layers by hand; of the
     schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches;
     of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), ring_alone,
-    ulysses_alone, runs_schedule and experts_need_sp; accelerators, node_size,
+    ulysses_alone, runs_schedule, offloads, offload_zero_stage and experts_need_sp; accelerators, node_size,
     system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
@@ -139,6 +139,8 @@ def _framework(scenario: Scenario) -> dict[str, int]:
         "runs_schedule": not facts.schedules or (plan.schedule or "1f1b") in facts.schedules,
         "lacks": any(getattr(plan, axis) > 1 for axis in facts.without),
         "experts_need_sp": facts.experts_need_sp,
+        "offloads": facts.offloads,
+        "offload_zero_stage": facts.offload_zero_stage,
         "pipeline_offload": facts.pipeline_offload,
     }
 
@@ -152,6 +154,8 @@ _OPEN = {
     "runs_schedule": 1,
     "lacks": 0,
     "experts_need_sp": 0,
+    "offloads": 1,
+    "offload_zero_stage": 0,
     "pipeline_offload": 1,
 }
 """What a framework refuses that refuses nothing."""
@@ -174,6 +178,8 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "routed": work.routing != Routing(),
             "counted_experts": len(work.routing.counts),
             "to_drives": work.offload.any and work.offload.to == "nvme",
+            "optimizer_leaves": work.offload.optimizer > 0,
+            "gradients_leave": work.offload.gradients > 0,
             "weights_leave": work.offload.weights > 0,
             "activations_leave": work.offload.activations > 0,
             "expert_adapters": bool(work.lora and "experts" in work.lora.targets),
@@ -190,6 +196,8 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "counted_experts": len(work.routing.counts),
             "expert_adapters": 0,
             "to_drives": work.offload.any and work.offload.to == "nvme",
+            "optimizer_leaves": 0,
+            "gradients_leave": 0,
             "weights_leave": 0,
             "activations_leave": 0,
             "sequence_length": work.prompt_tokens + work.output_tokens,

@@ -96,7 +96,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "ep divides experts",
         "parallelism.ep",
-        lambda c: (c.ep == 1) | ((c.num_experts > 0) & _divides(c.ep, c.num_experts)),
+        lambda c: ((c.ep == 1) & (c.etp == 1)) | ((c.num_experts > 0) & _divides(c.ep, c.num_experts)),
         sentences.experts,
     ),
     Check(
@@ -320,6 +320,15 @@ CHECKS: tuple[Check, ...] = (
             f"workload.offload.to nvme needs drives, and a node of {r['system']} has none. "
             "Try system.node.nvme: 25 GB/s, or to: host."
         ),
+    ),
+    Check(
+        "runtime offloads",
+        "workload.offload",
+        lambda c: (
+            (c.offloads > 0) & ((c.optimizer_leaves == 0) | (c.zero_stage >= c.offload_zero_stage))
+            | (c.optimizer_leaves + c.gradients_leave + c.weights_leave + c.activations_leave == 0)
+        ),
+        sentences.offloaded,
     ),
     Check(
         "weights are offloaded in shards",

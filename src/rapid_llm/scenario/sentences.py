@@ -78,6 +78,11 @@ def exchanged_heads(row: Row) -> str:
     """Too few key-value heads to give each rank of the exchange some."""
     kv, tp, degree = row["num_key_value_heads"], row["tp"], row["ulysses"]
     fits = [d for d in divisors(row["cp"]) if kv % (d * tp) == 0] or [1]
+    if row["ulysses_alone"]:
+        return (
+            f"parallelism.cp {row['cp']} x tp {tp} = {degree * tp} must divide num_key_value_heads {kv}, as each rank "
+            f"of {row['runtime']} takes whole heads. Try cp and ulysses {listed(fits)}."
+        )
     return (
         f"ulysses {degree} x tp {tp} = {degree * tp} must divide num_key_value_heads {kv}, as each rank takes whole "
         f"heads. Try ulysses {listed(fits)}: the rest of cp {row['cp']} is a ring."
@@ -278,7 +283,8 @@ def experts(row: Row) -> str:
     """ep does not divide the experts, or there are none."""
     experts, ep = row["num_experts"], row["ep"]
     if not experts:
-        return f"parallelism.ep {ep} needs a model with experts, and {row['model']} has none. Try ep 1."
+        axis = "ep" if ep > 1 else "etp"
+        return f"parallelism.{axis} {row[axis]} needs a model with experts, and {row['model']} has none. Try {axis} 1."
     tried = listed(divisors(experts))
     return f"parallelism.ep must divide num_experts: {experts} experts / ep {ep} leaves {experts % ep}. Try {tried}."
 
@@ -379,6 +385,16 @@ def offloaded_weights(r: Row) -> str:
     return (
         f"workload.offload.weights needs parallelism.zero_stage 3 (got {r['zero_stage']}): below it every rank "
         "computes with whole weights that stay on the accelerator. Try zero_stage 3, or offload.optimizer."
+    )
+
+
+def offloaded(r: Row) -> str:
+    """A framework without offloading, or with none of states that it does not shard."""
+    if not r["offloads"]:
+        return f"workload.offload is nothing that {r['runtime']} does. Try to leave it out, or runtime: deepspeed."
+    return (
+        f"workload.offload.optimizer needs parallelism.zero_stage {r['offload_zero_stage']} or more in {r['runtime']} "
+        f"(got {r['zero_stage']}). Try zero_stage {r['offload_zero_stage']}."
     )
 
 
