@@ -92,6 +92,7 @@ class SystemFlags:
     accelerators: Annotated[str | None, _in(_SYSTEM, "How many; default: the product of the degrees.")] = None
     runtime: Annotated[str | None, _in(_SYSTEM, "Framework, such as megatron-core or vllm.")] = None
     precision: Annotated[str | None, _in(_SYSTEM, "Preset: bf16, fp16, fp8, bf16-mixed, ...")] = None
+    price_per_hour: Annotated[str | None, _in(_SYSTEM, "Of one accelerator: what tokens cost, in its currency.")] = None
 
 
 @Parameter(name="*")

@@ -16,7 +16,7 @@ MOST_CHIPS = 1_000_000
 """Accelerators beside a chip that stands alone in a question about memory."""
 CHIPS_PER_HOST = 8
 """Of these, as many as share the memory of a server's CPUs."""
-TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults", "pools")
+TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults", "pools", "price_per_hour")
 _PLAN = known_fields(Parallelism)
 _JOBS = {"training": frozenset(known_fields(Training)), "inference": frozenset(known_fields(Inference))}
 

@@ -17,7 +17,7 @@ from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once, replaced
 from rapid_llm.parallelism import Parallelism, Placement
 from rapid_llm.provenance import Source
 from rapid_llm.runtime import Runtime
-from rapid_llm.units import Count
+from rapid_llm.units import Count, Positive
 from rapid_llm.workload import Workload
 
 
@@ -39,6 +39,7 @@ class Pool:
     runtime: Runtime
     parallelism: Parallelism
     precision: Precision
+    price_per_hour: Positive | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -61,7 +62,7 @@ class Scenario:
     """A resolved scenario: model x system x plan x workload.
 
     With ``pools`` the scenario's own system, plan and software are those of the decode pool. ``draft``: the model that
-    drafts tokens.
+    drafts tokens. ``price_per_hour``: of one accelerator, in any currency.
 
     ``parallelism`` and ``workload`` have no field left to a default. ``defaults`` are the choices that the user did not
     make, as sentences; ``written`` is the plan as the user wrote it, None where left open; ``origins`` maps model,
@@ -80,6 +81,7 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
     draft: Draft | None = None
     pools: Pools | None = None
+    price_per_hour: Positive | None = None
     defaults: tuple[str, ...] = ()
     written: Parallelism | None = None
     origins: Map[str] = FrozenDict()
@@ -99,6 +101,7 @@ class Scenario:
             "faults": [_given(fault) for fault in self.faults],
             **({"draft": _part(self.draft)} if self.draft else {}),
             **({"pools": _pools(self.pools)} if self.pools else {}),
+            **({"price_per_hour": self.price_per_hour} if self.price_per_hour else {}),
         }
 
     @cached_property
@@ -124,7 +127,7 @@ class Scenario:
         }
 
 
-POOLED = ("system", "accelerators", "runtime", "parallelism", "precision")
+POOLED = ("system", "accelerators", "runtime", "parallelism", "precision", "price_per_hour")
 """Fields of a scenario that each of its pools has its own of."""
 
 
@@ -142,7 +145,8 @@ def _given(fault: Fault) -> dict[str, Any]:
 
 def _part(noun: Draft | Pool) -> dict[str, Any]:
     """A draft or a pool as a scenario file writes it."""
-    found = {name: _noun(getattr(noun, name)) for name in noun.__dataclass_fields__ if name != "system"}
+    given = {name: getattr(noun, name) for name in noun.__dataclass_fields__ if name != "system"}
+    found = {name: _noun(value) for name, value in given.items() if value is not None}
     return {**found, "system": system_mapping(noun.system)} if isinstance(noun, Pool) else found
 
 
