@@ -9,7 +9,7 @@ from rapid_llm import charts
 from rapid_llm.cli import text, words
 from rapid_llm.energy import missing
 from rapid_llm.memory import spread
-from rapid_llm.predict.report import Confidence, Cost, MemoryUse, Report, Violation
+from rapid_llm.predict.report import Confidence, Cost, HalvesUse, MemoryUse, Report, Violation
 from rapid_llm.scenario import check
 from rapid_llm.units import format_bytes, format_percent, format_power, format_rate
 
@@ -68,7 +68,7 @@ def _accelerators(scenario: Mapping[str, Any]) -> int:
     """Accelerators of the job, of both its pools; 0 where nothing is said."""
     pools = scenario.get("pools")
     if pools:
-        return int(pools["prefill"]["accelerators"] + pools["decode"]["accelerators"])
+        return int(sum(pools[name]["accelerators"] for name in ("prefill", "decode", "ffn") if name in pools))
     return int(scenario.get("accelerators", 0))
 
 
@@ -200,11 +200,27 @@ def _pools(report: Report, width: int) -> list[str]:
             f"run {format_rate(pool.requests_per_s, 'requests/s')}, {format_percent(pool.utilisation)} used"
         )
         lines += text.wrapped(f"{name} pool", said, width=width)
+    if pools.ffn is not None:
+        lines += text.wrapped("ffn pool", _halves(pools.ffn), width=width)
     hidden = pools.transfer_s - pools.transfer_exposed_s
     sent = f"{format_bytes(pools.transfer_bytes)} a request in {text.seconds(pools.transfer_s)}"
     balance = f"one prefill replica feeds {pools.decode_per_prefill:.2g} of decode; {pools.limited_by} limits"
     said = f"{sent}, {text.seconds(max(hidden, 0.0))} of it hidden; {balance}"
     return [*lines, *text.wrapped("KV transfer", said, width=width)]
+
+
+def _halves(ffn: HalvesUse) -> str:
+    """How decode alternates between attention and feed-forward parts, and what would balance them."""
+    times = f"attention {text.seconds(ffn.attention_s)}, ffn {text.seconds(ffn.ffn_s)}"
+    binds = "too few micro-batches" if ffn.binds == "latency" else ffn.binds
+    ratio = (
+        f"{ffn.balanced_replicas:.3g} attention replicas would balance both"
+        if ffn.balanced_replicas
+        else "one attention replica is already more than it keeps up with"
+    )
+    parts = f"{ffn.micro_batches} micro-batch{'es' if ffn.micro_batches > 1 else ''}"
+    way = f"{text.seconds(ffn.transfer_s)} each way"
+    return f"{ffn.accelerators:,} accelerators; {parts} of {times}, {way}; bound by {binds}; {ratio}"
 
 
 def _energy(report: Report, width: int) -> list[str]:
@@ -214,7 +230,7 @@ def _energy(report: Report, width: int) -> list[str]:
         return []
     energy = report.energy
     if energy is None:
-        parts = (asked.pools.prefill, asked.pools.decode) if asked.pools else (asked,)
+        parts = asked.pools.all if asked.pools else (asked,)
         lacks = dict.fromkeys(missing(part.system.groups[0].node.accelerator) for part in parts)
         return text.wrapped("energy", f"not modelled: {'; '.join(filter(None, lacks))}", width=width)
     each, most = format_power(energy.mean_power_w_per_accelerator), format_power(energy.limit_w_per_accelerator)

@@ -143,6 +143,9 @@ class InferenceFlags:
         str | None, _in(_JOB, "Prefill on a pool of its own: its fields, as tp=4,dp=2,system=dgx-h100.")
     ] = None
     decode: Annotated[str | None, _in(_JOB, "The decode pool beside it, as tp=8,dp=4,precision=fp8.")] = None
+    ffn: Annotated[
+        str | None, _in(_JOB, "Feed-forward parts of decode on a pool of their own beside it, as dp=8,ep=8.")
+    ] = None
 
 
 COMMON, ANSWERING, FITTING, OBJECTIVE = Common(), Answering(), Fitting(), Objective()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
 from rapid_llm.energy import UNCERTAINTY, PowerModel, drawn, of_step
+from rapid_llm.predict.halves import HalvedSteps
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.pools import PoolsTable
 from rapid_llm.predict.report import EnergyUse, Price, Report
@@ -50,19 +54,39 @@ def inference_energy(scenario: Scenario, work: Inference, table: InferenceTable)
 
 
 def pools_energy(scenario: Scenario, work: Inference, table: PoolsTable) -> EnergyUse | None:
-    """Energy of both pools; None where that of one is not modelled."""
+    """Energy of all pools; None where that of one is not modelled."""
     pools = scenario.pools
     assert pools is not None
+    halved = table.halved
+    each = 1 if halved is None else halved.micro_batches
+    decode = replace(table.decode, decode=table.decode.decode / each)
+    joules = [_prompts_and_steps(found, work.beams) for found in (table.prefill, decode)]
+    if halved is not None:
+        joules.append(_feed_forward(halved, pools.decode.parallelism.dp or 1))
+    models = [PowerModel.of(pool.system.groups[0].node.accelerator) for pool in pools.all]
     watts = most = 0.0
-    for pool, found in ((pools.prefill, table.prefill), (pools.decode, table.decode)):
-        model = PowerModel.of(found.steps.priced.machine.accelerator)
+    for pool, model, beyond in zip(pools.all, models, joules, strict=True):
         if model is None:
             return None
-        watts += pool.accelerators * model.awake + table.rate * _per_request(found, model, work.beams)
+        watts += pool.accelerators * model.awake + table.rate * beyond(model)
         most += pool.accelerators * model.limit
-    count = pools.prefill.accelerators + pools.decode.accelerators
-    each = watts / (table.rate * work.output_tokens)
-    return EnergyUse(joules_per_output_token=each, **_power(min(watts, most), count, most / count))
+    tokens = table.rate * work.output_tokens
+    watts = min(watts, most)
+    return EnergyUse(
+        joules_per_output_token=watts / tokens, **_power(watts, pools.accelerators, most / pools.accelerators)
+    )
+
+
+def _prompts_and_steps(table: InferenceTable, beams: int) -> Callable[[PowerModel], float]:
+    return lambda model: _per_request(table, model, beams)
+
+
+def _feed_forward(halved: HalvedSteps, replicas: int) -> Callable[[PowerModel], float]:
+    """J beyond the floor that the feed-forward passes of one request take in their pool."""
+    plans = halved.ffn.priced.lowered.shapes.plans
+    ranks = float(plans.tp[0] * plans.cp[0] * plans.dp[0])
+    share = ranks / (halved.sequences * replicas)
+    return lambda model: share * float(halved.count @ drawn(halved.ffn.priced, model))
 
 
 def _per_request(table: InferenceTable, model: PowerModel, beams: int) -> float:
@@ -100,7 +124,7 @@ def price_of(scenario: Scenario, report: Report) -> Price | None:
     Pools may have prices of their own.
     """
     pools = scenario.pools
-    parts = (pools.prefill, pools.decode) if pools else (scenario,)
+    parts = pools.all if pools else (scenario,)
     if any(part.price_per_hour is None for part in parts):
         return None
     hourly = float(sum(part.accelerators * (part.price_per_hour or 0.0) for part in parts))

@@ -124,6 +124,25 @@ class PoolUse:
 
 
 @dataclass(frozen=True, slots=True)
+class HalvesUse:
+    """Decode between a pool of attention (``decode``) and one of feed-forward parts (``ffn``).
+
+    ``micro_batches`` alternate between them; ``attention_s``, ``ffn_s``, ``transfer_s``: of one in one step, over all
+    layers, transfers one way. ``binds``: attention, ffn, transfer, or latency of one micro-batch where there are too
+    few; ``balanced_replicas`` of attention keep the other pool as busy as themselves, 0 where one is too many.
+    """
+
+    accelerators: int
+    memory: MemoryUse
+    micro_batches: int
+    attention_s: float
+    ffn_s: float
+    transfer_s: float
+    binds: str
+    balanced_replicas: float
+
+
+@dataclass(frozen=True, slots=True)
 class PoolsUse:
     """Prefill and decode pools, and the cache between them.
 
@@ -141,6 +160,7 @@ class PoolsUse:
     transfer_bytes: int
     transfer_s: float
     transfer_exposed_s: float
+    ffn: HalvesUse | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,8 +44,10 @@ class PoolsInput:
 
     prefill: PoolInput
     decode: PoolInput
+    ffn: PoolInput | None = None
     transfer: Literal["layerwise", "whole"] = "layerwise"
     link: str | None = None
+    micro_batches: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

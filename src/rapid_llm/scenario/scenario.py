@@ -13,6 +13,7 @@ from rapid_llm.dtypes import Precision
 from rapid_llm.hardware import System
 from rapid_llm.hardware.health import Fault
 from rapid_llm.model import Model
+from rapid_llm.model.halves import attention_half, feed_forward_half
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once, replaced
 from rapid_llm.parallelism import Parallelism, Placement
 from rapid_llm.provenance import Source
@@ -47,13 +48,27 @@ class Pools:
     """Prefill and decode on accelerators of their own (disaggregation).
 
     ``transfer`` of a prompt's cache between them: layerwise, each layer's as soon as it is computed, or whole, behind
-    the prefill. ``link``: a technology that joins the pools; none: the network of each.
+    the prefill. ``link``: a technology that joins the pools; none: the network of each. ``ffn``: accelerators that run
+    the feed-forward parts of decode, so that those of ``decode`` run its attention, in ``micro_batches`` that alternate
+    between both (none: the fastest number).
     """
 
     prefill: Pool
     decode: Pool
+    ffn: Pool | None = None
     transfer: Literal["layerwise", "whole"] = "layerwise"
     link: str | None = None
+    micro_batches: Count | None = None
+
+    @property
+    def all(self) -> tuple[Pool, ...]:
+        """The pools that there are."""
+        return (self.prefill, self.decode, *([self.ffn] if self.ffn else []))
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators of all pools."""
+        return int(sum(pool.accelerators for pool in self.all))
 
 
 @hash_once
@@ -131,11 +146,16 @@ POOLED = ("system", "accelerators", "runtime", "parallelism", "precision", "pric
 """Fields of a scenario that each of its pools has its own of."""
 
 
-def pool_scenario(scenario: Scenario, phase: Literal["prefill", "decode"]) -> Scenario:
-    """The scenario of one pool alone."""
+def pool_scenario(scenario: Scenario, phase: Literal["prefill", "decode", "ffn"]) -> Scenario:
+    """The scenario of one pool alone; with one for feed-forward parts, each has its half of the model."""
     assert scenario.pools is not None
     pool: Pool = getattr(scenario.pools, phase)
-    return replaced(scenario, pools=None, **{name: getattr(pool, name) for name in POOLED})
+    half = attention_half if phase == "decode" and scenario.pools.ffn else _HALF.get(phase)
+    own = {"model": half(scenario.model)} if half else {}
+    return replaced(scenario, pools=None, **own, **{name: getattr(pool, name) for name in POOLED})
+
+
+_HALF: Mapping[str, Callable[[Model], Model]] = {"ffn": feed_forward_half}
 
 
 def _given(fault: Fault) -> dict[str, Any]:
@@ -151,8 +171,9 @@ def _part(noun: Draft | Pool) -> dict[str, Any]:
 
 
 def _pools(pools: Pools) -> dict[str, Any]:
-    link = {"link": pools.link} if pools.link else {}
-    return {"prefill": _part(pools.prefill), "decode": _part(pools.decode), "transfer": pools.transfer, **link}
+    said = {"link": pools.link, "micro_batches": pools.micro_batches, "ffn": pools.ffn and _part(pools.ffn)}
+    given = {name: value for name, value in said.items() if value}
+    return {"prefill": _part(pools.prefill), "decode": _part(pools.decode), "transfer": pools.transfer, **given}
 
 
 @lru_cache(maxsize=256)
