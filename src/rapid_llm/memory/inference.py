@@ -22,6 +22,8 @@ Matrix = NDArray[np.float64]
 CACHE = CATEGORIES.index("kv_cache")
 LAYERS_IN_FLIGHT = 2.0
 """Layers whose fetched weights are on the accelerator at once: the one in use and the next."""
+MATRICES_IN_FLIGHT = 2.0 / 3.0
+"""Of a layer's experts, gate, up and down one by one, what is on the accelerator while a long prompt streams them."""
 RESIDUAL_STREAMS = 2.0
 """Hidden states that stand beside the widest kernel of a pass: the residual and the layer's input."""
 
@@ -55,6 +57,13 @@ def inference_account(  # noqa: PLR0917
         widest = ((lowered.dense + lowered.expert)[:kinds] * sizes[:kinds, None]).max(axis=0)
         weights, cache = weights - offload.weights * held, (1.0 - offload.kv_cache) * cache
         workspace = workspace + (LAYERS_IN_FLIGHT * offload.weights * widest)[:, None]
+        if offload.experts:
+            size = dtype(precision.of_experts.weights).bytes
+            apart = offload.experts * size * lowered.expert
+            left = np.einsum("ups,up->ps", layers, apart)
+            weights, host = weights - left, host + left
+            if runtime.host_experts and runtime.host_experts.stream:
+                workspace = workspace + (MATRICES_IN_FLIGHT * apart.max(axis=0))[:, None]
     alive = np.arange(layers.shape[2])[None, :] < s.plans.pp[:, None]
     if any(beside):
         last = np.arange(layers.shape[2])[None, :] == s.plans.pp[:, None] - 1

@@ -23,6 +23,7 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
     running = table.running * (plan.dp or 1)
     requests = running if work.batch_size == "auto" else work.batch_size
     output_rate = requests * work.output_tokens / table.e2e_s
+    turns = work.output_tokens > 1 and not work.offload.experts
     return Report(
         kind="inference",
         feasible=bool(table.account.fits[-1]),
@@ -32,7 +33,7 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
         output_tokens_per_s=output_rate,
         total_tokens_per_s=requests * (work.prompt_tokens + work.output_tokens) / table.e2e_s,
         running_requests=min(running, requests),
-        compute_bound_batch=turning_point(table, scenario.precision) if work.output_tokens > 1 else None,
+        compute_bound_batch=turning_point(table, scenario.precision) if turns else None,
         tokens_per_s_per_accelerator=output_rate / scenario.accelerators,
         memory=replace(
             memory_use(table.account, -1, plan.tp * plan.cp * (plan.dp or 1)),

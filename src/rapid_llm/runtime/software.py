@@ -265,6 +265,19 @@ class Serving:
     bias_apart: bool = False
 
 
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class HostExperts:
+    """How an engine runs routed experts on the CPUs of the host, in whose memory they lie.
+
+    Shares that its kernels reach: ``memory`` of what the CPUs stream, ``matrix`` of their 16-bit matrix rate;
+    ``stream`` of the host link, over which a long prompt's experts come to the accelerator instead (0: never).
+    """
+
+    memory: Fraction
+    matrix: Fraction
+    stream: Share = 0.0
+
+
 @hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Runtime:
@@ -286,3 +299,4 @@ class Runtime:
     defaults: Defaults
     training: Training | None = None
     serving: Serving | None = None
+    host_experts: HostExperts | None = None

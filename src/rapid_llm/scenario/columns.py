@@ -48,7 +48,8 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, routed (unevenly), counted_experts,
-    expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), beams, speculates,
+    expert_adapters, to_drives, has_drives, experts_leave, runs_host_experts, has_host_matrix (0 or 1),
+    batch_size (inference), beams, speculates,
     drafts_by_model, has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size,
     num_hidden_layers, max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads,
     num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
@@ -90,6 +91,8 @@ def _system(scenario: Scenario) -> dict[str, int]:
         "node_size": node.accelerators,
         "has_rate": not _without_rate(scenario),
         "has_drives": node.nvme is not None,
+        "has_host_matrix": node.host_matrix is not None,
+        "runs_host_experts": scenario.runtime.host_experts is not None,
         "weight_only": any(dtype(kept).weight_only for kept in _kept(scenario)),
     }
 
@@ -156,6 +159,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "counted_experts": len(work.routing.counts),
             "to_drives": work.offload.any and work.offload.to == "nvme",
             "weights_leave": work.offload.weights > 0,
+            "experts_leave": 0,
             "activations_leave": work.offload.activations > 0,
             "expert_adapters": bool(work.lora and "experts" in work.lora.targets),
             "batch_size": 0,
@@ -171,6 +175,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "expert_adapters": 0,
             "to_drives": work.offload.any and work.offload.to == "nvme",
             "weights_leave": 0,
+            "experts_leave": work.offload.experts > 0,
             "activations_leave": 0,
             "sequence_length": work.prompt_tokens + work.output_tokens,
             "batch_size": (scenario.parallelism.dp or 1) if work.batch_size == "auto" else work.batch_size,

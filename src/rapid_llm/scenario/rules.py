@@ -302,6 +302,12 @@ CHECKS: tuple[Check, ...] = (
         ),
     ),
     Check(
+        "experts run where they lie",
+        "workload.offload.experts",
+        lambda c: (c.experts_leave == 0) | ((c.num_experts > 0) & (c.runs_host_experts > 0) & (c.has_host_matrix > 0)),
+        sentences.host_experts,
+    ),
+    Check(
         "weights are offloaded in shards",
         "workload.offload.weights",
         lambda c: (c.weights_leave == 0) | (c.zero_stage >= 3),
