@@ -163,9 +163,22 @@ SETTINGS = {
 """Flags of other tools and fields without a flag, to what ``--set`` takes for them."""
 
 
-def setting(name: str) -> str | None:
-    """What ``--set`` takes for a flag of another tool: ``precision.kv_cache=fp8`` for ``--kv-cache-dtype``."""
-    return SETTINGS.get(_folded(name))
+def setting(name: str, given: str = "") -> str | None:
+    """What ``--set`` takes for a flag of another tool: ``precision.kv_cache=fp8`` for ``--kv-cache-dtype``; with the
+    value that was ``given`` where it is one as well."""
+    known = SETTINGS.get(_folded(name))
+    if known is None or not _is_number(given):
+        return known
+    field, _, example = known.partition("=")
+    return f"{field}={given}" if _is_number(example) else known
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

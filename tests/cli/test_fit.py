@@ -98,7 +98,12 @@ SENTENCES = [
     (
         "fit infer llama-3.1-8b --gpu-memory-utilization 0.8",
         "--gpu-memory-utilization is not a flag of 'rapid-llm fit infer'. "
-        "Try --set runtime.allocator.utilisation=0.9. See: rapid-llm fit infer --help",
+        "Try --set runtime.allocator.utilisation=0.8. See: rapid-llm fit infer --help",
+    ),
+    (
+        "infer llama-3.1-8b --max-num-batched-tokens=4096",
+        "--max-num-batched-tokens is not a flag of 'rapid-llm infer'. "
+        "Try --set runtime.serving.max_batched_tokens=4096. See: rapid-llm infer --help",
     ),
     (
         "infer llama-3.1-8b --kv-cache-dtype fp8",

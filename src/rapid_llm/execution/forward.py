@@ -28,8 +28,8 @@ class ForwardSteps:
 
     stages: seconds of one pass on each stage, sends included [N, S]; host: what the engine adds to each step [N] (s);
     late: what slow accelerators add to each stage of the slowest replica [N, S]; fetched: what copies from the host
-    add to each stage [N, S], of ``copies`` seconds in all; hosted: seconds in which a stage waits for experts on its host,
-    or for their way to it [N, S].
+    add to each stage [N, S], of ``copies`` seconds in all; hosted: seconds in which a stage waits for experts on its
+    host, or for their way to it [N, S].
     """
 
     priced: Priced
