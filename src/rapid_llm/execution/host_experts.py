@@ -36,7 +36,8 @@ def experts_on_host(priced: Priced, share: float) -> tuple[Priced, Matrix]:
     streaming = np.maximum(copies - forward, 0.0)
     there = waiting - share * own <= streaming
     waits = np.where(there, waiting, streaming)
-    kept = tuple(_scaled(table, 1.0 - share * there) for table in priced.kernels)
+    left: Matrix = np.where(there, 1.0 - share, 1.0)
+    kept = tuple(_scaled(table, left) for table in priced.kernels)
     return replace(priced, kernels=kept), np.einsum("ups,up->ps", priced.lowered.layers, waits)
 
 
