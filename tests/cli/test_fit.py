@@ -139,9 +139,12 @@ def test_sentence(words, sentence, monkeypatch):
 @pytest.mark.parametrize("setting", SETTINGS.values())
 def test_hints_for_flags_of_other_tools_are_taken(setting):
     job = {"kind": "inference", "batch_size": 1, "prompt_tokens": 4096, "output_tokens": 4}
-    if "offload" in setting or "lora" in setting:
+    given = {"model": "llama-3.1-8b", "system": "h100-sxm"}
+    if "experts" in setting:
+        given = {"model": "qwen3-30b-a3b", "system": "rtx-4090-xeon", "runtime": "ktransformers"}
+    elif "offload" in setting or "lora" in setting:
         job = {"kind": "training", "global_batch_size": 8, "sequence_length": 4096}
-    from_mapping({"model": "llama-3.1-8b", "system": "h100-sxm", "workload": job}, overrides=[setting])
+    from_mapping({**given, "workload": job}, overrides=[setting])
 
 
 def fit(words: str) -> str:

@@ -76,9 +76,11 @@ def forward_steps(
     last = np.arange(stages.shape[1])[None, :] >= plans.pp[:, None] - 1
     late = _late(lowered, passes, slow) if slow else np.zeros_like(stages)
     stages = stages + np.where(last, 0.0, send[:, None]) + late
-    host = _engine_time(lowered, machine)
+    host = engine_time(lowered, machine)
     if machine.runtime.host.per_gib_mapped:
         host = host + mapping(lowered, machine)
+    if machine.runtime.serving and machine.runtime.serving.async_scheduling:
+        host = np.maximum(host - stages.sum(axis=1), 0.0)
     if offload is None or not offload.any:
         return ForwardSteps(priced, passes, stages, send, host, late)
     stages = stages if hosted is None else stages + hosted
@@ -95,7 +97,7 @@ def _late(lowered: Lowered, passes: Passes, slow: Slow) -> Matrix:
     return np.asarray(late[late.sum(axis=(1, 2)).argmax()])
 
 
-def _engine_time(lowered: Lowered, machine: Machine) -> Column:
+def engine_time(lowered: Lowered, machine: Machine) -> Column:
     """Scheduler, input preparation and output handling of one step: fixed, per sequence, per block of its cache."""
     host, serving = machine.runtime.host, machine.runtime.serving
     s = lowered.shapes

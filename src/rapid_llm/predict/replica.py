@@ -16,6 +16,7 @@ from rapid_llm.model import Model
 from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Parallelism, Plans
 from rapid_llm.predict.job import plans_of
+from rapid_llm.predict.nano import in_nano_batches
 from rapid_llm.runtime import Runtime, Serving
 from rapid_llm.scenario import Draft, Scenario
 from rapid_llm.workload import HostShare, Inference, Points, points_of
@@ -155,6 +156,8 @@ class Job:
 
     def time(self, points: Points, verified: NDArray[np.bool_] | None = None) -> tuple[Lowered, ForwardSteps]:
         """Lower and time forward passes."""
+        if self.runtime.overlap.nano_batches > 1:
+            return in_nano_batches(self, points, verified, self.runtime.overlap.nano_batches)
         lowered = self.lower(points, verified)
         return lowered, forward_steps(lowered, self.machine, self.slow, self.work.offload)
 

@@ -90,7 +90,8 @@ class Overlap:
     ``fetched_once``: only then, where its weights are fetched for the recomputation and the next layer's after the
     backward pass. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
     same: an operation, a compute format, or ``again``: gathers repeated for a weight gradient. ``shared_experts``
-    alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
+    alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything. ``nano_batches``: into
+    so many an inference pass is dealt, the messages of one beside the kernels of the others.
     """
 
     gradient_reduce: bool = False
@@ -102,6 +103,7 @@ class Overlap:
     shared_experts: bool = False
     context_parallel: bool = False
     pipeline: bool = False
+    nano_batches: Count = 1
 
     def in_pieces(self, op: str, compute: str, *, again: bool) -> bool:
         """Whether a message of tensor parallelism travels in pieces beside products; ``again``: it repeats a gather."""
@@ -250,7 +252,8 @@ class Serving:
     fill the pipeline stages, else it crosses them whole; ``overlaps_stages``: these run in different stages at once,
     else one after the other through all; ``reserved_output``: the share of a request's output that
     admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence;
-    ``bias_apart``: the bias of a row-parallel product is added behind its all-reduce by a kernel of its own.
+    ``bias_apart``: the bias of a row-parallel product is added behind its all-reduce by a kernel of its own;
+    ``async_scheduling``: the next step is prepared while this one runs, so that of the host only what exceeds it shows.
     """
 
     kv_block_tokens: Count = 16
@@ -263,6 +266,7 @@ class Serving:
     reserved_output: Share = 1.0
     logit_bytes: NonNegative = 8.0
     bias_apart: bool = False
+    async_scheduling: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
