@@ -23,6 +23,7 @@ COMMUNICATION, BUBBLE, OPTIMIZER_STEP, HOST = "exposed communication", "pipeline
 OFFLOAD = "offload"
 WAITING_SLOW = "waiting for slow accelerators"
 WAITING, DRAFTING = "waiting for other requests", "drafting tokens"
+ENCODING = "encoding images"
 OTHER_HALF = "waiting for the ffn pool"
 _AXIS_NAMES = {"ulysses": "cp", "shard": "dp", "data": "dp", "edp": "dp (experts)", "replicas": "dp"}
 _SUFFIXES = (" dgrad", " wgrad", " grad", " again")
@@ -62,7 +63,19 @@ class Tally:
         return Cost(name, sum(c.seconds for c in children), sum(c.hidden_seconds for c in children), tuple(children))
 
 
-ORDER = (COMPUTE, MEMORY, COMMUNICATION, BUBBLE, WAITING_SLOW, WAITING, OTHER_HALF, DRAFTING, OPTIMIZER_STEP, HOST)
+ORDER = (
+    COMPUTE,
+    MEMORY,
+    COMMUNICATION,
+    BUBBLE,
+    WAITING_SLOW,
+    WAITING,
+    OTHER_HALF,
+    ENCODING,
+    DRAFTING,
+    OPTIMIZER_STEP,
+    HOST,
+)
 
 
 def training_breakdown(step: TrainingStep) -> Cost:
@@ -228,6 +241,7 @@ def bound_by(tree: Cost) -> str:
         WAITING_SLOW: WAITING_SLOW,
         WAITING: WAITING,
         OTHER_HALF: OTHER_HALF,
+        ENCODING: ENCODING,
         DRAFTING: DRAFTING,
         OPTIMIZER_STEP: "optimizer",
         HOST: "host (kernel launches)",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.operators.rates import rates
-from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, WAITING, Phase, bound_by, forward_breakdown
+from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, ENCODING, WAITING, Phase, bound_by, forward_breakdown
 from rapid_llm.predict.feasibility import memory_use
 from rapid_llm.predict.fitting import Footprint, cache_of
 from rapid_llm.predict.inference import InferenceTable
@@ -71,6 +71,7 @@ def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
     after = DRAFTING if alone and work.speculation else rest
     ingress = machine.runtime.host.ingress / machine.host_speed
     before = DRAFTING if alone and work.speculation and work.speculation.draft == "model" else rest
+    before = ENCODING if alone and work.images else before
     first = Phase("prefill", table.prefill, table.ttft_s, table.streamed, ingress, before)
     last = Phase("decode", table.decode, table.decode_s, table.crossing, rest=after)
     prefill, decode = forward_breakdown(table.steps, first, last)

@@ -15,6 +15,7 @@ from rapid_llm.memory import CATEGORIES, Account, inference_account, inference_f
 from rapid_llm.model import Model
 from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Parallelism, Plans
+from rapid_llm.predict.images import encoding
 from rapid_llm.predict.job import plans_of
 from rapid_llm.predict.nano import in_nano_batches
 from rapid_llm.runtime import Runtime, Serving
@@ -122,14 +123,15 @@ class Job:
         assert draft is not None
         plan = Parallelism(tp=draft.tp, etp=draft.tp, dp=1)
         plans = Plans.of(plan, micro_batch=1, micro_batches=1, order=self.plans.order)
-        work = replaced(self.work, speculation=None, offload=HostShare())
+        work = replaced(self.work, speculation=None, offload=HostShare(), images=None)
         return Job(draft.model, self.runtime, draft.precision, plans, work, self.machine)
 
-    def drafted_prompts(self, first: Points) -> float:
-        """Seconds in which a draft model reads the prompts of these passes."""
+    def drafted_prompts(self, first: Points, requests: int) -> float:
+        """Seconds in which a draft model reads the prompts of these passes, and in which images are encoded."""
+        encoded = encoding(self, requests) if self.work.images else 0.0
         if self.draft is None:
-            return 0.0
-        return float(first.count @ self.drafter.time(first)[1].traversal)
+            return encoded
+        return encoded + float(first.count @ self.drafter.time(first)[1].traversal)
 
     def lower(self, points: Points, verified: NDArray[np.bool_] | None = None) -> Lowered:
         """Lower forward passes; a replayed graph runs its captured batch, padding included.

@@ -360,6 +360,12 @@ CHECKS: tuple[Check, ...] = (
         sentences.image,
     ),
     Check(
+        "images are for models that see",
+        "workload.images",
+        lambda c: (c.sees_images == 0) | (c.has_tower > 0),
+        lambda r: f"workload.images needs a vision tower, and {r['model']} has none. Try qwen2.5-vl-7b, or no images.",
+    ),
+    Check(
         "an encoder is trained",
         "model",
         lambda c: (c.image_tokens == 0) | (c.training > 0),

@@ -2,6 +2,7 @@
 
 from rapid_llm.workload.jobs import (
     HostShare,
+    Images,
     Inference,
     Lora,
     Offload,
@@ -16,6 +17,7 @@ from rapid_llm.workload.points import KV_TILE_TOKENS, Points, decode_points, joi
 __all__ = [
     "KV_TILE_TOKENS",
     "HostShare",
+    "Images",
     "Inference",
     "Lora",
     "Offload",

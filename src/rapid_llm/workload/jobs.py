@@ -186,6 +186,20 @@ class HostShare:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class Images:
+    """Images of every prompt, ``width`` x ``height`` pixels as the model's vision tower sees them; the tokens that they
+    become are among the prompt's."""
+
+    count: Count = 1
+    width: Count
+    height: Count
+
+    def patches(self, side: int) -> int:
+        """Squares of ``side`` pixels that cover one of them."""
+        return -(-self.width // side) * -(-self.height // side)
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Inference:
     """``batch_size`` requests in flight in the whole job, each ``prompt_tokens`` in and ``output_tokens`` out.
 
@@ -193,7 +207,7 @@ class Inference:
     are cached already (at least its last token is computed). ``batching`` static prefills the batch together and
     decodes until all are done; continuous replaces each request that finishes by a new one at once. ``beams``: of beam
     search, which share the cache of their prompt. ``routing`` of tokens to experts, even unless it says otherwise.
-    ``offload``: what lives outside the accelerator.
+    ``offload``: what lives outside the accelerator. ``images``: of every prompt.
     """
 
     kind: Literal["inference"] = "inference"
@@ -206,6 +220,7 @@ class Inference:
     beams: Count = 1
     routing: Routing = Routing()
     offload: HostShare = HostShare()
+    images: Images | None = None
 
     @property
     def new_tokens(self) -> int:
