@@ -18,6 +18,7 @@ from rapid_llm.parallelism import Parallelism, Plans
 from rapid_llm.predict.images import encoding
 from rapid_llm.predict.job import plans_of
 from rapid_llm.predict.nano import in_nano_batches
+from rapid_llm.predict.shifting import in_both_forms, tensor_parallel
 from rapid_llm.runtime import Runtime, Serving
 from rapid_llm.scenario import Draft, Scenario
 from rapid_llm.workload import HostShare, Inference, Points, points_of
@@ -158,6 +159,8 @@ class Job:
 
     def time(self, points: Points, verified: NDArray[np.bool_] | None = None) -> tuple[Lowered, ForwardSteps]:
         """Lower and time forward passes."""
+        if self.plans.shift:
+            return in_both_forms(self, points, verified)
         if self.runtime.overlap.nano_batches > 1:
             return in_nano_batches(self, points, verified, self.runtime.overlap.nano_batches)
         lowered = self.lower(points, verified)
@@ -171,7 +174,10 @@ class Job:
         if self.draft is not None:
             found = self.drafter.account(requests, output)
             beside = float(found.by_category[WEIGHTS].max()), float(found.by_category[KV_CACHE].max())
-        plans = replace(self.plans, micro_batch=np.array([float(requests)]))
+        if self.plans.shift:
+            cut = replace(self, plans=tensor_parallel(self.plans), draft=None).account(requests, output)
+            beside = beside[0] + float(cut.by_category[WEIGHTS].max()), beside[1]
+        plans = replace(self.plans, micro_batch=np.array([float(requests)]), shift=False)
         lowered = inference_footprint(self.model, self.runtime, self.precision, plans, cached=cached)
         common = self.runtime, self.precision, self.machine.accelerator
         return inference_account(lowered, *common, self.work.offload, beside)

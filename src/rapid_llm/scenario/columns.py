@@ -42,8 +42,9 @@ class Columns:
 def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
     """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
 
-    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, dealt_stages and dealt_layers by hand; of the
-    schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches;
+    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, shifts (0 or 1), dealt_stages and dealt_layers by
+    hand; of the schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest
+    micro-batches;
     pipeline_zero_stage, zero_stages, lacks (an axis) and experts_need_sp of the runtime; accelerators, node_size,
     system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
@@ -116,6 +117,7 @@ def _plan(scenario: Scenario) -> dict[str, int]:
         "dealt_stages": len(dealt),
         "dealt_layers": sum(dealt),
         **{name: int(getattr(plan, name) or 0) for name in names},
+        "shifts": plan.shift,
         "interleaved": plan.schedule == "interleaved",
         **_framework(scenario),
         "looped": plan.schedule in ("interleaved", "breadth-first"),

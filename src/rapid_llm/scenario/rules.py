@@ -158,6 +158,12 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("ulysses divides cp", "parallelism.ulysses", lambda c: _divides(c.ulysses, c.cp), sentences.ulysses),
     Check(
+        "shift switches ulysses to tp",
+        "parallelism.shift",
+        lambda c: (c.shifts == 0) | ((c.training == 0) & (c.cp > 1) & (c.ulysses == c.cp) & (c.pp == 1)),
+        sentences.shift,
+    ),
+    Check(
         "ulysses x tp divides key-value heads",
         "parallelism.ulysses",
         lambda c: (c.ulysses == 1) | _divides(c.ulysses * c.tp, c.num_key_value_heads),

@@ -357,3 +357,13 @@ def host_experts(r: Row) -> str:
         f"workload.offload.experts needs the matrix rate of the CPUs of {r['system']}, which its file does not say. "
         "Try system.node.host_matrix: 144 TFLOP/s, or system: rtx-4090-xeon."
     )
+
+
+def shift(r: Row) -> str:
+    """What switches is sequence parallelism over heads, in inference, within one stage."""
+    if r["training"]:
+        return "parallelism.shift is for inference, and workload.kind is training. Try to leave it out."
+    return (
+        f"parallelism.shift switches all cp ranks between ulysses and tp in one stage (got cp {r['cp']}, ulysses "
+        f"{r['ulysses']}, pp {r['pp']}). Try cp 4, ulysses 4, pp 1."
+    )
