@@ -77,7 +77,7 @@ class Plans:
             "ulysses": plan.ulysses,
         }
         columns = np.array(list(values.values()), dtype=np.float64)[:, None]
-        given = dict(zip(values, columns, strict=True))
+        given: dict[str, Any] = dict(zip(values, columns, strict=True))
         return cls(**given, order=order, stage_layers=plan.layers_per_stage, shift=plan.shift)
 
     @classmethod
