@@ -83,7 +83,7 @@ class Plans:
     @classmethod
     def stack(cls, plans: Sequence[Plans]) -> Plans:
         """Several tables of plans with one placement order as one table."""
-        columns = {name: np.concatenate([getattr(p, name) for p in plans]) for name in PLAN_COLUMNS}
+        columns: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in plans]) for name in PLAN_COLUMNS}
         return cls(**columns, order=plans[0].order, stage_layers=plans[0].stage_layers)
 
     def repeat(self, times: int) -> Plans:
