@@ -62,6 +62,15 @@ def test_steps_follow_the_published_equation(m):
         assert found.binds in ("attention", "ffn")
 
 
+@pytest.mark.parametrize(
+    "work", [{"output_tokens": 1}, {"beams": 4}, {"batch_size": "auto"}, {"batching": "static", "output_tokens": 1}]
+)
+def test_other_batches_are_answered(work):
+    report = predict(scenario(**work), allow_infeasible=True)
+    assert sum(leaf.seconds for leaf in report.breakdown.leaves()) == pytest.approx(report.e2e_s, rel=1e-9)
+    assert all(leaf.seconds > -1e-9 for leaf in report.breakdown.leaves())
+
+
 def test_one_micro_batch_waits_for_every_hop():
     assert evaluate(scenario(pools={"micro_batches": 1})).halved.binds == "latency"
 

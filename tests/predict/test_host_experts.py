@@ -13,6 +13,7 @@ ONE_SOCKET = ("system.node.host_memory_bandwidth=246 GB/s", "system.node.host_ma
 def scenario(*overrides, model="deepseek-v3", system="rtx-4090-xeon", runtime="ktransformers", experts=True, **work):
     return from_mapping(
         {
+            "parallelism": work.pop("parallelism", {}),
             "model": model,
             "system": system,
             "runtime": runtime,
@@ -92,6 +93,16 @@ def test_a_long_prompt_fetches_what_the_cpus_would_run_too_slowly():
     assert slow == pytest.approx(slower)
     never = evaluate(scenario("system.node.host_matrix=5 TFLOP/s", runtime="ktransformers@0.3", prompt_tokens=8000))
     assert never.ttft_s > 2 * slow
+
+
+def test_accelerators_of_a_job_share_the_cpus_of_their_node():
+    """Experts on the host take as long for one accelerator as for four with a quarter each; nobody else is there."""
+    times = []
+    for tp in (1, 4):
+        report = predict(scenario(model="qwen3-30b-a3b", system="dgx-h100", parallelism={"tp": tp}))
+        leaves = report.phases["decode"].leaves()
+        times += [leaf.seconds for leaf in leaves if leaf.name == "experts on the host"]
+    assert times[0] == pytest.approx(times[1], rel=0.1)
 
 
 @pytest.mark.parametrize(

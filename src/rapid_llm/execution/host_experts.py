@@ -81,7 +81,8 @@ def _shared(priced: Priced, shape: tuple[int, ...]) -> Matrix:
 
 def _host_seconds(priced: Priced, share: float, shape: tuple[int, ...]) -> tuple[Matrix, Matrix]:
     """Seconds in which the CPUs run a share of each unit's experts, with the way of token states, and in which these
-    experts cross the host link [U, P]; infinite where the runtime never fetches them."""
+    experts cross the host link [U, P]; infinite where the runtime never fetches them. The job's accelerators on a node
+    share its CPUs."""
     machine = priced.machine
     facts, node = machine.runtime.host_experts, machine.node
     if facts is None or node.host_matrix is None:
@@ -92,8 +93,9 @@ def _host_seconds(priced: Priced, share: float, shape: tuple[int, ...]) -> tuple
     flops, weights, states = (
         _by_unit([(table, one[part]) for table, one in zip(tables, work, strict=True)], shape) for part in range(3)
     )
-    rate = facts.matrix * node.host_matrix / node.accelerators
-    computing = share * (weights / (facts.memory * path.memory) + flops / rate)
+    sharers = min(float(priced.lowered.shapes.plans.ranks.max()), float(node.accelerators))
+    memory, rate = facts.memory * node.host_memory_bandwidth, facts.matrix * node.host_matrix
+    computing = share * sharers * (weights / memory + flops / rate)
     cpus = computing + np.where(flops > 0, 2.0 * path.seconds(states, np.zeros_like(states)), 0.0)
     return cpus, share * weights / (facts.stream * path.link) if facts.stream else np.full(shape, np.inf)
 

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from rapid_llm.dtypes import dtype
 from rapid_llm.errors import InputError
 from rapid_llm.execution import ForwardSteps, forward_steps
+from rapid_llm.execution.forward import engine_time
 from rapid_llm.model import Block, MoE
 from rapid_llm.network import Fabric, link, price
+from rapid_llm.nouns import replaced
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.replica import Job, job_of
 from rapid_llm.scenario import Pool, Pools, Scenario, pool_scenario
@@ -70,7 +72,7 @@ class Halves:
         pools = scenario.pools
         if pools is None or pools.ffn is None:
             return None
-        return cls(scenario, attention, job_of(pool_scenario(scenario, "ffn")))
+        return cls(scenario, _whole(attention), _whole(job_of(pool_scenario(scenario, "ffn"))))
 
     @property
     def pools(self) -> tuple[Pools, Pool]:
@@ -99,6 +101,8 @@ class Halves:
     def batch(self, requests: int) -> HalvedSteps:
         """So many requests that decode together on a replica."""
         work = self.attention.work
+        if work.output_tokens == 1:
+            return self.steps(float(requests))
 
         def steps(sequences: float) -> Points:
             return decode_points(sequences * work.beams, work.prompt_tokens, work.output_tokens)
@@ -115,7 +119,10 @@ class Halves:
         m, job, sequences = float(micro_batches), self.attention, running / micro_batches
         points = make(sequences)
         n = len(points.batch)
-        steps = job.time(join([points, job.fullest(ceil(running))]))[1]
+        lowered, steps = job.time(join([points, job.fullest(ceil(running))]))
+        s = lowered.shapes
+        host = engine_time(replace(lowered, shapes=replace(s, batch=s.batch * m)), job.machine)
+        steps = replace(steps, host=host / m)
         ffn = self.feed_forward(points)
         passes = steps.priced.lowered.layers.sum(axis=2)[:, :n]
         mine, theirs = steps.passes.forward[:, :n], ffn.passes.forward[:-OUTER]
@@ -127,7 +134,7 @@ class Halves:
         waits = dict(
             zip(SIDES, [m * whole[0], m * whole[1], m * whole[2], whole[0] + whole[1] + 2.0 * whole[2]], strict=True)
         )
-        each = [part / float(points.count.sum()) for part in whole]
+        each = [part / max(float(points.count.sum()), 1.0) for part in whole]
         decode = np.append(m * points.count, 0.0)
         table = InferenceTable(
             points=join([points, job.fullest(ceil(running))]),
@@ -138,7 +145,7 @@ class Halves:
             decode=decode,
             running=ceil(running),
             ttft_s=0.0,
-            decode_s=float(points.count @ (seconds + steps.host[:n])),
+            decode_s=float(points.count @ (seconds + host[:n])),
             gaps=job.work.output_tokens - 1,
         )
         return HalvedSteps(
@@ -190,6 +197,12 @@ class Halves:
             tried = (low * high) ** 0.5
             low, high = (tried, high) if seconds(tried) <= found.attention_s else (low, tried)
         return low
+
+
+def _whole(job: Job) -> Job:
+    """The job with passes in one piece: micro-batches alternate between the pools already."""
+    overlap = replaced(job.runtime.overlap, nano_batches=1)
+    return replace(job, runtime=replaced(job.runtime, overlap=overlap))
 
 
 def copies(block: Block, ffn: Pool) -> float:
