@@ -124,6 +124,18 @@ def test_dense_models_too():
     assert report.energy.mean_power_w_per_accelerator <= 700
 
 
+def test_faster_hardware_is_faster_in_every_pool():
+    plain = evaluate(scenario(batch_size=8192)).halved
+    found = {one.change for one in predict(scenario(batch_size=8192), sensitivities=True).what_if}
+    assert {"HBM bandwidth x2", "network cards x2"} <= found
+    chip = {"base": "h200-sxm", "memory": {"hbm": {"capacity": "141 GiB", "bandwidth": "9.6 TB/s"}}}
+    faster = scenario(
+        batch_size=8192,
+        pools={"ffn": {"parallelism": PLANS["ffn"], "system": {"base": "dgx-h200", "accelerator": chip}}},
+    )
+    assert evaluate(faster).halved.ffn_s < plain.ffn_s
+
+
 def test_copies_of_a_token():
     """8 picks of 256 experts on 16 ranks: 16 (1 - (15/16)^9) = 7.05 ranks with the shared expert's, one rank for all on
     a tensor-parallel group of one."""
