@@ -156,6 +156,18 @@ SETTINGS = {
     "page-size": "runtime.serving.kv_block_tokens=16",
     "cpu-offload": "workload.offload.optimizer=true",
     "optimizer-cpu-offload": "workload.offload.optimizer=true",
+    "enable-two-batch-overlap": "runtime.overlap.nano_batches=2",
+    "enable-dbo": "runtime.overlap.nano_batches=2",
+    "nano-batches": "runtime.overlap.nano_batches=2",
+    "async-scheduling": "runtime.serving.async_scheduling=true",
+    "enforce-eager": "runtime.host.captured=[]",
+    "disable-cuda-graph": "runtime.host.captured=[]",
+    "enable-chunked-prefill": "runtime.serving.mixed_steps=true",
+    "max-num-seqs": "runtime.serving.max_sequences=256",
+    "max-running-requests": "runtime.serving.max_sequences=256",
+    "cuda-graph-sizes": "runtime.serving.capture_sizes=[1,2,4,8]",
+    "n-cpu-moe": "workload.offload.experts=true",
+    "cpu-moe": "workload.offload.experts=true",
     "lora-rank": "workload.lora.rank=16",
     "prefix-tokens": "workload.prefix_tokens=512",
     "batching": "workload.batching=continuous",
@@ -163,9 +175,22 @@ SETTINGS = {
 """Flags of other tools and fields without a flag, to what ``--set`` takes for them."""
 
 
-def setting(name: str) -> str | None:
-    """What ``--set`` takes for a flag of another tool: ``precision.kv_cache=fp8`` for ``--kv-cache-dtype``."""
-    return SETTINGS.get(_folded(name))
+def setting(name: str, given: str = "") -> str | None:
+    """What ``--set`` takes for a flag of another tool: ``precision.kv_cache=fp8`` for ``--kv-cache-dtype``; with the
+    value that was ``given`` where it is one as well."""
+    known = SETTINGS.get(_folded(name))
+    if known is None or not _is_number(given):
+        return known
+    field, _, example = known.partition("=")
+    return f"{field}={given}" if _is_number(example) else known
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

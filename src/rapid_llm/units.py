@@ -48,6 +48,9 @@ DIMENSIONS: Final[dict[str, Dimension]] = {
     ),
     "frequency": Dimension(_units({"Hz": 1.0}, _DECIMAL), "1.98 GHz"),
     "power": Dimension(_units({"W": 1.0}, {"m": 1e-3} | _DECIMAL), "700 W"),
+    "energy per byte": Dimension(
+        _units({"J/B": 1.0, "J/b": 8.0, "J/bit": 8.0}, {"p": 1e-12, "n": 1e-9, "": 1.0}), "150 pJ/B"
+    ),
     "time": Dimension(_TIME, "5 us"),
     "fraction": Dimension({"%": 0.01}, "80 %"),
 }
@@ -151,6 +154,7 @@ BytesPerSecond = Annotated[float, Unit("B/s"), _quantity("bandwidth"), Field(gt=
 FlopsPerSecond = Annotated[float, Unit("FLOP/s"), _quantity("flops"), Field(gt=0), _schema("flops")]
 Hertz = Annotated[float, Unit("Hz"), _quantity("frequency"), Field(gt=0), _schema("frequency")]
 Watts = Annotated[float, Unit("W"), _quantity("power"), Field(ge=0), _schema("power")]
+JoulesPerByte = Annotated[float, Unit("J/B"), _quantity("energy per byte"), Field(gt=0), _schema("energy per byte")]
 Seconds = Annotated[float, Unit("s"), _quantity("time"), Field(ge=0), _schema("time")]
 Fraction = Annotated[float, Field(gt=0, le=1), _quantity("fraction", bare=True)]
 Count = Annotated[int, Field(ge=1), BeforeValidator(_count)]

@@ -98,7 +98,12 @@ SENTENCES = [
     (
         "fit infer llama-3.1-8b --gpu-memory-utilization 0.8",
         "--gpu-memory-utilization is not a flag of 'rapid-llm fit infer'. "
-        "Try --set runtime.allocator.utilisation=0.9. See: rapid-llm fit infer --help",
+        "Try --set runtime.allocator.utilisation=0.8. See: rapid-llm fit infer --help",
+    ),
+    (
+        "infer llama-3.1-8b --max-num-batched-tokens=4096",
+        "--max-num-batched-tokens is not a flag of 'rapid-llm infer'. "
+        "Try --set runtime.serving.max_batched_tokens=4096. See: rapid-llm infer --help",
     ),
     (
         "infer llama-3.1-8b --kv-cache-dtype fp8",
@@ -134,9 +139,12 @@ def test_sentence(words, sentence, monkeypatch):
 @pytest.mark.parametrize("setting", SETTINGS.values())
 def test_hints_for_flags_of_other_tools_are_taken(setting):
     job = {"kind": "inference", "batch_size": 1, "prompt_tokens": 4096, "output_tokens": 4}
-    if "offload" in setting or "lora" in setting:
+    given = {"model": "llama-3.1-8b", "system": "h100-sxm"}
+    if "experts" in setting:
+        given = {"model": "qwen3-30b-a3b", "system": "rtx-4090-xeon", "runtime": "ktransformers"}
+    elif "offload" in setting or "lora" in setting:
         job = {"kind": "training", "global_batch_size": 8, "sequence_length": 4096}
-    from_mapping({"model": "llama-3.1-8b", "system": "h100-sxm", "workload": job}, overrides=[setting])
+    from_mapping({**given, "workload": job}, overrides=[setting])
 
 
 def fit(words: str) -> str:

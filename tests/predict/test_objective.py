@@ -74,9 +74,64 @@ def test_training_has_no_latency_objective():
         largest_batch(training)
 
 
-def test_pools_have_no_objective_yet():
-    pools = {"prefill": {"parallelism": {"tp": 1}}, "decode": {"parallelism": {"tp": 1}}}
-    work = {"kind": "inference", "batch_size": 8, "prompt_tokens": 100, "output_tokens": 10}
-    given = from_mapping({"model": "llama-3.1-8b", "system": "dgx-h100", "workload": work, "pools": pools})
-    with pytest.raises(InputError, match=r"a latency objective is answered for one pool"):
-        largest_batch(given, tpot_s=0.03)
+POOLS = {"prefill": {"parallelism": {"tp": 2, "dp": 2}}, "decode": {"parallelism": {"tp": 4, "dp": 1}}}
+
+
+def of_pools(**pools):
+    mapping = {name: value for name, value in MAPPING.items() if name not in ("accelerators", "parallelism")}
+    return from_mapping({**mapping, "model": "llama-3.1-8b", "pools": {**POOLS, **pools}})
+
+
+@pytest.fixture(scope="module")
+def pooled():
+    """Two prefill replicas before one that decodes."""
+    return of_pools()
+
+
+def test_pools_keep_an_objective_and_one_more_breaks_it(pooled):
+    found = largest_batch(pooled, ttft_s=0.5, tpot_s=0.01)
+    assert found.binds in ("ttft", "tpot")
+    within, beyond = (with_requests(pooled, found.requests + more) for more in (0, 1))
+    assert within.ttft_s <= 0.5 and within.tpot_s <= 0.01
+    assert beyond.ttft_s > 0.5 or beyond.tpot_s > 0.01
+    assert found.requests_per_s == pytest.approx(within.rate, rel=0.01)
+    assert found.accelerators == 8
+
+
+def test_pools_end_where_prefill_is_as_busy_as_it_may_be(pooled):
+    """Without a limit on the time to first token the wait before the prefill would grow for ever."""
+    given = replaced(pooled, workload=replaced(pooled.workload, output_tokens=50))
+    found = largest_batch(given, tpot_s=10.0)
+    assert found.binds == "prefill"
+    table = with_requests(given, found.requests)
+    assert table.rate == pytest.approx(0.95 * table.prefill_rate, rel=0.02)
+
+
+def test_more_of_the_pool_that_binds_serves_more(pooled):
+    wider = of_pools(prefill={"parallelism": {"tp": 2, "dp": 4}})
+    few, many = (
+        largest_batch(replaced(one, workload=replaced(one.workload, output_tokens=50)), tpot_s=10.0)
+        for one in (pooled, wider)
+    )
+    assert many.requests_per_s > 1.3 * few.requests_per_s
+
+
+def test_the_fewest_accelerators_of_both_pools(pooled):
+    found = fewest_accelerators(pooled, 300, ttft_s=0.5, tpot_s=0.02)
+    assert found is not None
+    assert found.requests >= 300
+    assert found.ttft_s <= 0.5 and found.tpot_s <= 0.02
+    pools = found.scenario.pools
+    assert pools.accelerators == found.accelerators
+    fewer = replaced(pools.prefill.parallelism, dp=1)
+    assert pools.prefill.parallelism.tp == fewer.tp == 2
+    more = fewest_accelerators(pooled, 1200, ttft_s=0.5, tpot_s=0.02)
+    assert more.accelerators > found.accelerators
+    assert fewest_accelerators(pooled, 10, tpot_s=1e-4) is None
+
+
+def test_a_pool_of_feed_forward_parts_is_not_sized():
+    halved = of_pools(ffn={"parallelism": {"tp": 4}})
+    assert largest_batch(halved, tpot_s=0.03).requests > 0
+    with pytest.raises(InputError, match=r"^--users does not size a pool of feed-forward parts\."):
+        fewest_accelerators(halved, 10, tpot_s=0.03)

@@ -104,6 +104,14 @@ def test_training_has_no_engine_step():
     [
         ({"pools": {"prefill": {}, "decode": {}}}, "a step predictor knows no pools. Try to leave it out."),
         ({"workload": {"offload": {"weights": 0.5}}}, "a step predictor knows no offload. Try to leave it out."),
+        (
+            {"parallelism": {"cp": 4, "ulysses": 4, "shift": True}},
+            "a step predictor knows no shift. Try to leave it out.",
+        ),
+        (
+            {"runtime": {"base": "vllm", "overlap": {"nano_batches": 2}}},
+            "a step predictor knows no nano_batches. Try to leave it out.",
+        ),
     ],
 )
 def test_what_no_grid_holds_is_refused(changed, sentence):

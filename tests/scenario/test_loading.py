@@ -343,3 +343,17 @@ def test_bad_files_named_by_a_scenario(write):
         with pytest.raises(InputError) as error:
             load(write(text))
         assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize("runtime", ["llama.cpp", "ktransformers", "vllm"])
+def test_a_precision_reads_back_whatever_the_runtime_would_have_run(runtime):
+    work = {"kind": "inference", "batch_size": 1, "prompt_tokens": 8, "output_tokens": 8}
+    mapping = {
+        "model": "qwen3-30b-a3b",
+        "system": "h100-sxm",
+        "runtime": runtime,
+        "precision": "bf16",
+        "workload": work,
+    }
+    scenario = from_mapping(mapping)
+    assert from_mapping(scenario.to_mapping()).hash == scenario.hash

@@ -7,12 +7,14 @@ from typing import Any
 
 from rapid_llm import charts
 from rapid_llm.cli import text, words
+from rapid_llm.energy import missing
 from rapid_llm.memory import spread
-from rapid_llm.predict.report import Confidence, Cost, MemoryUse, Report, Violation
+from rapid_llm.predict.report import Confidence, Cost, HalvesUse, MemoryUse, Report, Violation
 from rapid_llm.scenario import check
-from rapid_llm.units import format_bytes, format_percent, format_rate
+from rapid_llm.units import format_bytes, format_percent, format_power, format_rate
 
 GIB = 2**30
+KWH = 3.6e6
 SMALLEST_SHOWN = 0.05 * GIB
 MOST_LINES = 30
 SHOWN_COSTS, FEWEST_COSTS = 5, 2
@@ -32,6 +34,8 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
             *_verdict(report, width),
             *_headline(report, width),
             *_pools(report, width),
+            *_energy(report, width),
+            *_price(report, width),
             *_memory(report, width),
             *_cache(report, width),
             *_costs(report, width, costs),
@@ -64,7 +68,7 @@ def _accelerators(scenario: Mapping[str, Any]) -> int:
     """Accelerators of the job, of both its pools; 0 where nothing is said."""
     pools = scenario.get("pools")
     if pools:
-        return int(pools["prefill"]["accelerators"] + pools["decode"]["accelerators"])
+        return int(sum(pools[name]["accelerators"] for name in ("prefill", "decode", "ffn") if name in pools))
     return int(scenario.get("accelerators", 0))
 
 
@@ -196,11 +200,65 @@ def _pools(report: Report, width: int) -> list[str]:
             f"run {format_rate(pool.requests_per_s, 'requests/s')}, {format_percent(pool.utilisation)} used"
         )
         lines += text.wrapped(f"{name} pool", said, width=width)
+    if pools.ffn is not None:
+        lines += text.wrapped("ffn pool", _halves(pools.ffn), width=width)
     hidden = pools.transfer_s - pools.transfer_exposed_s
     sent = f"{format_bytes(pools.transfer_bytes)} a request in {text.seconds(pools.transfer_s)}"
     balance = f"one prefill replica feeds {pools.decode_per_prefill:.2g} of decode; {pools.limited_by} limits"
     said = f"{sent}, {text.seconds(max(hidden, 0.0))} of it hidden; {balance}"
     return [*lines, *text.wrapped("KV transfer", said, width=width)]
+
+
+def _halves(ffn: HalvesUse) -> str:
+    """How decode alternates between attention and feed-forward parts, and what would balance them."""
+    times = f"attention {text.seconds(ffn.attention_s)}, ffn {text.seconds(ffn.ffn_s)}"
+    binds = "too few micro-batches" if ffn.binds == "latency" else ffn.binds
+    ratio = (
+        f"{ffn.balanced_replicas:.3g} attention replicas would balance both"
+        if ffn.balanced_replicas
+        else "one attention replica is already more than it keeps up with"
+    )
+    parts = f"{ffn.micro_batches} micro-batch{'es' if ffn.micro_batches > 1 else ''}"
+    way = f"{text.seconds(ffn.transfer_s)} each way"
+    return f"{ffn.accelerators:,} accelerators; {parts} of {times}, {way}; bound by {binds}; {ratio}"
+
+
+def _energy(report: Report, width: int) -> list[str]:
+    """What the accelerators draw, or which number their files lack."""
+    asked = report.origin
+    if asked is None or report.breakdown is None or report.energy_of is None:
+        return []
+    energy = report.energy
+    if energy is None:
+        parts = asked.pools.all if asked.pools else (asked,)
+        lacks = dict.fromkeys(missing(part.system.groups[0].node.accelerator) for part in parts)
+        return text.wrapped("energy", f"not modelled: {'; '.join(filter(None, lacks))}", width=width)
+    each, most = format_power(energy.mean_power_w_per_accelerator), format_power(energy.limit_w_per_accelerator)
+    said = [
+        f"{energy.joules_per_output_token:.3g} J per output token" if energy.joules_per_output_token else "",
+        f"{energy.joules_per_step / KWH:.3g} kWh a step" if energy.joules_per_step else "",
+        f"{energy.run_joules / KWH:,.0f} kWh for all tokens" if energy.run_joules else "",
+        format_power(energy.mean_power_w),
+        f"{each} per accelerator of at most {most}",
+        f"accelerators alone, ±{100 * energy.uncertainty:.0f} %",
+    ]
+    return text.flowed("energy", filter(None, said), separator=", ", width=width)
+
+
+def _price(report: Report, width: int) -> list[str]:
+    """What tokens cost, in the currency of the price."""
+    price = report.price
+    if price is None:
+        return []
+    tokens = "tokens, prompts included" if price.per_million_output_tokens else "tokens"
+    said = [
+        f"{price.per_million_output_tokens:,.3g} a million output tokens" if price.per_million_output_tokens else "",
+        f"{price.per_million_tokens:,.3g} a million {tokens}" if price.per_million_tokens else "",
+        f"{price.per_step:,.3g} a step" if price.per_step else "",
+        f"{price.run:,.0f} for all tokens" if price.run else "",
+        f"{price.per_hour:,.4g} an hour",
+    ]
+    return text.flowed("price", filter(None, said), separator=", ", width=width)
 
 
 def _interval(report: Report) -> str:

@@ -15,7 +15,12 @@ from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_rate, parse
 
 LIMITS = ("ttft", "tpot")
-_BINDS = {"ttft": "the time to first token", "tpot": "the time per output token", "memory": "the KV cache"}
+_BINDS = {
+    "ttft": "the time to first token",
+    "tpot": "the time per output token",
+    "memory": "the KV cache",
+    "prefill": "the prefill pool",
+}
 
 
 def answer_objective(model: str, overrides: Sequence[str], objective: Objective, common: Common) -> int:
@@ -71,10 +76,22 @@ def _plain(found: Capacity) -> dict[str, object]:
         "dp": plan.dp,
         "ttft_s": found.ttft_s,
         "tpot_s": found.tpot_s,
+        **_replicas(found.scenario),
+        "requests_per_s": found.requests_per_s,
         "output_tokens_per_s": found.output_tokens_per_s,
         "output_tokens_per_s_per_accelerator": found.output_tokens_per_s / found.accelerators,
         "binds": found.binds,
     }
+
+
+def _replicas(scenario: Scenario) -> dict[str, dict[str, int]]:
+    """The degrees of each pool, where there are pools."""
+    pools = scenario.pools
+    if pools is None:
+        return {}
+    named = zip(("prefill", "decode", "ffn"), pools.all, strict=False)
+    plans = {name: pool.parallelism for name, pool in named}
+    return {name: {"tp": plan.tp, "pp": plan.pp, "dp": plan.dp or 1} for name, plan in plans.items()}
 
 
 def _lines(scenario: Scenario, limits: dict[str, float], found: Capacity | None) -> list[str]:
@@ -83,13 +100,17 @@ def _lines(scenario: Scenario, limits: dict[str, float], found: Capacity | None)
     if found is None:
         return text.wrapped("objective", f"{asked}: NO plan of {scenario.system.name} keeps it", width=width)
     plan = found.scenario.parallelism
-    where = f"{found.accelerators:,} accelerators of {scenario.system.name}, tp {plan.tp} pp {plan.pp} dp {plan.dp}"
+    pools = _replicas(found.scenario)
+    degrees = "; ".join(f"{name} tp {own['tp']} dp {own['dp']}" for name, own in pools.items())
+    plans = degrees or f"tp {plan.tp} pp {plan.pp} dp {plan.dp}"
+    where = f"{found.accelerators:,} accelerators of {scenario.system.name}, {plans}"
     said = f"{found.requests:,} requests in flight" if found.requests else "NO, not one request in flight"
     each = format_rate(found.output_tokens_per_s / found.accelerators)
     return [
         *text.wrapped("objective", f"{asked}: {said} on {where}", width=width),
         f"{'TTFT':<{text.INDENT}}{text.seconds(found.ttft_s)}",
         f"{'TPOT':<{text.INDENT}}{text.seconds(found.tpot_s)}",
-        f"{'throughput':<{text.INDENT}}{format_rate(found.output_tokens_per_s)} out, {each} per accelerator",
+        f"{'throughput':<{text.INDENT}}{format_rate(found.requests_per_s, 'requests/s')}, "
+        f"{format_rate(found.output_tokens_per_s)} out, {each} per accelerator",
         *text.wrapped("next limit", _BINDS.get(found.binds, found.binds), width=width),
     ]

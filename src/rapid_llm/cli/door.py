@@ -61,7 +61,7 @@ def _answer(argv: Sequence[str]) -> int:
     except CycloptsError as error:
         from rapid_llm.cli.usage import input_error
 
-        return _tell(input_error(error), as_json=as_json)
+        return _tell(input_error(error, argv), as_json=as_json)
     except Exception as error:
         if isinstance(error, OSError) and not error.filename:
             raise

@@ -92,6 +92,7 @@ class SystemFlags:
     accelerators: Annotated[str | None, _in(_SYSTEM, "How many; default: the product of the degrees.")] = None
     runtime: Annotated[str | None, _in(_SYSTEM, "Framework, such as megatron-core or vllm.")] = None
     precision: Annotated[str | None, _in(_SYSTEM, "Preset: bf16, fp16, fp8, bf16-mixed, ...")] = None
+    price_per_hour: Annotated[str | None, _in(_SYSTEM, "Of one accelerator: what tokens cost, in its currency.")] = None
 
 
 @Parameter(name="*")
@@ -142,6 +143,9 @@ class InferenceFlags:
         str | None, _in(_JOB, "Prefill on a pool of its own: its fields, as tp=4,dp=2,system=dgx-h100.")
     ] = None
     decode: Annotated[str | None, _in(_JOB, "The decode pool beside it, as tp=8,dp=4,precision=fp8.")] = None
+    ffn: Annotated[
+        str | None, _in(_JOB, "Feed-forward parts of decode on a pool of their own beside it, as dp=8,ep=8.")
+    ] = None
 
 
 COMMON, ANSWERING, FITTING, OBJECTIVE = Common(), Answering(), Fitting(), Objective()

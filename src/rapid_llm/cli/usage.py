@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cyclopts import (
     CoercionError,
     CycloptsError,
@@ -17,14 +19,14 @@ from rapid_llm.errors import InputError, nearest, setting
 _EXAMPLES = {"MODEL": "llama-3.1-70b", "FILE": "examples/llama-3.1-70b-training.yaml"}
 
 
-def input_error(error: CycloptsError) -> InputError:
-    """Turn an error of the argument parser into one sentence with a suggestion."""
+def input_error(error: CycloptsError, argv: Sequence[str] = ()) -> InputError:
+    """Turn an error of the argument parser for a command line into one sentence with a suggestion."""
     verb = " ".join(error.command_chain or ())
     command = f"rapid-llm {verb}".strip()
     if isinstance(error, UnknownCommandError):
         return _unknown_verb(error, command)
     if isinstance(error, UnknownOptionError):
-        return _unknown_flag(error, command)
+        return _unknown_flag(error, command, argv)
     if isinstance(error, MissingArgumentError):
         return _missing(error, command)
     if isinstance(error, UnusedCliTokensError):
@@ -48,10 +50,10 @@ def _unknown_verb(error: UnknownCommandError, command: str) -> InputError:
     return InputError(f"'{given}' is not a verb of {command}.{hint} See: {command} --help", suggestions=guess)
 
 
-def _unknown_flag(error: UnknownOptionError, command: str) -> InputError:
+def _unknown_flag(error: UnknownOptionError, command: str, argv: Sequence[str]) -> InputError:
     given = error.token.keyword or error.token.value
     flags = [name for argument in error.argument_collection for name in argument.names if name.startswith("--")]
-    whole = setting(given) if "--set" in flags else None
+    whole = setting(given, _value_of(given, argv)) if "--set" in flags else None
     guess = [f"--set {whole}"] if whole else nearest(given, flags)
     if whole:
         hint = f" Try {guess[0]}."
@@ -60,6 +62,16 @@ def _unknown_flag(error: UnknownOptionError, command: str) -> InputError:
     else:
         hint = " Any scenario field goes through --set a.b=c." if "--set" in flags else ""
     return InputError(f"{given} is not a flag of '{command}'.{hint} See: {command} --help", suggestions=guess)
+
+
+def _value_of(flag: str, argv: Sequence[str]) -> str:
+    """What stands behind a flag on the command line, or behind its equals sign."""
+    for place, word in enumerate(argv):
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+        if word == flag and place + 1 < len(argv):
+            return argv[place + 1]
+    return ""
 
 
 def _missing(error: MissingArgumentError, command: str) -> InputError:

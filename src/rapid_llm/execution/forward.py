@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.execution.host_experts import experts_on_host
 from rapid_llm.execution.messages import send_time, sends
 from rapid_llm.execution.offload import host_copies
 from rapid_llm.execution.passes import Passes, time_passes
@@ -27,7 +28,8 @@ class ForwardSteps:
 
     stages: seconds of one pass on each stage, sends included [N, S]; host: what the engine adds to each step [N] (s);
     late: what slow accelerators add to each stage of the slowest replica [N, S]; fetched: what copies from the host
-    add to each stage [N, S], of ``copies`` seconds in all.
+    add to each stage [N, S], of ``copies`` seconds in all; hosted: seconds in which a stage waits for experts on its
+    host, or for their way to it [N, S].
     """
 
     priced: Priced
@@ -38,6 +40,7 @@ class ForwardSteps:
     late: Matrix
     fetched: Matrix | None = None
     copies: Matrix | None = None
+    hosted: Matrix | None = None
 
     @property
     def traversal(self) -> Column:
@@ -63,6 +66,9 @@ def forward_steps(
     """Time the forward passes of a lowered inference table, of one plan; ``slow``: accelerators that compute slower;
     ``offload``: what they fetch from their hosts."""
     priced = price_step(lowered, machine, sends(lowered, machine.runtime))
+    hosted = None
+    if offload is not None and offload.experts:
+        priced, hosted = experts_on_host(priced, offload.experts)
     passes = time_passes(priced)
     plans = lowered.shapes.plans
     stages = np.einsum("ups,up->ps", lowered.layers, passes.forward)
@@ -70,14 +76,17 @@ def forward_steps(
     last = np.arange(stages.shape[1])[None, :] >= plans.pp[:, None] - 1
     late = _late(lowered, passes, slow) if slow else np.zeros_like(stages)
     stages = stages + np.where(last, 0.0, send[:, None]) + late
-    host = _engine_time(lowered, machine)
+    host = engine_time(lowered, machine)
     if machine.runtime.host.per_gib_mapped:
         host = host + mapping(lowered, machine)
+    if machine.runtime.serving and machine.runtime.serving.async_scheduling:
+        host = np.maximum(host - stages.sum(axis=1), 0.0)
     if offload is None or not offload.any:
         return ForwardSteps(priced, passes, stages, send, host, late)
+    stages = stages if hosted is None else stages + hosted
     copies = host_copies(lowered, machine, offload)
     fetched = np.maximum(copies - stages, 0.0)
-    return ForwardSteps(priced, passes, stages + fetched, send, host, late, fetched, copies)
+    return ForwardSteps(priced, passes, stages + fetched, send, host, late, fetched, copies, hosted)
 
 
 def _late(lowered: Lowered, passes: Passes, slow: Slow) -> Matrix:
@@ -88,7 +97,7 @@ def _late(lowered: Lowered, passes: Passes, slow: Slow) -> Matrix:
     return np.asarray(late[late.sum(axis=(1, 2)).argmax()])
 
 
-def _engine_time(lowered: Lowered, machine: Machine) -> Column:
+def engine_time(lowered: Lowered, machine: Machine) -> Column:
     """Scheduler, input preparation and output handling of one step: fixed, per sequence, per block of its cache."""
     host, serving = machine.runtime.host, machine.runtime.serving
     s = lowered.shapes

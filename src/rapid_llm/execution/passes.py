@@ -24,6 +24,7 @@ from rapid_llm.lowering.table import (
     WEIGHT_GRADIENT,
     WITH_PRODUCT,
 )
+from rapid_llm.network import expert_library
 
 Matrix = NDArray[np.float64]
 
@@ -38,6 +39,10 @@ _HIDDEN_BY = {
     "replicas": "gradient_reduce",
 }
 """Which flag of ``runtime.Overlap`` puts the messages of an axis on a stream of their own."""
+BESIDE = "normal"
+"""The mode of an expert library whose kernels run beside others; the other takes all units for a short time."""
+_NANO = ("tp", "ep", "etp", "cp")
+"""Axes whose messages travel beside the kernels of other nano-batches."""
 _SHARDED = ("shard", "edp")
 """Axes over which weights are gathered and their gradients reduced."""
 _COVERS = {"tp": "gemm", "cp": "attention"}
@@ -85,12 +90,16 @@ class Passes:
 def on_side_stream(machine: Machine, axis: str) -> bool:
     """Whether the runtime runs the messages of an axis beside computation."""
     flag, overlap = _HIDDEN_BY.get(axis), machine.runtime.overlap
+    if overlap.nano_batches > 1:
+        return axis in _NANO
     return bool(flag and getattr(overlap, flag)) or (axis == "ep" and overlap.shared_experts)
 
 
 def side_share(machine: Machine, rows: Messages, compute: str) -> Matrix:
     """1.0 for messages that run beside computation in a format, 0.0 for those on the compute stream [R, 1]."""
     overlap = machine.runtime.overlap
+    if overlap.nano_batches > 1:
+        return np.full((len(rows.names), 1), float(rows.axis in _NANO))
     if rows.axis == "tp":
         plain, again = (overlap.in_pieces(rows.op, compute, again=repeated) for repeated in (False, True))
         return np.where(_ending(rows.names, (AGAIN,)), float(again), float(plain))[:, None]
@@ -108,6 +117,8 @@ def _ending(names: tuple[str, ...], ends: tuple[str, ...]) -> NDArray[np.bool_]:
 def _cover(machine: Machine, axis: str) -> str:
     """Which kernels run beside the messages of an axis: a family, a prefix of names, or all of the pass where empty."""
     overlap = machine.runtime.overlap
+    if overlap.nano_batches > 1:
+        return ""
     if axis == "ep" and overlap.shared_experts and not overlap.expert_all_to_all:
         return _SHARED
     return _COVERS.get(axis, "")
@@ -214,8 +225,13 @@ def _beside(
 
 
 def occupied_share(machine: Machine) -> float:
-    """Share of the compute units that a running collective kernel takes from the kernels beside it."""
-    return min(1.0, machine.runtime.communication.compute_units / machine.accelerator.compute_units)
+    """Share of the compute units that a running collective kernel takes from the kernels beside it; of nano-batches, at
+    least what an exchange with experts takes."""
+    communication = machine.runtime.communication
+    units = communication.compute_units
+    if machine.runtime.overlap.nano_batches > 1 and communication.expert:
+        units = max(units, expert_library(communication.expert).modes[BESIDE].units)
+    return min(1.0, units / machine.accelerator.compute_units)
 
 
 def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Priced) -> Matrix:

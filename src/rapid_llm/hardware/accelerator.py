@@ -10,10 +10,12 @@ from rapid_llm.units import (
     FlopsPerSecond,
     Fraction,
     Hertz,
+    JoulesPerByte,
     Positive,
     Seconds,
     Watts,
     format_bytes,
+    format_power,
 )
 
 
@@ -65,10 +67,21 @@ class Clocks:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Power:
-    """Board power in W: limit and idle."""
+    """Board power in W: limit, idle, and ``awake``: clocks up for a process that runs nothing. ``per_byte``: J that a
+    byte of main memory takes on its way to a compute unit; where either is unknown energy is not modelled.
+    """
 
     limit: Watts
     idle: Watts | None = None
+    awake: Watts | None = None
+    per_byte: JoulesPerByte | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a floor above the limit."""
+        if self.awake is not None and self.awake >= self.limit:
+            raise ValueError(
+                f"has awake {format_power(self.awake)} and limit {format_power(self.limit)}: awake must be below limit"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -6,7 +6,7 @@ from pydantic.dataclasses import dataclass
 
 from rapid_llm.hardware.accelerator import HOST_MEMORY_BANDWIDTH, Accelerator
 from rapid_llm.nouns import STRICT, hash_once, replaced
-from rapid_llm.units import BytesPerSecond, Count, Positive, Seconds
+from rapid_llm.units import BytesPerSecond, Count, FlopsPerSecond, Positive, Seconds
 
 _RACK: Final = 32  # accelerators of a node and more are a rack, which jobs share by its trays
 _TRAY: Final = 4  # accelerators of a compute tray (GB200 NVL72)
@@ -48,7 +48,8 @@ class Node:
     ``socket_link`` joins the halves of a node with two CPU sockets where it is narrower than ``host_link``, which then
     joins those of one half. ``host_speed``: single-thread speed of its CPUs over an EPYC 7742; launches
     and engine steps take that much less. ``host_memory_bandwidth``: B/s that its CPUs stream, and ``nvme`` that its
-    drives read or write; its accelerators share both.
+    drives read or write; its accelerators share both, and ``host_matrix``: the rate at which its CPUs multiply in 16
+    bit (None: not known).
     """
 
     accelerator: Accelerator
@@ -58,6 +59,7 @@ class Node:
     socket_link: LinkUse | None = None
     host_speed: Positive = 1.0
     host_memory_bandwidth: BytesPerSecond = HOST_MEMORY_BANDWIDTH
+    host_matrix: FlopsPerSecond | None = None
     nvme: BytesPerSecond | None = None
     nics: LinkUse | None = None
 

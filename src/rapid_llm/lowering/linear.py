@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,7 +192,7 @@ def _sample(table: Table, degrees: Degrees, count: int, *, large: bool) -> Shape
     new = np.where(verified, 1.0 + new % 5, np.where(decode, 1.0, new + 1.0))
     past = np.where(decode, past, past * (np.arange(count) % 3 > 0))
     given = dict(zip((name for name in PLAN_COLUMNS if name not in _SIZES), values, strict=True))
-    columns = {name: np.full(count, given.get(name, 1.0)) for name in PLAN_COLUMNS}
+    columns: dict[str, Any] = {name: np.full(count, given.get(name, 1.0)) for name in PLAN_COLUMNS}
     plans = Plans(**{**columns, "micro_batch": batch}, order=order, stage_layers=stage_layers)
     s = Shapes.of(
         plans,

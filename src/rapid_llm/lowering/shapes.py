@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -117,8 +118,6 @@ class Shapes:
         if context_parallel:
             tokens = tokens / np.where(decode > 0, 1.0, plans.cp)
         rows = batch if verified is None else np.where(verified, batch * new, batch)
-        weight, compute = _products(precision, training=training)
-        head = precision.head or precision.activations
         return cls(
             plans=plans,
             batch=batch,
@@ -132,19 +131,6 @@ class Shapes:
             decode=decode,
             prefill=1.0 - decode,
             training=training,
-            act=dtype(precision.activations).bytes,
-            input=min(dtype(precision.compute).bytes, dtype(precision.activations).bytes),
-            weight=weight,
-            kv=dtype(precision.kv_cache).bytes,
-            gradient=dtype(precision.gradients).bytes,
-            reduce=dtype(runtime.training.reduce_dtype).bytes if runtime.training else 0.0,
-            ring_gradient=dtype(_ring_dtype(precision, runtime)).bytes,
-            compute=compute,
-            activation_dtype=precision.activations,
-            attention_dtype=_attention_dtype(precision),
-            cast=dtype(precision.compute).cast if training else 0.0,
-            found=dtype(precision.compute).cast - dtype(precision.compute).searched,
-            turned=dtype(precision.compute).turned,
             routing=work.routing if work else routing,
             lora=work.lora if work else None,
             ahead=work.mtp_layers if work else 0,
@@ -152,9 +138,33 @@ class Shapes:
             modules=work.recompute.modules if work and work.recompute else (),
             tensor_parallel=bool((plans.tp > 1).any()),
             context_parallel=context_parallel,
-            head=(dtype(head).bytes, head),
             made_of=(precision, runtime, work, routing, None if verified is None else verified.tobytes()),
+            **_formats(precision, runtime, training=training),
         )
+
+
+@lru_cache(maxsize=256)
+def _formats(precision: Precision, runtime: Runtime, *, training: bool) -> Mapping[str, Any]:
+    """What shapes say of number formats: bytes of an element by use, and in which format kernels compute."""
+    weight, compute = _products(precision, training=training)
+    head = precision.head or precision.activations
+    activations, computed = dtype(precision.activations), dtype(precision.compute)
+    return {
+        "act": activations.bytes,
+        "input": min(computed.bytes, activations.bytes),
+        "weight": weight,
+        "kv": dtype(precision.kv_cache).bytes,
+        "gradient": dtype(precision.gradients).bytes,
+        "reduce": dtype(runtime.training.reduce_dtype).bytes if runtime.training else 0.0,
+        "ring_gradient": dtype(_ring_dtype(precision, runtime)).bytes,
+        "compute": compute,
+        "activation_dtype": precision.activations,
+        "attention_dtype": _attention_dtype(precision),
+        "cast": computed.cast if training else 0.0,
+        "found": computed.cast - computed.searched,
+        "turned": computed.turned,
+        "head": (dtype(head).bytes, head),
+    }
 
 
 def _products(precision: Precision, *, training: bool) -> tuple[float, str]:

@@ -22,6 +22,8 @@ Matrix = NDArray[np.float64]
 CACHE = CATEGORIES.index("kv_cache")
 LAYERS_IN_FLIGHT = 2.0
 """Layers whose fetched weights are on the accelerator at once: the one in use and the next."""
+MATRICES_IN_FLIGHT = 2.0 / 3.0
+"""Of a layer's experts, gate, up and down one by one, what is on the accelerator while a long prompt streams them."""
 RESIDUAL_STREAMS = 2.0
 """Hidden states that stand beside the widest kernel of a pass: the residual and the layer's input."""
 
@@ -50,11 +52,9 @@ def inference_account(  # noqa: PLR0917
     workspace = _workspace(lowered, runtime) + allocator.workspace
     host = np.zeros_like(weights)
     if offload is not None and offload.any:
-        held = np.einsum("ups,up,u->ps", layers[:kinds], (lowered.dense + lowered.expert)[:kinds], sizes[:kinds])
-        host = offload.weights * held + offload.kv_cache * cache
-        widest = ((lowered.dense + lowered.expert)[:kinds] * sizes[:kinds, None]).max(axis=0)
-        weights, cache = weights - offload.weights * held, (1.0 - offload.kv_cache) * cache
-        workspace = workspace + (LAYERS_IN_FLIGHT * offload.weights * widest)[:, None]
+        left = _leaving(lowered, runtime, precision, offload, sizes)
+        host = left[0] + offload.kv_cache * cache
+        weights, cache, workspace = weights - left[0], (1.0 - offload.kv_cache) * cache, workspace + left[1]
     alive = np.arange(layers.shape[2])[None, :] < s.plans.pp[:, None]
     if any(beside):
         last = np.arange(layers.shape[2])[None, :] == s.plans.pp[:, None] - 1
@@ -72,6 +72,22 @@ def inference_account(  # noqa: PLR0917
         capacity=capacity,
         host=np.where(alive, host, 0.0),
     )
+
+
+def _leaving(
+    lowered: Lowered, runtime: Runtime, precision: Precision, offload: HostShare, sizes: Column
+) -> tuple[Matrix, Matrix]:
+    """Bytes of weights that leave each stage for its host, and of those on their way back at any time [P, S]."""
+    layers, kinds = lowered.layers, len(lowered.units) - 2
+    held = (lowered.dense + lowered.expert)[:kinds] * sizes[:kinds, None]
+    leaving = offload.weights * np.einsum("ups,up->ps", layers[:kinds], held)
+    passing = (LAYERS_IN_FLIGHT * offload.weights * held.max(axis=0))[:, None]
+    if offload.experts:
+        apart = offload.experts * dtype(precision.of_experts.weights).bytes * lowered.expert
+        leaving = leaving + np.einsum("ups,up->ps", layers, apart)
+        if runtime.host_experts and runtime.host_experts.stream:
+            passing = passing + (MATRICES_IN_FLIGHT * apart.max(axis=0))[:, None]
+    return leaving, passing
 
 
 def limits(by_category: Matrix, allocator: Allocator, capacity: float) -> Matrix:

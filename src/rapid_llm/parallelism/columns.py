@@ -23,7 +23,7 @@ class Plans:
 
     ``micro_batch`` is sequences per micro-batch (training) or requests per replica (inference), ``micro_batches`` how
     many of them one step runs. ``order`` is the placement, innermost axis first, ``stage_layers`` the layers of each
-    stage where a user deals them; both are the same for all plans.
+    stage where a user deals them, ``shift`` whether passes switch cp ranks to tp; all are the same for all plans.
     """
 
     tp: Column
@@ -44,6 +44,7 @@ class Plans:
     ulysses: Column
     order: tuple[str, ...] = AXES
     stage_layers: tuple[int, ...] = ()
+    shift: bool = False
 
     @classmethod
     def of(
@@ -76,12 +77,13 @@ class Plans:
             "ulysses": plan.ulysses,
         }
         columns = np.array(list(values.values()), dtype=np.float64)[:, None]
-        return cls(**dict(zip(values, columns, strict=True)), order=order, stage_layers=plan.layers_per_stage)
+        given: dict[str, Any] = dict(zip(values, columns, strict=True))
+        return cls(**given, order=order, stage_layers=plan.layers_per_stage, shift=plan.shift)
 
     @classmethod
     def stack(cls, plans: Sequence[Plans]) -> Plans:
         """Several tables of plans with one placement order as one table."""
-        columns = {name: np.concatenate([getattr(p, name) for p in plans]) for name in PLAN_COLUMNS}
+        columns: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in plans]) for name in PLAN_COLUMNS}
         return cls(**columns, order=plans[0].order, stage_layers=plans[0].stage_layers)
 
     def repeat(self, times: int) -> Plans:
@@ -94,7 +96,7 @@ class Plans:
     @cached_property
     def key(self) -> tuple[object, ...]:
         """What tells these plans from others, hashable."""
-        return (self.order, self.stage_layers, *(getattr(self, name).tobytes() for name in PLAN_COLUMNS))
+        return (self.order, self.stage_layers, self.shift, *(getattr(self, name).tobytes() for name in PLAN_COLUMNS))
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -192,7 +194,7 @@ class Plans:
         return stride
 
 
-PLAN_COLUMNS = tuple(f.name for f in fields(Plans) if f.name not in ("order", "stage_layers"))
+PLAN_COLUMNS = tuple(f.name for f in fields(Plans) if f.name not in ("order", "stage_layers", "shift"))
 """The fields of Plans that are columns."""
 _IS_FOLDED, _IS_TWO_WAY = (np.array([name in names for name in SCHEDULES]) for names in (FOLDED, TWO_WAY))
 _COPIES = np.where(_IS_TWO_WAY, 2.0, 1.0)

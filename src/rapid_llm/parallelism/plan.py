@@ -35,8 +35,9 @@ class Parallelism:
     ``etp`` is the tensor degree of the experts (etp x ep divides tp x cp x dp), ``vpp`` the model chunks per pipeline
     stage, ``dp_shard`` the ranks over which ZeRO shards (default dp). ``ulysses`` of the cp ranks exchange heads for
     sequence round the attention core (arXiv 2309.14509), groups of cp / ulysses pass keys and values round a ring.
-    ``layers_per_stage`` deals the layers by hand, none to a stage of the embedding or the head alone. A field left as
-    None takes the runtime's default.
+    ``layers_per_stage`` deals the layers by hand, none to a stage of the embedding or the head alone. ``shift``: passes
+    of inference for which that is faster, decode steps always, run with the cp ranks as further tp ranks on the same
+    cache (Shift Parallelism of Arctic Inference). A field left as None takes the runtime's default.
     """
 
     tp: Count = 1
@@ -50,6 +51,7 @@ class Parallelism:
     zero_stage: Literal[0, 1, 2, 3] | None = None
     dp_shard: Count | None = None
     ulysses: Count = 1
+    shift: bool = False
     layers_per_stage: tuple[Whole, ...] = ()
     schedule: Schedule | None = None
 

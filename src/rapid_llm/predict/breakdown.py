@@ -23,6 +23,8 @@ COMMUNICATION, BUBBLE, OPTIMIZER_STEP, HOST = "exposed communication", "pipeline
 OFFLOAD = "offload"
 WAITING_SLOW = "waiting for slow accelerators"
 WAITING, DRAFTING = "waiting for other requests", "drafting tokens"
+ENCODING = "encoding images"
+OTHER_HALF = "waiting for the ffn pool"
 _AXIS_NAMES = {"ulysses": "cp", "shard": "dp", "data": "dp", "edp": "dp (experts)", "replicas": "dp"}
 _SUFFIXES = (" dgrad", " wgrad", " grad", " again")
 
@@ -61,7 +63,19 @@ class Tally:
         return Cost(name, sum(c.seconds for c in children), sum(c.hidden_seconds for c in children), tuple(children))
 
 
-ORDER = (COMPUTE, MEMORY, COMMUNICATION, BUBBLE, WAITING_SLOW, WAITING, DRAFTING, OPTIMIZER_STEP, HOST)
+ORDER = (
+    COMPUTE,
+    MEMORY,
+    COMMUNICATION,
+    BUBBLE,
+    WAITING_SLOW,
+    WAITING,
+    OTHER_HALF,
+    ENCODING,
+    DRAFTING,
+    OPTIMIZER_STEP,
+    HOST,
+)
 
 
 def training_breakdown(step: TrainingStep) -> Cost:
@@ -145,6 +159,9 @@ def forward_breakdown(steps: ForwardSteps, *phases: Phase) -> list[Cost]:
         if steps.fetched is not None and steps.copies is not None:
             shown, took = (_passed(part, pacing, one.weight, streamed) for part in (steps.fetched, steps.copies))
             tally.add(COMMUNICATION, OFFLOAD, shown, took - shown, "host link")
+        if steps.hosted is not None:
+            waits = _passed(steps.hosted, pacing, one.weight, streamed)
+            tally.add(MEMORY, "experts on the host", waits, bound="host memory")
         tally.add(HOST, "engine", float(steps.host @ (one.weight + streamed)) + one.ingress, bound="host")
         left = one.total - sum(s for cells in tally.groups.values() for s, _ in cells.values())
         tally.add(one.rest, one.rest, left if abs(left) > 1e-12 * one.total else 0.0, bound="schedule")
@@ -223,6 +240,8 @@ def bound_by(tree: Cost) -> str:
         BUBBLE: BUBBLE,
         WAITING_SLOW: WAITING_SLOW,
         WAITING: WAITING,
+        OTHER_HALF: OTHER_HALF,
+        ENCODING: ENCODING,
         DRAFTING: DRAFTING,
         OPTIMIZER_STEP: "optimizer",
         HOST: "host (kernel launches)",

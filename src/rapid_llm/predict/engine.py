@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypedDict
 
 from rapid_llm.errors import InfeasibleError, InputError
@@ -12,6 +13,7 @@ from rapid_llm.network.faults import speeds
 from rapid_llm.network.flow_prices import Links
 from rapid_llm.parallelism import Plans
 from rapid_llm.predict.confidence import confidence_of
+from rapid_llm.predict.energy import inference_energy, pools_energy, price_of, training_energy
 from rapid_llm.predict.feasibility import memory_violation
 from rapid_llm.predict.fitting import fit
 from rapid_llm.predict.fixes import fixes
@@ -20,7 +22,7 @@ from rapid_llm.predict.inference_report import inference_report
 from rapid_llm.predict.job import assumptions, plans_of
 from rapid_llm.predict.pools import PoolsTable, evaluate_pools
 from rapid_llm.predict.pools_report import pools_report
-from rapid_llm.predict.report import MemoryUse, Report, Violation, without_times
+from rapid_llm.predict.report import EnergyUse, MemoryUse, Report, Violation, without_times
 from rapid_llm.predict.training import TrainingTable, evaluate_training
 from rapid_llm.predict.training_report import training_report
 from rapid_llm.predict.whatif import what_if
@@ -100,19 +102,26 @@ def evaluate_many(scenarios: Iterable[Scenario]) -> TrainingTable:
 
 def _report(scenario: Scenario, table: TrainingTable | InferenceTable | PoolsTable) -> Report:
     work = scenario.workload
+    energy: Callable[[], EnergyUse | None]
     if isinstance(work, Training) and isinstance(table, TrainingTable):
-        report = training_report(scenario, work, table)
+        report, energy = training_report(scenario, work, table), partial(training_energy, scenario, work, table)
     elif isinstance(work, Inference) and isinstance(table, InferenceTable):
-        report = inference_report(scenario, work, table)
+        report, energy = inference_report(scenario, work, table), partial(inference_energy, scenario, work, table)
     elif isinstance(work, Inference) and isinstance(table, PoolsTable):
-        report = pools_report(scenario, work, table)
+        report, energy = pools_report(scenario, work, table), partial(pools_energy, scenario, work, table)
     else:
         raise TypeError(f"a {work.kind} workload was evaluated as {type(table).__name__}")
     time = headline(report)
     confidence = confidence_of(scenario)
     band = (time * (1.0 - confidence.p90), time * (1.0 + confidence.p90)) if confidence else None
     return replace(
-        report, confidence=confidence, interval=band, defaults=scenario.defaults, assumptions=assumptions(scenario)
+        report,
+        confidence=confidence,
+        interval=band,
+        price=price_of(scenario, report),
+        defaults=scenario.defaults,
+        assumptions=assumptions(scenario),
+        energy_of=energy,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from rapid_llm.predict.pools import PoolsTable
 from rapid_llm.predict.training import TrainingTable
 from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_bytes, format_flops, format_seconds
+from rapid_llm.workload import Points
 
 SHAPES = {
     "gemm": "[{m:.0f} x {k:.0f}] x [{k:.0f} x {n:.0f}] x {groups:.0f}",
@@ -55,8 +56,20 @@ class KernelLine:
 def explain(scenario: Scenario) -> list[KernelLine]:
     """Every kernel and message of the critical rank, the costliest first."""
     table = evaluate(scenario)
-    lines = [*_lines(table.prefill), *_lines(table.decode)] if isinstance(table, PoolsTable) else _lines(table)
+    tables = [table.prefill, *_decoding(table)] if isinstance(table, PoolsTable) else [table]
+    lines = [line for one in tables for line in _lines(one)]
     return sorted((line for line in lines if line.total_seconds > 0), key=lambda line: -line.total_seconds)
+
+
+def _decoding(table: PoolsTable) -> list[InferenceTable]:
+    """The decode steps of a replica; of both pools, with all micro-batches, where two share them."""
+    halved, decode = table.halved, table.decode
+    if halved is None:
+        return [decode]
+    runs = halved.count * halved.micro_batches
+    attention = replace(decode, points=replace(decode.points, count=decode.decode))
+    points = Points(*(getattr(decode.points, name)[: len(runs)] for name in Points.__slots__))
+    return [attention, replace(decode, steps=halved.ffn, points=replace(points, count=runs))]
 
 
 def _lines(table: TrainingTable | InferenceTable) -> list[KernelLine]:

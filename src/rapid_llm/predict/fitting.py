@@ -89,7 +89,7 @@ def footprint(scenario: Scenario) -> Footprint:
         return Footprint(lowered, training_account(lowered, runtime, precision, accelerator))
     cached = work.prompt_tokens + work.output_tokens * work.beams
     lowered = inference_footprint(model, runtime, precision, plans, cached=cached)
-    if scenario.draft is None:
+    if scenario.draft is None and not plans.shift:
         return Footprint(lowered, inference_account(lowered, runtime, precision, accelerator, work.offload))
     from rapid_llm.predict.replica import job_of  # what stands alone does not wait for it
 

@@ -158,7 +158,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
         streamed=streamed,
         decode=decode,
         running=requests,
-        ttft_s=prefill_s + job.ingress + job.drafted_prompts(first),
+        ttft_s=prefill_s + job.ingress + job.drafted_prompts(first, requests),
         decode_s=decode_s,
         gaps=work.output_tokens - 1,
     )
@@ -246,7 +246,7 @@ def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, grou
     engine, requests = job.engine, int(points.batch[2])
     passes, share = float(points.count[0]), (requests - 1.0) / requests
     beside = float(steps.family("attention")[1]) * share / job.stages if engine.mixed_steps else 0.0
-    drafted = job.drafted_prompts(_row(points, 0))
+    drafted = job.drafted_prompts(_row(points, 0), requests)
     prompt = float(steps.pace[0] + steps.host[0]) + beside + drafted / passes
     step = float(job.token_time(steps, groups)[1] + steps.host[1])
     step += job.drafting(steps, 2, requests / groups)

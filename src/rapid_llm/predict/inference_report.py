@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.operators.rates import rates
-from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, WAITING, Phase, bound_by, forward_breakdown
+from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, ENCODING, WAITING, Phase, bound_by, forward_breakdown
 from rapid_llm.predict.feasibility import memory_use
 from rapid_llm.predict.fitting import Footprint, cache_of
 from rapid_llm.predict.inference import InferenceTable
@@ -23,6 +23,7 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
     running = table.running * (plan.dp or 1)
     requests = running if work.batch_size == "auto" else work.batch_size
     output_rate = requests * work.output_tokens / table.e2e_s
+    turns = work.output_tokens > 1 and not work.offload.experts
     return Report(
         kind="inference",
         feasible=bool(table.account.fits[-1]),
@@ -32,7 +33,7 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
         output_tokens_per_s=output_rate,
         total_tokens_per_s=requests * (work.prompt_tokens + work.output_tokens) / table.e2e_s,
         running_requests=min(running, requests),
-        compute_bound_batch=turning_point(table, scenario.precision) if work.output_tokens > 1 else None,
+        compute_bound_batch=turning_point(table, scenario.precision) if turns else None,
         tokens_per_s_per_accelerator=output_rate / scenario.accelerators,
         memory=replace(
             memory_use(table.account, -1, plan.tp * plan.cp * (plan.dp or 1)),
@@ -70,6 +71,7 @@ def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
     after = DRAFTING if alone and work.speculation else rest
     ingress = machine.runtime.host.ingress / machine.host_speed
     before = DRAFTING if alone and work.speculation and work.speculation.draft == "model" else rest
+    before = ENCODING if alone and work.images else before
     first = Phase("prefill", table.prefill, table.ttft_s, table.streamed, ingress, before)
     last = Phase("decode", table.decode, table.decode_s, table.crossing, rest=after)
     prefill, decode = forward_breakdown(table.steps, first, last)

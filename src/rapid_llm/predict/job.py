@@ -43,7 +43,7 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
     uneven = work.routing != Routing()
     if any(b.ffn and b.ffn.kind == "moe" for b in blocks) and not uneven:
         found.append("tokens spread evenly over experts")
-    if scenario.model.vision:
+    if scenario.model.vision and not getattr(work, "images", None):
         found.append("text only: the vision tower holds memory and runs no image")
     return tuple(found)
 

@@ -10,13 +10,12 @@ from math import ceil
 import numpy as np
 
 from rapid_llm.dtypes import dtype
-from rapid_llm.errors import InputError
 from rapid_llm.lowering.cache import cache_bytes
-from rapid_llm.network import Fabric, link, price
 from rapid_llm.parallelism import Parallelism, Plans
+from rapid_llm.predict.halves import HalvedSteps, Halves, way
 from rapid_llm.predict.inference import InferenceTable, decode_steps_of, room, static_batch
 from rapid_llm.predict.replica import Job, job_of
-from rapid_llm.scenario import Pool, Scenario, pool_scenario
+from rapid_llm.scenario import Scenario, pool_scenario
 from rapid_llm.workload import Inference
 
 PASSES_IN_FLIGHT = 2
@@ -39,6 +38,7 @@ class PoolsTable:
 
     prefill: InferenceTable
     decode: InferenceTable
+    halved: HalvedSteps | None = None
     prefill_rate: float
     decode_rate: float
     rate: float
@@ -75,8 +75,8 @@ def evaluate_pools(scenario: Scenario) -> PoolsTable:
     first, last = (job_of(pool_scenario(scenario, phase)) for phase in ("prefill", "decode"))
     first = replace(first, work=replace(first.work, output_tokens=1, speculation=None), draft=None)
     size, seconds = _transfer(scenario, last)
-    both = _Both(scenario, first, last, size, seconds)
-    return both.static() if last.work.batching == "static" and last.work.batch_size != "auto" else both.loop()
+    both = _Both(scenario, first, last, size, seconds, Halves.of(scenario, last))
+    return both.static() if both.together_to_the_end else both.loop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,25 @@ class _Both:
     decode: Job
     transfer_bytes: float
     transfer_s: float
+    halves: Halves | None
+
+    def steps(self, running: float) -> InferenceTable:
+        """The decode steps of one request among so many on a replica."""
+        return decode_steps_of(self.decode, running) if self.halves is None else self.halves.steps(running).table
+
+    def batch(self, requests: int) -> InferenceTable:
+        """So many requests that decode together on a replica, from their first token to their last."""
+        return static_batch(self.decode, requests) if self.halves is None else self.halves.batch(requests).table
+
+    def _halved(self, running: float) -> HalvedSteps | None:
+        if self.halves is None:
+            return None
+        return self.halves.batch(round(running)) if self.together_to_the_end else self.halves.steps(running)
+
+    @property
+    def together_to_the_end(self) -> bool:
+        """Whether all requests arrive at once; else each is replaced as it finishes."""
+        return self.decode.work.batching == "static" and self.decode.work.batch_size != "auto"
 
     @property
     def replicas(self) -> tuple[int, int]:
@@ -124,7 +143,7 @@ class _Both:
 
     def most(self) -> int:
         """Requests whose cache one decode replica holds."""
-        table = decode_steps_of(self.decode, 1.0)
+        table = self.steps(1.0)
         return max(1, room(table, 1, self.decode, output=self.decode.steady))
 
     def static(self) -> PoolsTable:
@@ -132,7 +151,7 @@ class _Both:
         work = self.decode.work
         x, y = self.replicas
         per_prefill, per_decode = ceil(work.requests / x), ceil(work.requests / y)
-        prefill, decode = self.prompts(per_prefill), static_batch(self.decode, per_decode)
+        prefill, decode = self.prompts(per_prefill), self.batch(per_decode)
         each = prefill.ttft_s / per_prefill
         behind = max(0.0, (per_prefill - 1) * (self.transfer_s - each)) if work.output_tokens > 1 else 0.0
         exposed = self.exposed(each) + behind
@@ -152,7 +171,7 @@ class _Both:
         service = x / limit
 
         def rate(running: float) -> float:
-            return y * running / max(decode_steps_of(self.decode, running).decode_s, 1e-12)
+            return y * running / max(self.steps(running).decode_s, 1e-12)
 
         def wait(rate_: float) -> float:
             used = min(rate_ / limit, 1.0 - 1e-9)
@@ -171,7 +190,7 @@ class _Both:
         else:
             requests = work.requests
             running = _crossing(lambda b: in_flight(b) - requests, most)
-        decode = decode_steps_of(self.decode, running)
+        decode = self.steps(running)
         found = y * running / max(decode.decode_s, 1e-12)
         waited = max(0.0, requests / found - alone.ttft_s - exposed - decode.decode_s)
         return self._table(alone, decode, found, waited, exposed, running, requests)
@@ -186,7 +205,7 @@ class _Both:
         found = BUSY * limit if asked == "auto" else _crossing(lambda rate: in_flight(rate) - asked, limit)
         requests = max(1, round(in_flight(found))) if asked == "auto" else asked
         waited = max(0.0, requests / found - alone.ttft_s)
-        return self._table(alone, decode_steps_of(self.decode, 1.0), found, waited, 0.0, 0.0, requests)
+        return self._table(alone, self.steps(1.0), found, waited, 0.0, 0.0, requests)
 
     def _table(  # noqa: PLR0917
         self,
@@ -199,10 +218,11 @@ class _Both:
         requests: int,
     ) -> PoolsTable:
         most = self.most()
-        full = decode_steps_of(self.decode, float(most)).decode_s
+        full = self.steps(float(most)).decode_s
         return PoolsTable(
             prefill=prefill,
             decode=decode,
+            halved=self._halved(running),
             prefill_rate=self.prefill_rate(),
             decode_rate=self.replicas[1] * most / full if full else np.inf,
             rate=rate,
@@ -242,7 +262,8 @@ def _transfer(scenario: Scenario, decode: Job) -> tuple[float, float]:
     plan = pools.prefill.parallelism
     sent = whole / (plan.tp * plan.pp * plan.cp)
     received = _cache(scenario, decode.plans, kv)
-    return whole, max(_way(scenario, pools.prefill, sent), _way(scenario, pools.decode, received))
+    there, back = ((pools.prefill, pools.decode), (pools.decode, pools.prefill))
+    return whole, max(way(pools, *there, sent), way(pools, *back, received))
 
 
 def _cache(scenario: Scenario, plans: Plans, kv: float) -> float:
@@ -252,25 +273,3 @@ def _cache(scenario: Scenario, plans: Plans, kv: float) -> float:
     each = cache_bytes(model, plans, float(work.prompt_tokens), kv)[: len(model.blocks), 0]
     layers = np.bincount(model.pattern, minlength=len(model.blocks))
     return float(each @ layers) / ceil(float(plans.pp[0])) / float(plans.cp[0])
-
-
-def _way(scenario: Scenario, pool: Pool, size: float) -> float:
-    """Seconds in which every rank of a replica of a pool sends or receives ``size`` bytes to or from the other pool."""
-    pools = scenario.pools
-    assert pools is not None
-    if pools.link is not None:
-        joined = link(pools.link)
-        return size / joined.bandwidth + joined.latency
-    fabric = Fabric.of(pool.system)
-    both = pools.prefill.accelerators + pools.decode.accelerators
-    same = pools.prefill.system == pools.decode.system
-    inside = same and both <= fabric.node_span
-    if not inside and pool.system.accelerators < 2 * fabric.node_span:
-        raise InputError(
-            f"nothing joins the pools: system {pool.system.name} is one node of {fabric.node_span} without a network. "
-            "Try pools.link: infiniband-ndr, or a system of several nodes such as dgx-h100.",
-            field="pools.link",
-        )
-    stride = 1 if inside else fabric.node_span
-    library = pool.runtime.communication.library
-    return float(price("send_recv", [size], [2], [stride], fabric=fabric, library=library).seconds[0])

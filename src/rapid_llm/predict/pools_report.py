@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rapid_llm.predict.breakdown import DRAFTING, WAITING, Phase, bound_by, forward_breakdown
+from rapid_llm.memory import Account
+from rapid_llm.predict.breakdown import DRAFTING, OTHER_HALF, WAITING, Phase, bound_by, forward_breakdown
 from rapid_llm.predict.feasibility import memory_use, memory_violation
-from rapid_llm.predict.inference import InferenceTable
+from rapid_llm.predict.halves import Halves
 from rapid_llm.predict.pools import PoolsTable
-from rapid_llm.predict.report import Cost, MemoryUse, PoolsUse, PoolUse, Report
-from rapid_llm.scenario import Pool, Scenario
+from rapid_llm.predict.replica import job_of
+from rapid_llm.predict.report import Cost, HalvesUse, MemoryUse, PoolsUse, PoolUse, Report
+from rapid_llm.scenario import Pool, Scenario, pool_scenario
 from rapid_llm.workload import Inference
 
 TRANSFER = "KV transfer"
+PHASES = ("prefill", "decode", "ffn")
 
 
 def pools_report(scenario: Scenario, work: Inference, table: PoolsTable) -> Report:
@@ -22,12 +25,13 @@ def pools_report(scenario: Scenario, work: Inference, table: PoolsTable) -> Repo
     prefill, decode = _phases(table, work)
     transfer = Cost(TRANSFER, table.exposed_s, table.transfer_s - table.exposed_s, bound="network")
     parts = tuple(part for part in (prefill, transfer, decode) if part.seconds)
-    accelerators = pools.prefill.accelerators + pools.decode.accelerators
     output_rate = table.rate * work.output_tokens
-    memories = [_memory(pool, held) for pool, held in zip((pools.prefill, pools.decode), _tables(table), strict=True)]
+    halves = Halves.of(scenario, job_of(pool_scenario(scenario, "decode"))) if table.halved else None
+    accounts = [table.prefill.account, table.decode.account, *([halves.ffn.account(1)] if halves else [])]
+    memories = [_memory(pool, account) for pool, account in zip(pools.all, accounts, strict=True)]
     failed = tuple(
         replace(found, message=f"pools.{name}: {found.message}")
-        for name, use in zip(("prefill", "decode"), memories, strict=True)
+        for name, use in zip(PHASES, memories, strict=False)
         if not use.fits
         for found in [memory_violation(use, ())]
     )
@@ -41,9 +45,9 @@ def pools_report(scenario: Scenario, work: Inference, table: PoolsTable) -> Repo
         output_tokens_per_s=output_rate,
         total_tokens_per_s=table.rate * (work.prompt_tokens + work.output_tokens),
         running_requests=table.requests,
-        tokens_per_s_per_accelerator=output_rate / accelerators,
+        tokens_per_s_per_accelerator=output_rate / pools.accelerators,
         memory=memories[1],
-        pools=_use(pools.prefill, pools.decode, memories, table),
+        pools=replace(_use(pools.prefill, pools.decode, memories[:2], table), ffn=_halves_use(halves, table, memories)),
         breakdown=Cost("request", sum(part.seconds for part in parts), transfer.hidden_seconds, parts),
         phases={part.name: part for part in parts},
         bound_by="; ".join(f"{part.name} by {bound_by(part)}" for part in (prefill, decode) if part.children),
@@ -51,13 +55,25 @@ def pools_report(scenario: Scenario, work: Inference, table: PoolsTable) -> Repo
     )
 
 
-def _tables(table: PoolsTable) -> tuple[InferenceTable, InferenceTable]:
-    return table.prefill, table.decode
-
-
-def _memory(pool: Pool, table: InferenceTable) -> MemoryUse:
+def _memory(pool: Pool, account: Account) -> MemoryUse:
     plan = pool.parallelism
-    return memory_use(table.account, -1, plan.tp * plan.cp * (plan.dp or 1))
+    return memory_use(account, -1, plan.tp * plan.cp * (plan.dp or 1))
+
+
+def _halves_use(halves: Halves | None, table: PoolsTable, memories: list[MemoryUse]) -> HalvesUse | None:
+    found = table.halved
+    if halves is None or found is None:
+        return None
+    return HalvesUse(
+        accelerators=halves.pools[1].accelerators,
+        memory=memories[2],
+        micro_batches=found.micro_batches,
+        attention_s=found.attention_s,
+        ffn_s=found.ffn_s,
+        transfer_s=found.transfer_s,
+        binds=found.binds,
+        balanced_replicas=halves.balance(found),
+    )
 
 
 def _use(prefill: Pool, decode: Pool, memories: list[MemoryUse], table: PoolsTable) -> PoolsUse:
@@ -91,6 +107,6 @@ def _phases(table: PoolsTable, work: Inference) -> tuple[Cost, Cost]:
     ingress = machine.runtime.host.ingress / machine.host_speed
     first, last = table.prefill, table.decode
     before = Phase("prefill", first.prefill, table.ttft_s, first.streamed, ingress, WAITING)
-    rest = DRAFTING if work.speculation else WAITING
+    rest = OTHER_HALF if table.halved else DRAFTING if work.speculation else WAITING
     after = Phase("decode", last.decode, last.decode_s, rest=rest)
     return forward_breakdown(first.steps, before)[0], forward_breakdown(last.steps, after)[0]

@@ -15,7 +15,10 @@ from rapid_llm.memory import CATEGORIES, Account, inference_account, inference_f
 from rapid_llm.model import Model
 from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Parallelism, Plans
+from rapid_llm.predict.images import encoding
 from rapid_llm.predict.job import plans_of
+from rapid_llm.predict.nano import in_nano_batches
+from rapid_llm.predict.shifting import in_both_forms, tensor_parallel
 from rapid_llm.runtime import Runtime, Serving
 from rapid_llm.scenario import Draft, Scenario
 from rapid_llm.workload import HostShare, Inference, Points, points_of
@@ -121,14 +124,15 @@ class Job:
         assert draft is not None
         plan = Parallelism(tp=draft.tp, etp=draft.tp, dp=1)
         plans = Plans.of(plan, micro_batch=1, micro_batches=1, order=self.plans.order)
-        work = replaced(self.work, speculation=None, offload=HostShare())
+        work = replaced(self.work, speculation=None, offload=HostShare(), images=None)
         return Job(draft.model, self.runtime, draft.precision, plans, work, self.machine)
 
-    def drafted_prompts(self, first: Points) -> float:
-        """Seconds in which a draft model reads the prompts of these passes."""
+    def drafted_prompts(self, first: Points, requests: int) -> float:
+        """Seconds in which a draft model reads the prompts of these passes, and in which images are encoded."""
+        encoded = encoding(self, requests) if self.work.images else 0.0
         if self.draft is None:
-            return 0.0
-        return float(first.count @ self.drafter.time(first)[1].traversal)
+            return encoded
+        return encoded + float(first.count @ self.drafter.time(first)[1].traversal)
 
     def lower(self, points: Points, verified: NDArray[np.bool_] | None = None) -> Lowered:
         """Lower forward passes; a replayed graph runs its captured batch, padding included.
@@ -155,6 +159,10 @@ class Job:
 
     def time(self, points: Points, verified: NDArray[np.bool_] | None = None) -> tuple[Lowered, ForwardSteps]:
         """Lower and time forward passes."""
+        if self.plans.shift:
+            return in_both_forms(self, points, verified)
+        if self.runtime.overlap.nano_batches > 1:
+            return in_nano_batches(self, points, verified, self.runtime.overlap.nano_batches)
         lowered = self.lower(points, verified)
         return lowered, forward_steps(lowered, self.machine, self.slow, self.work.offload)
 
@@ -166,7 +174,10 @@ class Job:
         if self.draft is not None:
             found = self.drafter.account(requests, output)
             beside = float(found.by_category[WEIGHTS].max()), float(found.by_category[KV_CACHE].max())
-        plans = replace(self.plans, micro_batch=np.array([float(requests)]))
+        if self.plans.shift:
+            cut = replace(self, plans=tensor_parallel(self.plans), draft=None).account(requests, output)
+            beside = beside[0] + float(cut.by_category[WEIGHTS].max()), beside[1]
+        plans = replace(self.plans, micro_batch=np.array([float(requests)]), shift=False)
         lowered = inference_footprint(self.model, self.runtime, self.precision, plans, cached=cached)
         common = self.runtime, self.precision, self.machine.accelerator
         return inference_account(lowered, *common, self.work.offload, beside)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +124,25 @@ class PoolUse:
 
 
 @dataclass(frozen=True, slots=True)
+class HalvesUse:
+    """Decode between a pool of attention (``decode``) and one of feed-forward parts (``ffn``).
+
+    ``micro_batches`` alternate between them; ``attention_s``, ``ffn_s``, ``transfer_s``: of one in one step, over all
+    layers, transfers one way. ``binds``: attention, ffn, transfer, or latency of one micro-batch where there are too
+    few; ``balanced_replicas`` of attention keep the other pool as busy as themselves, 0 where one is too many.
+    """
+
+    accelerators: int
+    memory: MemoryUse
+    micro_batches: int
+    attention_s: float
+    ffn_s: float
+    transfer_s: float
+    binds: str
+    balanced_replicas: float
+
+
+@dataclass(frozen=True, slots=True)
 class PoolsUse:
     """Prefill and decode pools, and the cache between them.
 
@@ -141,6 +160,35 @@ class PoolsUse:
     transfer_bytes: int
     transfer_s: float
     transfer_exposed_s: float
+    ffn: HalvesUse | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyUse:
+    """What the accelerators draw; their hosts, network and cooling come on top.
+
+    ``mean_power_w``: of all of them; ``uncertainty``: the share by which measured runs stray from it.
+    """
+
+    joules_per_step: float | None = None
+    joules_per_output_token: float | None = None
+    run_joules: float | None = None
+    mean_power_w: float
+    mean_power_w_per_accelerator: float
+    limit_w_per_accelerator: float
+    uncertainty: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """Money, in the currency of the price of an accelerator for an hour; ``per_million_tokens``: of training, or of
+    prompts and outputs together; ``run``: all tokens of a training job."""
+
+    per_hour: float
+    per_step: float | None
+    run: float | None
+    per_million_tokens: float | None
+    per_million_output_tokens: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +247,14 @@ class Report:
     what_if: tuple[WhatIf, ...] = ()
     defaults: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
+    price: Price | None = None
     origin: Scenario | None = field(default=None, repr=False, compare=False)
+    energy_of: Callable[[], EnergyUse | None] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def energy(self) -> EnergyUse | None:
+        """What the accelerators draw, computed when asked for; None where it is not modelled, or there are no times."""
+        return self.energy_of() if self.energy_of and self.breakdown is not None else None
 
     @property
     def scenario(self) -> Mapping[str, Any]:
@@ -238,13 +293,22 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain values, keys as in DESIGN section 5."""
-        own = {f.name: plain_value(getattr(self, f.name)) for f in fields(self) if f.name != "origin"}
-        return {**own, "scenario": dict(self.scenario), "version": self.version, "hash": self.hash}
+        own = {f.name: plain_value(getattr(self, f.name)) for f in fields(self) if f.name not in _BEHIND}
+        return {
+            **own,
+            "energy": plain_value(self.energy),
+            "scenario": dict(self.scenario),
+            "version": self.version,
+            "hash": self.hash,
+        }
 
 
+_BEHIND = ("origin", "energy_of")
+"""What stands behind an answer, and is not part of it."""
 _TIMES = (
     "step_time_s", "tokens_per_s", "tokens_per_s_per_accelerator", "mfu", "mfu_causal", "hfu", "ttft_s", "tpot_s",
     "e2e_s", "run_time_s", "accelerator_hours", "output_tokens_per_s", "total_tokens_per_s", "breakdown", "interval",
+    "price",
 )  # fmt: skip
 
 

@@ -142,8 +142,16 @@ def stepper(scenario: Scenario) -> Stepper:
     work = scenario.workload
     if not isinstance(work, Inference):
         raise InputError(f"workload.kind must be inference for a step predictor (got {work.kind}).")
-    if scenario.pools is not None or work.offload.any:
-        field = "pools" if scenario.pools is not None else "workload.offload"
+    unknown = {
+        "pools": scenario.pools is not None,
+        "workload.offload": work.offload.any,
+        "parallelism.shift": scenario.parallelism.shift,
+        "runtime.overlap.nano_batches": scenario.runtime.overlap.nano_batches > 1,
+        "runtime.serving.async_scheduling": bool(
+            scenario.runtime.serving and scenario.runtime.serving.async_scheduling
+        ),
+    }
+    if field := next((name for name, said in unknown.items() if said), None):
         raise InputError(f"a step predictor knows no {field.rpartition('.')[2]}. Try to leave it out.", field=field)
     given = conditions(scenario)
     if given["slow"]:

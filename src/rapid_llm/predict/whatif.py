@@ -20,6 +20,7 @@ def what_if(scenario: Scenario, base: float, time_of: Callable[[Scenario], float
         ("HBM bandwidth x2", _hbm),
         ("scale-up bandwidth x2", _scale_up),
         ("network cards x2", _nics),
+        *([("host memory bandwidth x2", _host)] if getattr(scenario.workload.offload, "experts", 0.0) else []),
     ):
         changed = _changed(scenario, change)
         if changed is None or base == 0.0:
@@ -29,14 +30,14 @@ def what_if(scenario: Scenario, base: float, time_of: Callable[[Scenario], float
 
 
 def _changed(scenario: Scenario, change: Callable[[System], System | None]) -> Scenario | None:
-    """The scenario on changed hardware, in both of its pools; None where there is no such part."""
+    """The scenario on changed hardware, in all of its pools; None where there is no such part."""
     system = change(scenario.system)
     if scenario.pools is None or system is None:
         return None if system is None else replaced(scenario, system=system)
     pools = scenario.pools
-    first, last = (change(pool.system) or pool.system for pool in (pools.prefill, pools.decode))
-    both = replaced(pools, prefill=replaced(pools.prefill, system=first), decode=replaced(pools.decode, system=last))
-    return replaced(scenario, system=system, pools=both)
+    named = {"prefill": pools.prefill, "decode": pools.decode, "ffn": pools.ffn}
+    changed = {name: replaced(pool, system=change(pool.system) or pool.system) for name, pool in named.items() if pool}
+    return replaced(scenario, system=system, pools=replaced(pools, **changed))
 
 
 def _with_accelerator(system: System, accelerator: Accelerator) -> System:
@@ -62,6 +63,12 @@ def _scale_up(system: System) -> System | None:
         return None
     port = replaced(chip.scale_up, bandwidth=chip.scale_up.bandwidth * FACTOR)
     return _with_accelerator(system, replaced(chip, scale_up=port))
+
+
+def _host(system: System) -> System:
+    group = system.groups[0]
+    node = replaced(group.node, host_memory_bandwidth=group.node.host_memory_bandwidth * FACTOR)
+    return replaced(system, groups=(replaced(group, node=node),))
 
 
 def _nics(system: System) -> System | None:

@@ -101,7 +101,8 @@ class Overlap:
     ``fetched_once``: only then, where its weights are fetched for the recomputation and the next layer's after the
     backward pass. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
     same: an operation, a compute format, or ``again``: gathers repeated for a weight gradient. ``shared_experts``
-    alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything.
+    alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything. ``nano_batches``: into
+    so many an inference pass is dealt, the messages of one beside the kernels of the others.
     """
 
     gradient_reduce: bool = False
@@ -113,6 +114,7 @@ class Overlap:
     shared_experts: bool = False
     context_parallel: bool = False
     pipeline: bool = False
+    nano_batches: Count = 1
 
     def in_pieces(self, op: str, compute: str, *, again: bool) -> bool:
         """Whether a message of tensor parallelism travels in pieces beside products; ``again``: it repeats a gather."""
@@ -273,7 +275,8 @@ class Serving:
     fill the pipeline stages, else it crosses them whole; ``overlaps_stages``: these run in different stages at once,
     else one after the other through all; ``reserved_output``: the share of a request's output that
     admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence;
-    ``bias_apart``: the bias of a row-parallel product is added behind its all-reduce by a kernel of its own.
+    ``bias_apart``: the bias of a row-parallel product is added behind its all-reduce by a kernel of its own;
+    ``async_scheduling``: the next step is prepared while this one runs, so that of the host only what exceeds it shows.
     """
 
     kv_block_tokens: Count = 16
@@ -286,6 +289,20 @@ class Serving:
     reserved_output: Share = 1.0
     logit_bytes: NonNegative = 8.0
     bias_apart: bool = False
+    async_scheduling: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class HostExperts:
+    """How an engine runs routed experts on the CPUs of the host, in whose memory they lie.
+
+    Shares that its kernels reach: ``memory`` of what the CPUs stream, ``matrix`` of their 16-bit matrix rate;
+    ``stream`` of the host link, over which a long prompt's experts come to the accelerator instead (0: never).
+    """
+
+    memory: Fraction
+    matrix: Fraction
+    stream: Share = 0.0
 
 
 @hash_once
@@ -309,3 +326,4 @@ class Runtime:
     defaults: Defaults
     training: Training | None = None
     serving: Serving | None = None
+    host_experts: HostExperts | None = None

@@ -7,6 +7,7 @@ A check is a predicate on columns and one sentence for a failing row: loading ra
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,9 @@ def check(scenario: Scenario) -> list[Finding]:
     """Every named check of a scenario, in order."""
     said = _failures(scenario)
     found = [Finding(one.name, one.severity, one.field, said.get(one.name, "")) for one in CHECKS]
-    return found if scenario.pools is None else [*found, *_of_prefill(scenario)]
+    if scenario.pools is None:
+        return found
+    return [*found, *_of_pool(scenario, "prefill"), *(_of_pool(scenario, "ffn") if scenario.pools.ffn else [])]
 
 
 @lru_cache(maxsize=256)
@@ -51,12 +54,12 @@ def _failures(scenario: Scenario) -> dict[str, str]:
     return {one.name: one.sentence(row) for one in failed}
 
 
-def _of_prefill(scenario: Scenario) -> list[Finding]:
-    """What fails for the prefill pool: it drafts nothing, and its requests come one after the other."""
-    pool = pool_scenario(scenario, "prefill")
+def _of_pool(scenario: Scenario, phase: Literal["prefill", "ffn"]) -> list[Finding]:
+    """What fails for a pool that drafts nothing, and whose requests come one after the other."""
+    pool = pool_scenario(scenario, phase)
     work = replaced(pool.workload, batch_size=pool.parallelism.dp or 1, speculation=None)
     failed = [one for one in check(replaced(pool, draft=None, workload=work)) if one.message]
-    return [replace(one, field=f"pools.prefill.{one.field}", message=f"pools.prefill: {one.message}") for one in failed]
+    return [replace(one, field=f"pools.{phase}.{one.field}", message=f"pools.{phase}: {one.message}") for one in failed]
 
 
 def _passing(scenario: Scenario, **values: Sequence[int]) -> list[bool]:

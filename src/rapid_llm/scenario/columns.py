@@ -43,15 +43,17 @@ class Columns:
 def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
     """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
 
-    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, dealt_stages and dealt_layers by hand; of the
-    schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches;
+    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, shifts (0 or 1), dealt_stages and dealt_layers by
+    hand; of the schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest
+    micro-batches;
     of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), ring_alone,
     ulysses_alone, runs_schedule, offloads, offload_zero_stage and experts_need_sp; accelerators, node_size,
     system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
-    counted_experts, expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), beams, speculates,
-    drafts_by_model, has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size,
+    counted_experts, expert_adapters, to_drives, has_drives, experts_leave, runs_host_experts, has_host_matrix,
+    sees_images, has_tower (0 or 1), batch_size (inference), beams, speculates, drafts_by_model, has_draft, draft_tp,
+    draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size,
     num_hidden_layers, max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads,
     num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
     greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
@@ -92,6 +94,8 @@ def _system(scenario: Scenario) -> dict[str, int]:
         "node_size": node.accelerators,
         "has_rate": not _without_rate(scenario),
         "has_drives": node.nvme is not None,
+        "has_host_matrix": node.host_matrix is not None,
+        "runs_host_experts": scenario.runtime.host_experts is not None,
         "weight_only": any(dtype(kept).weight_only for kept in _kept(scenario)),
     }
 
@@ -115,6 +119,7 @@ def _plan(scenario: Scenario) -> dict[str, int]:
         "dealt_stages": len(dealt),
         "dealt_layers": sum(dealt),
         **{name: int(getattr(plan, name) or 0) for name in names},
+        "shifts": plan.shift,
         "interleaved": plan.schedule == "interleaved",
         **_framework(scenario),
         "looped": plan.schedule in ("interleaved", "breadth-first"),
@@ -181,6 +186,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "optimizer_leaves": work.offload.optimizer > 0,
             "gradients_leave": work.offload.gradients > 0,
             "weights_leave": work.offload.weights > 0,
+            "experts_leave": 0,
             "activations_leave": work.offload.activations > 0,
             "expert_adapters": bool(work.lora and "experts" in work.lora.targets),
             "batch_size": 0,
@@ -199,6 +205,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "optimizer_leaves": 0,
             "gradients_leave": 0,
             "weights_leave": 0,
+            "experts_leave": work.offload.experts > 0,
             "activations_leave": 0,
             "sequence_length": work.prompt_tokens + work.output_tokens,
             "batch_size": (scenario.parallelism.dp or 1) if work.batch_size == "auto" else work.batch_size,
@@ -214,6 +221,8 @@ def _generation(scenario: Scenario) -> dict[str, int]:
     return {
         "beams": 1 if isinstance(work, Training) else work.beams,
         "speculates": spec is not None,
+        "sees_images": not isinstance(work, Training) and work.images is not None,
+        "has_tower": scenario.model.vision is not None,
         "drafts_by_model": spec is not None and spec.draft == "model",
         "has_draft": draft is not None,
         "draft_tp": draft.tp if draft else 1,

@@ -7,7 +7,7 @@ from typing import Any
 
 from rapid_llm import hardware
 from rapid_llm.documents import known_fields
-from rapid_llm.errors import InputError
+from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.hardware import Accelerator
 from rapid_llm.parallelism import Parallelism
 from rapid_llm.workload import Inference, Training
@@ -16,7 +16,7 @@ MOST_CHIPS = 1_000_000
 """Accelerators beside a chip that stands alone in a question about memory."""
 CHIPS_PER_HOST = 8
 """Of these, as many as share the memory of a server's CPUs."""
-TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults", "pools")
+TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults", "pools", "price_per_hour")
 _PLAN = known_fields(Parallelism)
 _JOBS = {"training": frozenset(known_fields(Training)), "inference": frozenset(known_fields(Inference))}
 
@@ -44,8 +44,8 @@ def job(kind: str, model: Any, given: Mapping[str, Any], *, memory_alone: bool =
 def spelled(given: Mapping[str, Any]) -> dict[str, Any]:
     """Where each keyword stands in a scenario, those that are short for several fields in full.
 
-    ``draft`` names a way to draft tokens or a model, ``acceptance`` is of speculation; ``prefill`` and ``decode`` are
-    the fields of a pool (``tp=4,dp=2``, or a mapping).
+    ``draft`` names a way to draft tokens or a model, ``acceptance`` is of speculation; ``prefill``, ``decode``
+    and ``ffn`` are the fields of a pool (``tp=4,dp=2``, or a mapping).
     """
     found: dict[str, Any] = {}
     for name, value in given.items():
@@ -54,7 +54,7 @@ def spelled(given: Mapping[str, Any]) -> dict[str, Any]:
             found |= {"workload.speculation.draft": value if own else "model", **({} if own else {"draft": value})}
         elif name == "acceptance":
             found["workload.speculation.acceptance"] = value
-        elif name in ("prefill", "decode"):
+        elif name in ("prefill", "decode", "ffn"):
             found |= {f"pools.{name}.{path(field)}": own for field, own in _pool(name, value).items()}
         else:
             found[path(name)] = value
@@ -62,6 +62,8 @@ def spelled(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _DRAFTS = ("mtp", "ngram")
+_POOL = frozenset((*_PLAN, "parallelism", "system", "accelerators", "runtime", "precision", "price_per_hour"))
+"""What a pool can say of its own."""
 
 
 def _pool(name: str, written: Any) -> Mapping[str, Any]:
@@ -75,6 +77,10 @@ def _pool(name: str, written: Any) -> Mapping[str, Any]:
             raise InputError(
                 f"{name} {written}: '{part.strip()}' is not a field and a value, such as tp=4.", field=f"pools.{name}"
             )
+        if field.partition(".")[0] not in _POOL:
+            known = sorted(_POOL)
+            message = unknown_name(f"field of pools.{name}", field, known)
+            raise InputError(message, field=f"pools.{name}", suggestions=nearest(field, known))
         found[field] = int(value) if value.isdigit() else value
     return found
 

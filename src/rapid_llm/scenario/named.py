@@ -248,12 +248,16 @@ def _preset(gradients: str | None, name: str) -> Precision:
 def _precision(
     preset: str, gradients: str | None, document: Document, value: Mapping[str, Any], path: str
 ) -> Precision:
+    if "base" not in value and value.keys() >= _WHOLE:
+        return build(Precision, value, document, path)
     base = str(value.get("base", preset))
     located(document, join(path, "base"), precision, base)
     own = {} if gradients is None else {"gradients": gradients}
     return build(Precision, merge(merge(PRESETS[base], own), _changed(value, base)), document, path)
 
 
+_WHOLE = frozenset(("name", "compute", "weights", "activations", "communication", "kv_cache", "gradients", "optimizer"))
+"""What a precision that lacks nothing says: it is laid over no other."""
 CHECKPOINTS = {"fp8": ("fp8-block", "fp8-wo"), "mxfp4": ("mxfp4-experts",), "int4": ("int4-wo",), "int8": ("int8-wo",)}
 """Formats of checkpoints, to the presets in which engines run them, the first whose rate an accelerator has."""
 

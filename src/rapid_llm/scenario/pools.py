@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from rapid_llm.documents import Document, build, show
+from rapid_llm.errors import InputError
+from rapid_llm.model.halves import has_halves
 from rapid_llm.network.technologies import link
 from rapid_llm.nouns import replaced
 from rapid_llm.scenario.named import layer, located
@@ -12,11 +14,11 @@ from rapid_llm.scenario.resolving import PoolInput, PoolsInput, resolve
 from rapid_llm.scenario.scenario import POOLED, Pool, Pools, Scenario
 from rapid_llm.workload import Inference
 
-PHASES = ("prefill", "decode")
+PHASES = ("prefill", "decode", "ffn")
 
 
 def resolve_whole(document: Document) -> Scenario:
-    """The scenario of a document, with its pools where it has any: the decode pool's, and the prefill pool beside."""
+    """The scenario of a document, with its pools where it has any: the decode pool's, and the other pools beside."""
     value = document.data.get("pools")
     if value is None:
         return resolve(document)
@@ -27,14 +29,68 @@ def resolve_whole(document: Document) -> Scenario:
             "pools",
         )
     given: PoolsInput = build(PoolsInput, {"prefill": {}, "decode": {}, **value}, document, "pools")
-    prefill, decode = (resolve(_alone(document, phase)) for phase in PHASES)
+    phases = [phase for phase in PHASES if getattr(given, phase) is not None]
+    found = {phase: _resolved(document, phase) for phase in phases}
+    decode = found["decode"]
     if not isinstance(decode.workload, Inference):
         raise document.error("pools are for inference, and workload.kind is training. Try to leave pools out.", "pools")
     if given.link is not None:
         located(document, "pools.link", link, given.link)
-    pools = Pools(prefill=_pool(prefill), decode=_pool(decode), transfer=given.transfer, link=given.link)
-    defaults = (*decode.defaults, *(f"prefill: {text}" for text in prefill.defaults if text not in decode.defaults))
-    return replaced(decode, pools=pools, defaults=defaults)
+    pools = Pools(
+        **{phase: _pool(one) for phase, one in found.items()},
+        transfer=given.transfer,
+        link=given.link,
+        micro_batches=given.micro_batches,
+    )
+    _halved(document, decode, pools)
+    defaults = list(decode.defaults)
+    for phase in phases:
+        defaults += [f"{phase}: {text}" for text in found[phase].defaults if text not in decode.defaults]
+    return replaced(decode, pools=pools, defaults=tuple(defaults))
+
+
+def _halved(document: Document, decode: Scenario, pools: Pools) -> None:
+    """What a pool of its own for feed-forward parts asks of the model, the plans and the batch."""
+    work = decode.workload
+    if pools.ffn is None:
+        if pools.micro_batches is not None:
+            raise document.error(
+                "pools.micro_batches alternate between pools.decode and pools.ffn, and pools.ffn is missing. "
+                "Try pools.ffn: {parallelism: {tp: 8}}.",
+                "pools.micro_batches",
+            )
+        return
+    if not has_halves(decode.model):
+        raise document.error(
+            f"pools.ffn needs layers of attention and a feed-forward part, one behind the other, and "
+            f"{decode.model.name} has others. Try to leave pools.ffn out.",
+            "pools.ffn",
+        )
+    for phase, pool in (("decode", pools.decode), ("ffn", pools.ffn)):
+        if pool.parallelism.pp > 1:
+            raise document.error(
+                f"pools.{phase}.parallelism.pp must be 1 beside pools.ffn: micro-batches alternate between the pools "
+                f"at every layer (got {pool.parallelism.pp}). Try pp: 1.",
+                f"pools.{phase}.parallelism.pp",
+            )
+    assert isinstance(work, Inference)
+    for name, said in (("speculation", work.speculation is not None), ("offload", work.offload.any)):
+        if said:
+            raise document.error(f"workload.{name} does not go with pools.ffn. Try to leave one out.", "pools.ffn")
+
+
+def _resolved(document: Document, phase: str) -> Scenario:
+    """A pool's own scenario; what is wrong with a field of its own is said of that field."""
+    own: Mapping[str, Any] = document.data["pools"].get(phase) or {}
+    try:
+        return resolve(_alone(document, phase))
+    except InputError as error:
+        top = (error.field or "").partition(".")[0]
+        if top not in own or not error.message.startswith(error.field or " "):
+            raise
+        raise document.error(
+            f"pools.{phase}.{error.message}", f"pools.{phase}.{error.field}", error.suggestions
+        ) from None
 
 
 def _alone(document: Document, phase: str) -> Document:

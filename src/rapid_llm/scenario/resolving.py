@@ -18,7 +18,7 @@ from rapid_llm.provenance import is_path
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario.named import DraftInput, draft_of, model_of, own_precision, precision_of, runtime_of, system_of
 from rapid_llm.scenario.scenario import Scenario
-from rapid_llm.units import Count
+from rapid_llm.units import Count, Positive
 from rapid_llm.workload import RECOMPUTED, Inference, Recompute, Training, Workload
 
 RUNTIMES: Mapping[str, str] = {"training": "megatron-core", "inference": "vllm"}
@@ -36,6 +36,7 @@ class PoolInput:
     runtime: str | dict[str, Any] | None = None
     parallelism: dict[str, Any] = field(default_factory=dict)
     precision: str | dict[str, Any] | None = None
+    price_per_hour: Positive | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -44,8 +45,10 @@ class PoolsInput:
 
     prefill: PoolInput
     decode: PoolInput
+    ffn: PoolInput | None = None
     transfer: Literal["layerwise", "whole"] = "layerwise"
     link: str | None = None
+    micro_batches: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -64,6 +67,7 @@ class Input:
     faults: tuple[Fault, ...] = ()
     draft: str | DraftInput | None = None
     pools: PoolsInput | None = None
+    price_per_hour: Positive | None = None
     base: str | None = None
 
 
@@ -105,9 +109,10 @@ def resolve(document: Document) -> Scenario:
         placement=_placement(document),
         precision=formats,
         workload=_recompute(workload, engine, defaults),
-        network=_network(document),
+        network=_top(document, "network", "closed-form"),
         faults=_faults(document),
         draft=draft_of(document, formats),
+        price_per_hour=_top(document, "price_per_hour", None),
         defaults=tuple(defaults),
         written=given,
         origins=_origins(document),
@@ -157,11 +162,10 @@ def _faults(document: Document) -> tuple[Fault, ...]:
     return tuple(build(Fault, item, document, f"faults[{index}]") for index, item in enumerate(written))
 
 
-def _network(document: Document) -> Literal["closed-form", "flow"]:
-    given = document.data.get("network")
-    fields = {**_MINIMAL, "network": given} if given is not None else _MINIMAL
-    network: Literal["closed-form", "flow"] = build(Input, fields, document).network
-    return network
+def _top(document: Document, name: str, default: Any) -> Any:
+    """A field at the top that is a plain value."""
+    given = document.data.get(name)
+    return default if given is None else getattr(build(Input, {**_MINIMAL, name: given}, document), name)
 
 
 def _field(
@@ -227,10 +231,8 @@ def _placement(document: Document) -> Placement:
 
 def _accelerators(document: Document, plan: Parallelism, defaults: list[str]) -> int:
     """How many accelerators the job takes: as given, else the product of the degrees."""
-    if document.data.get("accelerators") is not None:
-        count: int = (
-            build(Input, {**_MINIMAL, "accelerators": document.data["accelerators"]}, document).accelerators or 1
-        )
+    count: int | None = _top(document, "accelerators", None)
+    if count is not None:
         return count
     dense = plan.tp * plan.cp
     dp = plan.dp or lcm(dense, plan.ep * (plan.etp or 1)) // dense

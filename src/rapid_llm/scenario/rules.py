@@ -158,6 +158,12 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check("ulysses divides cp", "parallelism.ulysses", lambda c: _divides(c.ulysses, c.cp), sentences.ulysses),
     Check(
+        "shift switches ulysses to tp",
+        "parallelism.shift",
+        lambda c: (c.shifts == 0) | ((c.training == 0) & (c.cp > 1) & (c.ulysses == c.cp) & (c.pp == 1)),
+        sentences.shift,
+    ),
+    Check(
         "ulysses x tp divides key-value heads",
         "parallelism.ulysses",
         lambda c: (c.ulysses == 1) | _divides(c.ulysses * c.tp, c.num_key_value_heads),
@@ -331,6 +337,12 @@ CHECKS: tuple[Check, ...] = (
         sentences.offloaded,
     ),
     Check(
+        "experts run where they lie",
+        "workload.offload.experts",
+        lambda c: (c.experts_leave == 0) | ((c.num_experts > 0) & (c.runs_host_experts > 0) & (c.has_host_matrix > 0)),
+        sentences.host_experts,
+    ),
+    Check(
         "weights are offloaded in shards",
         "workload.offload.weights",
         lambda c: (c.weights_leave == 0) | (c.zero_stage >= 3),
@@ -381,6 +393,12 @@ CHECKS: tuple[Check, ...] = (
         "workload.sequence_length",
         lambda c: (c.image_tokens == 0) | (c.sequence_length == c.image_tokens),
         sentences.image,
+    ),
+    Check(
+        "images are for models that see",
+        "workload.images",
+        lambda c: (c.sees_images == 0) | (c.has_tower > 0),
+        lambda r: f"workload.images needs a vision tower, and {r['model']} has none. Try qwen2.5-vl-7b, or no images.",
     ),
     Check(
         "an encoder is trained",

@@ -13,11 +13,12 @@ from rapid_llm.dtypes import Precision
 from rapid_llm.hardware import System
 from rapid_llm.hardware.health import Fault
 from rapid_llm.model import Model
+from rapid_llm.model.halves import attention_half, feed_forward_half
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once, replaced
 from rapid_llm.parallelism import Parallelism, Placement
 from rapid_llm.provenance import Source
 from rapid_llm.runtime import Runtime
-from rapid_llm.units import Count
+from rapid_llm.units import Count, Positive
 from rapid_llm.workload import Workload
 
 
@@ -39,6 +40,7 @@ class Pool:
     runtime: Runtime
     parallelism: Parallelism
     precision: Precision
+    price_per_hour: Positive | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -46,13 +48,27 @@ class Pools:
     """Prefill and decode on accelerators of their own (disaggregation).
 
     ``transfer`` of a prompt's cache between them: layerwise, each layer's as soon as it is computed, or whole, behind
-    the prefill. ``link``: a technology that joins the pools; none: the network of each.
+    the prefill. ``link``: a technology that joins the pools; none: the network of each. ``ffn``: accelerators that run
+    the feed-forward parts of decode, so that those of ``decode`` run its attention, in ``micro_batches`` that alternate
+    between both (none: the fastest number).
     """
 
     prefill: Pool
     decode: Pool
+    ffn: Pool | None = None
     transfer: Literal["layerwise", "whole"] = "layerwise"
     link: str | None = None
+    micro_batches: Count | None = None
+
+    @property
+    def all(self) -> tuple[Pool, ...]:
+        """The pools that there are."""
+        return (self.prefill, self.decode, *([self.ffn] if self.ffn else []))
+
+    @property
+    def accelerators(self) -> int:
+        """Accelerators of all pools."""
+        return int(sum(pool.accelerators for pool in self.all))
 
 
 @hash_once
@@ -61,7 +77,7 @@ class Scenario:
     """A resolved scenario: model x system x plan x workload.
 
     With ``pools`` the scenario's own system, plan and software are those of the decode pool. ``draft``: the model that
-    drafts tokens.
+    drafts tokens. ``price_per_hour``: of one accelerator, in any currency.
 
     ``parallelism`` and ``workload`` have no field left to a default. ``defaults`` are the choices that the user did not
     make, as sentences; ``written`` is the plan as the user wrote it, None where left open; ``origins`` maps model,
@@ -80,6 +96,7 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
     draft: Draft | None = None
     pools: Pools | None = None
+    price_per_hour: Positive | None = None
     defaults: tuple[str, ...] = ()
     written: Parallelism | None = None
     origins: Map[str] = FrozenDict()
@@ -99,6 +116,7 @@ class Scenario:
             "faults": [_given(fault) for fault in self.faults],
             **({"draft": _part(self.draft)} if self.draft else {}),
             **({"pools": _pools(self.pools)} if self.pools else {}),
+            **({"price_per_hour": self.price_per_hour} if self.price_per_hour else {}),
         }
 
     @cached_property
@@ -124,15 +142,20 @@ class Scenario:
         }
 
 
-POOLED = ("system", "accelerators", "runtime", "parallelism", "precision")
+POOLED = ("system", "accelerators", "runtime", "parallelism", "precision", "price_per_hour")
 """Fields of a scenario that each of its pools has its own of."""
 
 
-def pool_scenario(scenario: Scenario, phase: Literal["prefill", "decode"]) -> Scenario:
-    """The scenario of one pool alone."""
+def pool_scenario(scenario: Scenario, phase: Literal["prefill", "decode", "ffn"]) -> Scenario:
+    """The scenario of one pool alone; with one for feed-forward parts, each has its half of the model."""
     assert scenario.pools is not None
     pool: Pool = getattr(scenario.pools, phase)
-    return replaced(scenario, pools=None, **{name: getattr(pool, name) for name in POOLED})
+    half = attention_half if phase == "decode" and scenario.pools.ffn else _HALF.get(phase)
+    own = {"model": half(scenario.model)} if half else {}
+    return replaced(scenario, pools=None, **own, **{name: getattr(pool, name) for name in POOLED})
+
+
+_HALF: Mapping[str, Callable[[Model], Model]] = {"ffn": feed_forward_half}
 
 
 def _given(fault: Fault) -> dict[str, Any]:
@@ -142,13 +165,15 @@ def _given(fault: Fault) -> dict[str, Any]:
 
 def _part(noun: Draft | Pool) -> dict[str, Any]:
     """A draft or a pool as a scenario file writes it."""
-    found = {name: _noun(getattr(noun, name)) for name in noun.__dataclass_fields__ if name != "system"}
+    given = {name: getattr(noun, name) for name in noun.__dataclass_fields__ if name != "system"}
+    found = {name: _noun(value) for name, value in given.items() if value is not None}
     return {**found, "system": system_mapping(noun.system)} if isinstance(noun, Pool) else found
 
 
 def _pools(pools: Pools) -> dict[str, Any]:
-    link = {"link": pools.link} if pools.link else {}
-    return {"prefill": _part(pools.prefill), "decode": _part(pools.decode), "transfer": pools.transfer, **link}
+    said = {"link": pools.link, "micro_batches": pools.micro_batches, "ffn": pools.ffn and _part(pools.ffn)}
+    given = {name: value for name, value in said.items() if value}
+    return {"prefill": _part(pools.prefill), "decode": _part(pools.decode), "transfer": pools.transfer, **given}
 
 
 @lru_cache(maxsize=256)

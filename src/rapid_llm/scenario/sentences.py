@@ -404,3 +404,28 @@ def offloaded_activations(r: Row) -> str:
         f"workload.offload.activations goes with parallelism.pp 1 in {r['runtime']} (got pp {r['pp']}): it keeps track "
         "of one micro-batch. Try pp 1, or recompute: full."
     )
+
+
+def host_experts(r: Row) -> str:
+    """A model without experts, a runtime that runs none on CPUs, or CPUs of which no rate is known."""
+    if not r["num_experts"]:
+        return f"workload.offload.experts needs experts, and {r['model']} has none. Try offload.weights."
+    if not r["runs_host_experts"]:
+        return (
+            f"workload.offload.experts needs a runtime that runs them on the CPUs of the host, and {r['runtime']} does "
+            "not. Try runtime: ktransformers, or llama.cpp."
+        )
+    return (
+        f"workload.offload.experts needs the matrix rate of the CPUs of {r['system']}, which its file does not say. "
+        "Try system.node.host_matrix: 144 TFLOP/s, or system: rtx-4090-xeon."
+    )
+
+
+def shift(r: Row) -> str:
+    """What switches is sequence parallelism over heads, in inference, within one stage."""
+    if r["training"]:
+        return "parallelism.shift is for inference, and workload.kind is training. Try to leave it out."
+    return (
+        f"parallelism.shift switches all cp ranks between ulysses and tp in one stage (got cp {r['cp']}, ulysses "
+        f"{r['ulysses']}, pp {r['pp']}). Try cp 4, ulysses 4, pp 1."
+    )

@@ -46,6 +46,8 @@ READINGS: Mapping[str, Callable[[Report], float | None]] = {
     "e2e": lambda report: report.e2e_s,
     "output_rate": lambda report: report.output_tokens_per_s,
     "total_rate": lambda report: report.total_tokens_per_s,
+    "power_each": lambda report: report.energy.mean_power_w_per_accelerator if report.energy else None,
+    "joules_per_token": lambda report: report.energy.joules_per_output_token if report.energy else None,
     "persistent": lambda report: float(report.memory.persistent_bytes),
     "allocated": lambda report: float(report.memory.allocated_bytes),
     "reserved": lambda report: float(report.memory.reserved_bytes),

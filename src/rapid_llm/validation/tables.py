@@ -31,6 +31,9 @@ SCHEMAS: Mapping[str, frozenset[str]] = {
         "id source gpu n_gpus engine model tp pp batch_or_concurrency arrival input_len output_len metric value "
         "completeness"
     ),
+    "energy": _columns(
+        "id source gpu n_gpus engine model tp batch_or_concurrency scenario input_len output_len metric value scope"
+    ),
     "collectives": _columns("lib op dtype ngpus bytes latency_us framework version kernel"),
     "expert_exchanges": _columns("op phase node_num num_token hidden_size num_topk num_experts sms latency_us"),
     "profile_vidur": _columns(

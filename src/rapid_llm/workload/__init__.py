@@ -3,6 +3,7 @@
 from rapid_llm.workload.jobs import (
     RECOMPUTED,
     HostShare,
+    Images,
     Inference,
     Lora,
     Offload,
@@ -18,6 +19,7 @@ __all__ = [
     "KV_TILE_TOKENS",
     "RECOMPUTED",
     "HostShare",
+    "Images",
     "Inference",
     "Lora",
     "Offload",

@@ -169,16 +169,40 @@ class HostShare:
     """Shares of weights and of the KV cache that live in the memory of the host, or on its NVMe drives.
 
     Every pass fetches what it reads of them, layer by layer beside the layers before (FlexGen, arXiv 2303.06865).
+    ``experts`` (true: all of them): routed experts that the CPUs of the host run where they lie (KTransformers, Chen et
+    al. 2025, SOSP).
     """
 
     weights: Share = 0.0
     kv_cache: Share = 0.0
+    experts: WholeOrShare = 0.0
     to: Literal["host", "nvme"] = "host"
+
+    def __post_init__(self) -> None:
+        """Refuse experts in two places at once."""
+        if self.experts and self.weights:
+            raise ValueError("takes weights, which every pass fetches, or experts, which the CPUs run, not both")
+        if self.experts and self.to == "nvme":
+            raise ValueError("has experts and to nvme: CPUs run experts from the memory of the host. Try to: host")
 
     @property
     def any(self) -> bool:
         """Whether anything lives outside the accelerator."""
-        return self.weights + self.kv_cache > 0
+        return self.weights + self.kv_cache + self.experts > 0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Images:
+    """Images of every prompt, ``width`` x ``height`` pixels as the model's vision tower sees them; the tokens that they
+    become are among the prompt's."""
+
+    count: Count = 1
+    width: Count
+    height: Count
+
+    def patches(self, side: int) -> int:
+        """Squares of ``side`` pixels that cover one of them."""
+        return -(-self.width // side) * -(-self.height // side)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -189,7 +213,7 @@ class Inference:
     are cached already (at least its last token is computed). ``batching`` static prefills the batch together and
     decodes until all are done; continuous replaces each request that finishes by a new one at once. ``beams``: of beam
     search, which share the cache of their prompt. ``routing`` of tokens to experts, even unless it says otherwise.
-    ``offload``: what lives outside the accelerator.
+    ``offload``: what lives outside the accelerator. ``images``: of every prompt.
     """
 
     kind: Literal["inference"] = "inference"
@@ -202,6 +226,7 @@ class Inference:
     beams: Count = 1
     routing: Routing = Routing()
     offload: HostShare = HostShare()
+    images: Images | None = None
 
     @property
     def new_tokens(self) -> int:

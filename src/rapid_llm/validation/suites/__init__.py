@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from rapid_llm.validation.cases import Case
-from rapid_llm.validation.suites import collectives, inference, kernels, memory, network, training
+from rapid_llm.validation.suites import collectives, energy, inference, kernels, memory, network, training
 from rapid_llm.validation.tables import Table
 
 SUITES: Mapping[str, Callable[[Table], Iterator[Case]]] = {
     "training": training.cases,
     "memory": memory.cases,
     "inference": inference.cases,
+    "energy": energy.cases,
     "collectives": collectives.cases,
     "network": network.cases,
     **{name: kernels.suite(name) for name in kernels.SCHEMAS},

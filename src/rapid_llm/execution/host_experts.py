@@ -1,0 +1,108 @@
+"""Routed experts in the memory of the host: its CPUs run them, or a long prompt fetches them to the accelerator.
+
+The accelerator runs attention and shared experts. Token states travel to the CPUs and back; these read the experts that
+any token chose and multiply, one after the other, beside the shared experts: t = bytes / B + FLOPs / F. With few tokens
+that is the bandwidth of host memory, with many the rate of its CPUs (KTransformers, Chen et al. 2025, SOSP). Where the
+runtime can, a layer's experts cross the host link beside the layer before instead, if that is faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.errors import InputError
+from rapid_llm.execution.offload import HostPath
+from rapid_llm.execution.passes import time_passes
+from rapid_llm.execution.pricing import Priced, PricedKernels
+from rapid_llm.operators.work import WORK
+
+Matrix = NDArray[np.float64]
+STATE_BYTES = 2.0
+"""Of an element of a token's state on its way to the host and back: 16 bit."""
+SHARED = "shared_"
+
+
+def experts_on_host(priced: Priced, share: float) -> tuple[Priced, Matrix]:
+    """The prices of what stays on the accelerator, and the seconds [P, S] in which it waits for a ``share`` of the
+    experts of each stage: for the CPUs, or for copies that the layer does not hide."""
+    forward = time_passes(priced).forward
+    own, shared = _of_family(priced, forward.shape), _shared(priced, forward.shape)
+    cpus, copies = _host_seconds(priced, share, forward.shape)
+    waiting = np.maximum(cpus - shared - (1.0 - share) * own, 0.0)
+    streaming = np.maximum(copies - forward, 0.0)
+    there = waiting - share * own <= streaming
+    waits = np.where(there, waiting, streaming)
+    left: Matrix = np.where(there, 1.0 - share, 1.0)
+    kept = tuple(_scaled(table, left) for table in priced.kernels)
+    return replace(priced, kernels=kept), np.einsum("ups,up->ps", priced.lowered.layers, waits)
+
+
+def _experts(priced: Priced) -> list[PricedKernels]:
+    return [table for table in priced.kernels if table.rows.family == "moe"]
+
+
+def _scaled(table: PricedKernels, kept: Matrix) -> PricedKernels:
+    """A table of experts of which a part [U, P] is left; others as they are."""
+    if table.rows.family != "moe":
+        return table
+    left, prices = kept[table.rows.unit], table.prices
+    return replace(
+        table,
+        prices=replace(
+            prices, seconds=prices.seconds * left, flops=prices.flops * left, hbm_bytes=prices.hbm_bytes * left
+        ),
+    )
+
+
+def _by_unit(parts: Sequence[tuple[PricedKernels, Matrix]], shape: tuple[int, ...]) -> Matrix:
+    """Values of rows [R, P], as often as they run, summed over those of each unit [U, P]."""
+    total = np.zeros(shape)
+    for table, values in parts:
+        np.add.at(total, table.rows.unit, values * table.rows.count)
+    return total
+
+
+def _of_family(priced: Priced, shape: tuple[int, ...]) -> Matrix:
+    return _by_unit([(table, table.prices.seconds) for table in _experts(priced)], shape)
+
+
+def _shared(priced: Priced, shape: tuple[int, ...]) -> Matrix:
+    """Seconds of shared experts, which run beside the host's [U, P]."""
+    parts = [
+        (table, table.prices.seconds * np.array([[name.startswith(SHARED)] for name in table.rows.names]))
+        for table in priced.kernels
+    ]
+    return _by_unit(parts, shape)
+
+
+def _host_seconds(priced: Priced, share: float, shape: tuple[int, ...]) -> tuple[Matrix, Matrix]:
+    """Seconds in which the CPUs run a share of each unit's experts, with the way of token states, and in which these
+    experts cross the host link [U, P]; infinite where the runtime never fetches them. The job's accelerators on a node
+    share its CPUs."""
+    machine = priced.machine
+    facts, node = machine.runtime.host_experts, machine.node
+    if facts is None or node.host_matrix is None:
+        raise InputError("experts on the host need a runtime and CPUs that run them.", field="workload.offload.experts")
+    path = HostPath.of(machine, to_drives=False)
+    tables = _experts(priced)
+    work = [_moved(table) for table in tables]
+    flops, weights, states = (
+        _by_unit([(table, one[part]) for table, one in zip(tables, work, strict=True)], shape) for part in range(3)
+    )
+    sharers = min(float(priced.lowered.shapes.plans.ranks.max()), float(node.accelerators))
+    memory, rate = facts.memory * node.host_memory_bandwidth, facts.matrix * node.host_matrix
+    computing = share * sharers * (weights / memory + flops / rate)
+    cpus = computing + np.where(flops > 0, 2.0 * path.seconds(states, np.zeros_like(states)), 0.0)
+    return cpus, share * weights / (facts.stream * path.link) if facts.stream else np.full(shape, np.inf)
+
+
+def _moved(table: PricedKernels) -> tuple[Matrix, Matrix, Matrix]:
+    """FLOPs of the experts, bytes of the weights of those that any token chose, and of all tokens' states [R, P]."""
+    columns = table.rows.columns
+    flops, _ = WORK["moe"](tuple(columns.values()))
+    weights = columns["hit"] * columns["matrices"] * columns["hidden"] * columns["inter"] * columns["w_bytes"]
+    return flops, weights, columns["tokens"] * columns["hidden"] * STATE_BYTES

@@ -1,0 +1,134 @@
+"""Experts that the CPUs of the host run: published runs, bounds, memory, sentences."""
+
+import pytest
+
+from rapid_llm.errors import InputError
+from rapid_llm.predict import evaluate, predict
+from rapid_llm.scenario import from_mapping
+
+WORK = {"kind": "inference", "batch_size": 1, "prompt_tokens": 969, "output_tokens": 300}
+ONE_SOCKET = ("system.node.host_memory_bandwidth=246 GB/s", "system.node.host_matrix=72 TFLOP/s")
+
+
+def scenario(*overrides, model="deepseek-v3", system="rtx-4090-xeon", runtime="ktransformers", experts=True, **work):
+    return from_mapping(
+        {
+            "parallelism": work.pop("parallelism", {}),
+            "model": model,
+            "system": system,
+            "runtime": runtime,
+            "precision": "q4-k",
+            "workload": {**WORK, "offload": {"experts": experts}, **work},
+        },
+        overrides=overrides,
+    )
+
+
+@pytest.mark.parametrize(
+    ("prompt", "overrides", "prefill", "decode"),
+    [
+        (969, (), 88.2, 13.5),
+        (1930, (), 88.5, 13.4),
+        (3846, (), 81.9, 13.2),
+        (500, (), 82.94, 12.208),
+        (500, ONE_SOCKET, 54.21, 8.73),
+    ],
+)
+def test_published_runs_of_deepseek_v3(prompt, overrides, prefill, decode):
+    """KTransformers DeepSeek-R1/V3 tutorial, V0.2.1 and V0.2, 8 experts, Q4_K_M: tokens/s on one 4090."""
+    table = evaluate(scenario(*overrides, runtime="ktransformers@0.2", prompt_tokens=prompt))
+    assert prompt / table.ttft_s == pytest.approx(prefill, rel=0.26)
+    assert 1.0 / table.tpot_s == pytest.approx(decode, rel=0.15)
+
+
+@pytest.mark.parametrize(("overrides", "decode"), [((), 14), (ONE_SOCKET, 10)])
+def test_published_runs_of_kimi_k2(overrides, decode):
+    """KTransformers page of Kimi-K2: roughly so many tokens/s of Q4_K_M; no number was chosen by them."""
+    given = scenario(*overrides, runtime="ktransformers@0.3", model="kimi-k2", prompt_tokens=500)
+    assert 1.0 / evaluate(given).tpot_s == pytest.approx(decode, rel=0.12)
+
+
+@pytest.mark.parametrize(("prompt", "prefill"), [(1024, 186.0), (2048, 255.3), (4096, 252.6)])
+def test_published_prompts_with_amx(prompt, prefill):
+    """The same tutorial, V0.3-preview with int8 kernels for AMX."""
+    table = evaluate(scenario(runtime="ktransformers@0.3", prompt_tokens=prompt))
+    assert prompt / table.ttft_s == pytest.approx(prefill, rel=0.25)
+
+
+def test_decode_is_bound_by_the_memory_of_the_host():
+    """All 58 layers read 8 experts of 44.04 million parameters of 4.8 bits: 12.3 GB at 0.65 of 491 GB/s are 39 ms."""
+    report = predict(scenario())
+    (leaf,) = [leaf for leaf in report.phases["decode"].leaves() if leaf.name == "experts on the host"]
+    assert leaf.seconds / 299 == pytest.approx(0.0385, rel=0.08)
+    assert leaf.bound == "host memory"
+    faster = evaluate(scenario("system.node.host_memory_bandwidth=982 GB/s"))
+    assert 0.015 < report.tpot_s - faster.tpot_s < 0.021
+
+
+def test_what_a_faster_host_would_buy():
+    found = {one.change: one.time_ratio for one in predict(scenario(), sensitivities=True).what_if}
+    assert found["host memory bandwidth x2"] < -0.2
+    assert found["host memory bandwidth x2"] < found["HBM bandwidth x2"] < 0
+
+
+def test_leaves_sum_to_the_request():
+    report = predict(scenario())
+    assert sum(leaf.seconds for leaf in report.breakdown.leaves()) == pytest.approx(report.e2e_s, rel=1e-9)
+
+
+def test_more_tokens_touch_more_experts():
+    times = [evaluate(scenario(batch_size=b)).tpot_s for b in (1, 2, 4, 8)]
+    assert times == sorted(times)
+    assert times[3] < 8 * times[0], "tokens share experts"
+
+
+def test_memory_moves_to_the_host():
+    report = predict(scenario())
+    assert report.feasible
+    assert report.memory.by_category["weights"] < 14 * 2**30, "the tutorial: at least 14 GB of VRAM"
+    assert 340 * 2**30 < report.memory.host_bytes < 400 * 2**30, "the tutorial: 382 GB of DRAM"
+    assert not predict(scenario(experts=0.5)).feasible
+
+
+def test_part_of_the_experts_stays():
+    """Half of them on the CPUs take half of their time; both run at once."""
+    system = "dgx-h100"
+    model = {"model": "qwen3-30b-a3b", "system": system}
+    whole, half, none = (evaluate(scenario(experts=share, **model)).tpot_s for share in (1.0, 0.5, 0.0))
+    assert none < half < whole
+
+
+def test_a_long_prompt_fetches_what_the_cpus_would_run_too_slowly():
+    """With slow CPUs experts cross the host link; their time then does not depend on the CPUs any more."""
+    slow, slower = (
+        evaluate(scenario(f"system.node.host_matrix={rate} TFLOP/s", prompt_tokens=8000)).ttft_s for rate in (10, 5)
+    )
+    assert slow == pytest.approx(slower)
+    never = evaluate(scenario("system.node.host_matrix=5 TFLOP/s", runtime="ktransformers@0.3", prompt_tokens=8000))
+    assert never.ttft_s > 2 * slow
+
+
+def test_accelerators_of_a_job_share_the_cpus_of_their_node():
+    """Experts on the host take as long for one accelerator as for four with a quarter each; nobody else is there."""
+    times = []
+    for tp in (1, 4):
+        report = predict(scenario(model="qwen3-30b-a3b", system="dgx-h100", parallelism={"tp": tp}))
+        leaves = report.phases["decode"].leaves()
+        times += [leaf.seconds for leaf in leaves if leaf.name == "experts on the host"]
+    assert times[0] == pytest.approx(times[1], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"model": "llama-3.1-8b"}, "workload.offload.experts needs experts, and llama-3.1-8b has none"),
+        ({"runtime": "vllm"}, "vllm does not. Try runtime: ktransformers"),
+        ({"system": "rtx-4090"}, "needs the matrix rate of the CPUs of rtx-4090, which its file does not say"),
+        ({"offload": {"experts": 2}}, "workload.offload.experts must be at most 1"),
+        ({"offload": {"experts": True, "weights": 0.5}}, "or experts, which the CPUs run, not both"),
+        ({"offload": {"experts": True, "to": "nvme"}}, "CPUs run experts from the memory of the host. Try to: host"),
+    ],
+)
+def test_nonsense_is_refused(change, sentence):
+    with pytest.raises(InputError, match=sentence):
+        scenario(**change)
