@@ -10,7 +10,7 @@ from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, WAITING, Phase, bound_
 from rapid_llm.predict.feasibility import memory_use
 from rapid_llm.predict.fitting import Footprint, cache_of
 from rapid_llm.predict.inference import InferenceTable
-from rapid_llm.predict.report import Cost, Report
+from rapid_llm.predict.report import Cost, Report, hours
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Inference
 
@@ -22,15 +22,20 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
     tree = Cost("request", prefill.seconds + decode.seconds, 0.0, tuple(c for c in (prefill, decode) if c.seconds))
     running = table.running * (plan.dp or 1)
     requests = running if work.batch_size == "auto" else work.batch_size
-    output_rate = requests * work.output_tokens / table.e2e_s
+    seconds = table.e2e_s
+    if table.job_s is not None and work.total_requests is not None:
+        requests, seconds = work.total_requests, table.job_s
+    output_rate = requests * work.output_tokens / seconds
     return Report(
         kind="inference",
         feasible=bool(table.account.fits[-1]),
         ttft_s=table.ttft_s,
         tpot_s=table.tpot_s,
         e2e_s=table.e2e_s,
+        run_time_s=table.job_s,
+        accelerator_hours=hours(table.job_s, scenario.accelerators),
         output_tokens_per_s=output_rate,
-        total_tokens_per_s=requests * (work.prompt_tokens + work.output_tokens) / table.e2e_s,
+        total_tokens_per_s=requests * (work.prompt_tokens + work.output_tokens) / seconds,
         running_requests=min(running, requests),
         compute_bound_batch=turning_point(table, scenario.precision) if work.output_tokens > 1 else None,
         tokens_per_s_per_accelerator=output_rate / scenario.accelerators,

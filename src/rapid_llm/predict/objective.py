@@ -110,7 +110,7 @@ def _with_requests(scenario: Scenario, requests: int) -> Scenario:
             "a latency objective is answered for one pool. Try each pool as a scenario, or a batch_size on both.",
             field="pools",
         )
-    return replaced(scenario, workload=replaced(work, batch_size=requests, batching="continuous"))
+    return replaced(scenario, workload=replaced(work, batch_size=requests, batching="continuous", total_requests=None))
 
 
 def _last_good(good: Callable[[int], bool], start: int) -> int:

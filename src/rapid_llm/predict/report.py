@@ -177,8 +177,6 @@ class Report:
     mfu: float | None = None
     mfu_causal: float | None = None
     hfu: float | None = None
-    run_time_s: float | None = None
-    accelerator_hours: float | None = None
     flop_convention: str = "matrix multiplications and LM head, full attention, no recompute, over the dense peak"
     # inference
     ttft_s: float | None = None
@@ -190,6 +188,8 @@ class Report:
     compute_bound_batch: int | None = None
     pools: PoolsUse | None = None
     # both
+    run_time_s: float | None = None
+    accelerator_hours: float | None = None
     memory: MemoryUse
     bound_by: str = ""
     breakdown: Cost | None = None
@@ -240,6 +240,14 @@ class Report:
         """The answer as plain values, keys as in DESIGN section 5."""
         own = {f.name: plain_value(getattr(self, f.name)) for f in fields(self) if f.name != "origin"}
         return {**own, "scenario": dict(self.scenario), "version": self.version, "hash": self.hash}
+
+
+SECONDS_PER_HOUR = 3600.0
+
+
+def hours(seconds: float | None, accelerators: int) -> float | None:
+    """Accelerator hours of a run; None where nobody said how long the run is."""
+    return seconds * accelerators / SECONDS_PER_HOUR if seconds else None
 
 
 _TIMES = (

@@ -48,7 +48,7 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, routed (unevenly), counted_experts,
-    expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), beams, speculates,
+    expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), beams, total_requests, speculates,
     drafts_by_model, has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size,
     num_hidden_layers, max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads,
     num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
@@ -185,6 +185,7 @@ def _generation(scenario: Scenario) -> dict[str, int]:
     own = _model(draft.model) if draft else dict.fromkeys(("num_attention_heads", "vocab_size"), 0)
     return {
         "beams": 1 if isinstance(work, Training) else work.beams,
+        "total_requests": 0 if isinstance(work, Training) else work.total_requests or 0,
         "speculates": spec is not None,
         "drafts_by_model": spec is not None and spec.draft == "model",
         "has_draft": draft is not None,
