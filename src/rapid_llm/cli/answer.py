@@ -188,10 +188,8 @@ def _run(report: Report, width: int) -> list[str]:
     """How long a whole run is, where its length was said."""
     if report.run_time_s is None or report.accelerator_hours is None:
         return []
-    lines = text.wrapped(
-        "whole run", f"{text.seconds(report.run_time_s)}, {report.accelerator_hours:,.3g} accelerator hours", width=width
-    )
-    return lines
+    said = f"{text.seconds(report.run_time_s)}, {report.accelerator_hours:,.3g} accelerator hours"
+    return text.wrapped("whole run", said, width=width)
 
 
 def _pools(report: Report, width: int) -> list[str]:

@@ -351,8 +351,8 @@ CHECKS: tuple[Check, ...] = (
         "workload.total_requests",
         lambda c: (c.pooled == 0) | (c.total_requests == 0),
         lambda r: (
-            f"workload.total_requests {r['total_requests']} is answered for one pool. Try to leave it out: the rates of "
-            "both pools are those of a queue that never ends."
+            f"workload.total_requests {r['total_requests']} is answered for one pool. Try to leave it out: the rates "
+            "of both pools are those of a queue that never ends."
         ),
     ),
     Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
