@@ -73,18 +73,15 @@ def price(
         )
     shape = size.shape
     keys = ((np.asarray(code, np.int64) * MAX_RANKS + n) * MAX_RANKS + step).ravel()
-    unique, inverse = np.unique(keys, return_inverse=True)
-    lines_of = _pricer(fabric, library_of(library), None if small is None else library_of(small))
-    lines = [lines_of(key // MAX_RANKS**2, key // MAX_RANKS % MAX_RANKS, key % MAX_RANKS) for key in unique.tolist()]
-    table, algorithm, sent = _stack(lines)
+    libraries = library_of(library), None if small is None else library_of(small)
+    floors, algorithm, sent, nodes, inverse = _candidates(keys.tobytes(), fabric, *libraries)
     flat = size.ravel()
-    seconds = _evaluate(table[:3], inverse, flat)
-    for floor in (table[3:6], table[6:]):
-        if floor.any():
-            np.maximum(seconds, _evaluate(floor, inverse, flat), out=seconds)
+    powers = np.stack([np.ones_like(flat), flat, np.sqrt(flat)])
+    seconds = np.einsum("kr,krc->rc", powers, floors[0][:, inverse])
+    for floor in floors[1:]:
+        np.maximum(seconds, np.einsum("kr,krc->rc", powers, floor[:, inverse]), out=seconds)
     best = seconds.argmin(axis=1)
     rows = np.arange(len(flat))
-    nodes = np.array([line.nodes for line in lines], dtype=np.int64)
     return CollectivePrices(
         seconds[rows, best].reshape(shape),
         algorithm[inverse, best].reshape(shape),
@@ -93,10 +90,18 @@ def price(
     )
 
 
-def _evaluate(coefficients: Column, groups: NDArray[np.int64], size: Column) -> Column:
-    """Seconds (rows, candidates) of lines (3, groups, candidates) for the group and the size of each row."""
-    powers = np.stack([np.ones_like(size), size, np.sqrt(size)])
-    return np.asarray(np.einsum("kr,krc->rc", powers, coefficients[:, groups]))
+@lru_cache(maxsize=64)
+def _candidates(
+    keys: bytes, fabric: Fabric, library: Library, small: Library | None
+) -> tuple[tuple[Column, ...], NDArray[np.int8], Column, NDArray[np.int64], NDArray[np.int64]]:
+    """Of rows by their codes, in the order of ``inverse``: coefficients of the lines of all candidates and of their
+    floors, each (3, groups, candidates); which way each is, what it sends, and the nodes that its group crosses."""
+    unique, inverse = np.unique(np.frombuffer(keys, np.int64), return_inverse=True)
+    lines_of = _pricer(fabric, library, small)
+    lines = [lines_of(key // MAX_RANKS**2, key // MAX_RANKS % MAX_RANKS, key % MAX_RANKS) for key in unique.tolist()]
+    table, algorithm, sent = _stack(lines)
+    floors = (table[:3], *(part for part in (table[3:6], table[6:]) if part.any()))
+    return floors, algorithm, sent, np.array([line.nodes for line in lines], dtype=np.int64), inverse
 
 
 def _stack(lines: list[_Lines]) -> tuple[Column, NDArray[np.int8], Column]:
