@@ -43,6 +43,42 @@ def test_e2e_is_ttft_and_the_gaps_after_it():
     assert report.running_requests == 8
 
 
+class TestJobsOfSoManyRequests:
+    @pytest.mark.parametrize("batching", ["static", "continuous"])
+    def test_whole_waves_take_a_request_each_and_the_rest_its_own(self, batching):
+        def alone(n):
+            return predict(scenario(batch_size=n, batching=batching)).e2e_s
+
+        job = predict(scenario(batch_size=8, batching=batching, total_requests=27))
+        assert job.run_time_s == pytest.approx(3 * alone(8) + alone(3))
+        assert job.output_tokens_per_s == pytest.approx(27 * 200 / job.run_time_s)
+        assert job.accelerator_hours == pytest.approx(job.run_time_s / 3600)
+        assert job.running_requests == 8
+
+    def test_fewer_requests_than_fit_run_together(self):
+        auto = {"batch_size": "auto", "batching": "continuous"}
+        few = predict(scenario(**auto, total_requests=5))
+        assert few.running_requests == 5
+        assert few.run_time_s == pytest.approx(predict(scenario(batch_size=5, batching="continuous")).e2e_s)
+
+    def test_a_long_queue_nears_the_rate_of_one_without_end(self):
+        auto = {"batch_size": "auto", "batching": "continuous"}
+        endless = predict(scenario(**auto)).output_tokens_per_s
+        rates = [predict(scenario(**auto, total_requests=n)).output_tokens_per_s for n in (300, 3_000, 300_000)]
+        assert rates == sorted(rates)
+        assert rates[-1] == pytest.approx(endless, rel=0.01)
+
+    def test_replicas_share_the_queue(self):
+        one = scenario(batch_size=8, total_requests=80)
+        plan = replaced(one.parallelism, dp=2, dp_shard=2)
+        two = replaced(one, parallelism=plan, accelerators=2, workload=replaced(one.workload, batch_size=16))
+        assert predict(two).run_time_s == pytest.approx(predict(one).run_time_s / 2)
+
+    def test_memory_splits_rounds_as_it_does_without_a_queue(self):
+        many = predict(scenario(batch_size=5_000, prompt_tokens=2_000, total_requests=5_000), allow_infeasible=True)
+        assert many.run_time_s == pytest.approx(many.e2e_s, rel=0.05)
+
+
 def test_one_output_token_is_its_prefill():
     report = predict(scenario(output_tokens=1))
     assert report.tpot_s == 0.0

@@ -158,6 +158,9 @@ def full(override):
          "{draft: model, acceptance: [0.8, 0.7, 0.6]}."),
         (["workload.speculation={acceptance: [0.8]}", "workload.beams=4"],
          "workload.beams 4 go without speculation. Try beams 1, or to leave speculation out."),
+        (["workload.total_requests=9", "pools={prefill: {accelerators: 1}, decode: {accelerators: 1}}"],
+         "workload.total_requests 9 is answered for one pool. Try to leave it out: the rates of both pools are those "
+         "of a queue that never ends."),
         (["workload.routing.skew=1"],
          "workload.routing needs a model with experts, and llama-3.1-8b has none. Try to leave it out."),
         (["workload.offload={weights: 0.5, to: nvme}"],

@@ -163,7 +163,7 @@ def _training(report: Report, step_time_s: float, width: int) -> list[str]:
         ]
         mfu = f"{format_percent(report.mfu)} ({', '.join(beside)}): {report.flop_convention}"
         lines += text.wrapped("MFU", mfu, width=width)
-    return lines
+    return [*lines, *_run(report, width)]
 
 
 def _inference(report: Report, width: int) -> list[str]:
@@ -185,7 +185,15 @@ def _inference(report: Report, width: int) -> list[str]:
         each = f"{format_rate(report.output_tokens_per_s / count)} per accelerator, " if count else ""
         total = format_rate(report.total_tokens_per_s)
         lines += text.wrapped("throughput", f"{output}, {each}{total} with the prompt", width=width)
-    return lines
+    return [*lines, *_run(report, width)]
+
+
+def _run(report: Report, width: int) -> list[str]:
+    """How long a whole run is, where its length was said."""
+    if report.run_time_s is None or report.accelerator_hours is None:
+        return []
+    said = f"{text.seconds(report.run_time_s)}, {report.accelerator_hours:,.3g} accelerator hours"
+    return text.wrapped("whole run", said, width=width)
 
 
 def _pools(report: Report, width: int) -> list[str]:

@@ -131,6 +131,7 @@ class InferenceFlags:
     """Fields of an inference ``workload``."""
 
     batch_size: Annotated[str | None, _in(_JOB, "Requests in flight in the whole job.")] = None
+    total_requests: Annotated[str | None, _in(_JOB, "Requests of the whole job, all waiting at its start.")] = None
     prompt_tokens: Annotated[str | None, _in(_JOB, "Tokens in, per request.")] = None
     output_tokens: Annotated[str | None, _in(_JOB, "Tokens out, per request.")] = None
     batching: Annotated[str | None, _in(_JOB, "static, or continuous: requests are replaced as they finish.")] = None

@@ -8,7 +8,7 @@ and takes the cheapest, as a tuner does.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,8 @@ Column = NDArray[np.float64]
 
 MAX_RANKS: Final = 1 << 24
 """Ranks and strides above this are input errors (also what packs a group into one integer key)."""
+ANY_SIZE: Final = (-1.0, np.inf)
+"""Above what size, and up to what size (bytes), a line holds that always does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +79,18 @@ def price(
         )
     shape = size.shape
     keys = ((np.asarray(code, np.int64) * MAX_RANKS + n) * MAX_RANKS + step).ravel()
-    unique, inverse = np.unique(keys, return_inverse=True)
-    lines_of = _pricer(fabric, library_of(library), None if small is None else library_of(small))
-    lines = [lines_of(key // MAX_RANKS**2, key // MAX_RANKS % MAX_RANKS, key % MAX_RANKS) for key in unique.tolist()]
-    table, sizes, algorithm, sent = _stack(lines)
+    libraries = library_of(library), None if small is None else library_of(small)
+    held, sizes, algorithm, sent, nodes, inverse = _candidates(keys.tobytes(), fabric, *libraries)
     flat = size.ravel()
-    seconds = _evaluate(table[0], inverse, flat)
-    for further in table[1:]:
-        np.maximum(seconds, _evaluate(further, inverse, flat), out=seconds)
-    above, up_to = sizes[:, inverse]
-    seconds[(flat[:, None] <= above) | (flat[:, None] > up_to)] = np.inf
+    powers = np.stack([np.ones_like(flat), flat, np.sqrt(flat)])
+    seconds = np.einsum("kr,krc->rc", powers, held[0][:, inverse])
+    for further in held[1:]:
+        np.maximum(seconds, np.einsum("kr,krc->rc", powers, further[:, inverse]), out=seconds)
+    if sizes is not None:
+        above, up_to = sizes[:, inverse]
+        seconds[(flat[:, None] <= above) | (flat[:, None] > up_to)] = np.inf
     best = seconds.argmin(axis=1)
     rows = np.arange(len(flat))
-    nodes = np.array([line.nodes for line in lines], dtype=np.int64)
     return CollectivePrices(
         seconds[rows, best].reshape(shape),
         algorithm[inverse, best].reshape(shape),
@@ -98,20 +99,35 @@ def price(
     )
 
 
-def _evaluate(coefficients: Column, groups: NDArray[np.int64], size: Column) -> Column:
-    """Seconds (rows, candidates) of lines (3, groups, candidates) for the group and the size of each row."""
-    powers = np.stack([np.ones_like(size), size, np.sqrt(size)])
-    return np.asarray(np.einsum("kr,krc->rc", powers, coefficients[:, groups]))
+class _Table(NamedTuple):
+    """Candidates of several groups; short rows are filled with such as never win."""
+
+    held: tuple[
+        Column, ...
+    ]  # coefficients of the lines, and of the others that hold them up, each (3, groups, candidates)
+    sizes: Column | None  # (2, groups, candidates) above and up to which each holds; None where all always do
+    algorithm: NDArray[np.int8]
+    sent: Column
+    nodes: NDArray[np.int64]
+    inverse: NDArray[np.int64]  # the group of each row
 
 
-def _stack(lines: list[_Lines]) -> tuple[Column, Column, NDArray[np.int8], Column]:
-    """Candidates of groups as (lines, 3, groups, candidates), (2, groups, candidates), (groups, candidates) twice;
-    short rows never win.
-    """
+@lru_cache(maxsize=64)
+def _candidates(keys: bytes, fabric: Fabric, library: Library, small: Library | None) -> _Table:
+    """Candidates of rows by their codes (``_pricer``)."""
+    unique, inverse = np.unique(np.frombuffer(keys, np.int64), return_inverse=True)
+    lines_of = _pricer(fabric, library, small)
+    lines = [lines_of(key // MAX_RANKS**2, key // MAX_RANKS % MAX_RANKS, key % MAX_RANKS) for key in unique.tolist()]
+    return _stack(lines, inverse)
+
+
+def _stack(lines: list[_Lines], inverse: NDArray[np.int64]) -> _Table:
     width = max((len(line.sent) for line in lines), default=1)
     deep = max((len(line.coefficients) for line in lines), default=1)
     table = np.zeros((deep, 3, len(lines), width))
-    sizes = np.full((2, len(lines), width), np.inf)
+    table[0, 0] = np.inf
+    sizes = np.empty((2, len(lines), width))
+    sizes[0], sizes[1] = ANY_SIZE
     algorithm = np.zeros((len(lines), width), dtype=np.int8)
     sent = np.zeros((len(lines), width))
     for row, line in enumerate(lines):
@@ -120,7 +136,10 @@ def _stack(lines: list[_Lines]) -> tuple[Column, Column, NDArray[np.int8], Colum
         sizes[:, row, :count] = line.sizes
         algorithm[row, :count] = line.algorithm
         sent[row, :count] = line.sent
-    return table, sizes, algorithm, sent
+    held = (table[0], *(part for part in table[1:] if part.any()))
+    limited = (sizes.T != ANY_SIZE).any()
+    nodes = np.array([line.nodes for line in lines], dtype=np.int64)
+    return _Table(held, sizes if limited else None, algorithm, sent, nodes, inverse)
 
 
 def bus_bandwidth(op: str, size_bytes: ArrayLike, ranks: ArrayLike, seconds: ArrayLike) -> Column:
@@ -151,7 +170,7 @@ def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable
     @lru_cache(maxsize=4096)
     def lines(code: int, ranks: int, stride: int) -> _Lines:
         if ranks == 1:
-            return _Lines(np.zeros((1, 3, 1)), np.array([[-1.0], [np.inf]]), np.zeros(1, np.int8), np.zeros(1), 1)
+            return _Lines(np.zeros((1, 3, 1)), np.array(ANY_SIZE)[:, None], np.zeros(1, np.int8), np.zeros(1), 1)
         group = group_of(fabric, ranks, stride)
         found = [(way, line) for way in tuned(choices(OPS[code], group, library, small), library) for line in way.lines]
         deep = max(len(line.coefficients) for _, line in found)

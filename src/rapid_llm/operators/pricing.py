@@ -97,11 +97,15 @@ def price(
 def _one(family: str, values: tuple[float, ...], asked: _Asked) -> Prices:
     """The price of a row that is given in numbers; whoever asks again gets the same, which nobody may change."""
     alone = _NUMBERS.issuperset(map(type, values))
-    prices = _priced(family, tuple(map(np.float64, values)) if alone else _columns(values), asked)  # type: ignore[arg-type]
-    fields = [np.array(getattr(prices, name), ndmin=1) for name in Prices.__slots__]
-    for column in fields:
-        column.setflags(write=False)
-    return Prices(*fields)
+    prices = _as_row(_priced(family, tuple(map(np.float64, values)) if alone else _columns(values), asked))  # type: ignore[arg-type]
+    for name in Prices.__slots__:
+        getattr(prices, name).setflags(write=False)
+    return prices
+
+
+def _as_row(prices: Prices) -> Prices:
+    """Prices of numbers as columns of one row."""
+    return Prices(*(np.array(getattr(prices, name), ndmin=1) for name in Prices.__slots__))
 
 
 def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
@@ -162,7 +166,10 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
             split = cast(DecodeKernel, _kernel(chosen.decode).shaped(architecture))
             return price_decode(rows, split, split.on(architecture, r.clock), r)
         tiled = cast(AttentionKernel, chosen.shaped(architecture))
-        return price_context(rows, tiled, tiled.on(architecture, r.clock), r)
+        constants = tiled.on(architecture, r.clock)
+        if rows[0].shape == (1,):  # numbers cost a third of what columns of one row do
+            return _as_row(price_context(tuple(column[0] for column in rows), tiled, constants, r))
+        return price_context(rows, tiled, constants, r)
 
     return _merge(columns, is_decode(columns), run)
 
@@ -173,12 +180,19 @@ def _merge(
     """Price the rows inside and outside a mask apart, and put them back in order."""
     if mask.all() or not mask.any():
         return run(columns, bool(mask.all()))
-    parts = [(side, run(tuple(c[side] for c in columns), inside)) for side, inside in ((mask, True), (~mask, False))]
+    sides = [(_block(side), inside) for side, inside in ((mask, True), (~mask, False))]
+    parts = [(side, run(tuple(c[side] for c in columns), inside)) for side, inside in sides]
     merged = {name: np.empty(len(mask), dtype=getattr(parts[0][1], name).dtype) for name in Prices.__slots__}
     for side, prices in parts:
         for name, values in merged.items():
             values[side] = getattr(prices, name)
     return Prices(**merged)
+
+
+def _block(mask: NDArray[np.bool_]) -> NDArray[np.bool_] | slice:
+    """The rows of a mask as a slice, where they stand together: views cost less than copies."""
+    first, count = int(mask.argmax()), int(mask.sum())
+    return slice(first, first + count) if mask[first : first + count].all() else mask
 
 
 def roofline(family: str, columns: Mapping[str, ArrayLike], *, dtype: str, accelerator: Accelerator) -> Prices:

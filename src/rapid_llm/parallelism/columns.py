@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -90,8 +90,9 @@ class Plans:
         """Each plan ``times`` times, the plan axis outermost."""
         if times == 1:
             return self
-        columns: dict[str, Any] = {name: np.repeat(getattr(self, name), times) for name in PLAN_COLUMNS}
-        return replace(self, **columns)
+        columns = np.array([getattr(self, name) for name in PLAN_COLUMNS]).repeat(times, axis=1)
+        given = dict(zip(PLAN_COLUMNS, columns, strict=True))
+        return Plans(**given, order=self.order, stage_layers=self.stage_layers)
 
     @cached_property
     def key(self) -> tuple[object, ...]:

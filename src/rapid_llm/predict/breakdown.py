@@ -179,14 +179,17 @@ def _passed(
 def _passes(tallies: Sequence[Tally], priced: Priced, passes: Passes, weights: Weights) -> None:
     """Kernels, messages and host time of weighted unit passes; weights [K, U, N] over all columns of the table, a set
     for each tally."""
-    for table in priced.kernels:
-        rows, bound = table.rows, table.prices.bound
-        spent = table.prices.seconds * rows.count
-        spent[rows.phase == OPTIMIZER] = 0.0
-        both = np.einsum("jrp,krp->jkr", np.array([spent, spent * (bound == 0)]), weights[:, rows.unit])
-        limits = bound.max(axis=1).tolist()
+    tables = [table for table in priced.kernels if table.rows.names]
+    if tables:
+        rows = [table.rows for table in tables]
+        bound = np.concatenate([table.prices.bound for table in tables])
+        spent = np.concatenate([table.prices.seconds * table.rows.count for table in tables])
+        spent[np.concatenate([one.phase for one in rows]) == OPTIMIZER] = 0.0
+        chosen = weights[:, np.concatenate([one.unit for one in rows])]
+        both = np.einsum("jrp,krp->jkr", np.array([spent, spent * (bound == 0)]), chosen)
+        names, limits = [name for one in rows for name in one.names], bound.max(axis=1).tolist()
         for tally, seconds, computing in zip(tallies, *both.tolist(), strict=True):
-            for name, time, computes, limit in zip(rows.names, seconds, computing, limits, strict=True):
+            for name, time, computes, limit in zip(names, seconds, computing, limits, strict=True):
                 if time:
                     group, by = (COMPUTE, "compute") if 2.0 * computes > time else (MEMORY, BOUNDS[limit])
                     tally.add(group, base_name(name), time, bound=by)

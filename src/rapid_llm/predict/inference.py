@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -33,7 +34,7 @@ class InferenceTable:
     request's start, its first and its last token [N]; streamed: prefill passes that only the pacing pipeline stage
     sees, behind another [N]; crossing: the same of others' prompts between a request's tokens [N]. running: requests of
     a replica that the engine runs at once, ``rounds`` of them one after the other. ttft_s: until the last prompt's
-    first token; decode_s: from there to its last, ``gaps`` tokens later.
+    first token; decode_s: from there to its last, ``gaps`` tokens later. job_s: until all of a job's requests are done.
     """
 
     points: Points
@@ -48,6 +49,7 @@ class InferenceTable:
     decode_s: float
     gaps: int
     crossing: Column | None = None
+    job_s: float | None = None
 
     @property
     def tpot_s(self) -> float:
@@ -83,8 +85,34 @@ def evaluate_inference(  # noqa: PLR0917
     batch as given, so that the verdict says so; an automatic batch is what the cache holds.
     """
     job = Job(model, runtime, precision, plans, workload, Machine.of(system, runtime, links), slow or {}, draft)
-    evaluate = static_batch if workload.batching == "static" else continuous_batch
     requests = int(plans.micro_batch[0])
+    if job.queued is None:
+        return _in_flight(job, requests)
+    table = _in_flight(job, min(requests, job.queued))
+    return until_done(job, table if table.running <= job.queued else _batch(job)(job, job.queued))
+
+
+def until_done(job: Job, table: InferenceTable) -> InferenceTable:
+    """The table with the time until all requests of a replica's queue are done.
+
+    Requests of equal lengths that start one after the other finish in that order, and the next ones start in it too: as
+    many as the engine runs at once follow each other in waves of a request's time, and the last wave is what is left
+    over. It takes its own steps, which fewer sequences share.
+    """
+    together = max(1, table.running)
+    waves, left = divmod(job.queued or 0, together)
+    wave = table if table.rounds == 1 else _batch(job)(job, together)
+    last = _batch(job)(job, left).e2e_s if left else 0.0
+    return replace(table, job_s=waves * wave.e2e_s + last)
+
+
+def _batch(job: Job) -> Callable[[Job, int], InferenceTable]:
+    return static_batch if job.work.batching == "static" else continuous_batch
+
+
+def _in_flight(job: Job, requests: int) -> InferenceTable:
+    """So many requests of a replica in flight, or as many as the engine runs at once where it chooses."""
+    workload, evaluate = job.work, _batch(job)
     table = evaluate(job, requests)
     static = workload.batching == "static"
     fit = room(table, requests, job, output=job.steady)

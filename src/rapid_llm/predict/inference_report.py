@@ -10,7 +10,7 @@ from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, ENCODING, WAITING, Pha
 from rapid_llm.predict.feasibility import memory_use
 from rapid_llm.predict.fitting import Footprint, cache_of
 from rapid_llm.predict.inference import InferenceTable
-from rapid_llm.predict.report import Cost, Report
+from rapid_llm.predict.report import Cost, Report, hours
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Inference
 
@@ -22,7 +22,10 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
     tree = Cost("request", prefill.seconds + decode.seconds, 0.0, tuple(c for c in (prefill, decode) if c.seconds))
     running = table.running * (plan.dp or 1)
     requests = running if work.batch_size == "auto" else work.batch_size
-    output_rate = requests * work.output_tokens / table.e2e_s
+    seconds = table.e2e_s
+    if table.job_s is not None and work.total_requests is not None:
+        requests, seconds = work.total_requests, table.job_s
+    output_rate = requests * work.output_tokens / seconds
     turns = work.output_tokens > 1 and not work.offload.experts
     return Report(
         kind="inference",
@@ -30,8 +33,10 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
         ttft_s=table.ttft_s,
         tpot_s=table.tpot_s,
         e2e_s=table.e2e_s,
+        run_time_s=table.job_s,
+        accelerator_hours=hours(table.job_s, scenario.accelerators),
         output_tokens_per_s=output_rate,
-        total_tokens_per_s=requests * (work.prompt_tokens + work.output_tokens) / table.e2e_s,
+        total_tokens_per_s=requests * (work.prompt_tokens + work.output_tokens) / seconds,
         running_requests=min(running, requests),
         compute_bound_batch=turning_point(table, scenario.precision) if turns else None,
         tokens_per_s_per_accelerator=output_rate / scenario.accelerators,

@@ -11,7 +11,7 @@ from rapid_llm.nouns import replaced
 from rapid_llm.predict.engine import evaluate
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.pools import BUSY, PoolsTable
-from rapid_llm.scenario import Pool, Scenario, check
+from rapid_llm.scenario import Pool, Scenario, check, replanned
 from rapid_llm.scenario.scenario import POOLED
 from rapid_llm.workload import Inference
 
@@ -113,16 +113,13 @@ def fewest_accelerators(
         return _fewest_of_pools(scenario, users, ttft_s, tpot_s)
     found: list[Capacity] = []
     for tp in TENSOR_DEGREES:
-        plan = replaced(scenario.parallelism, tp=tp, dp=1, dp_shard=1, etp=1 if scenario.parallelism.ep > 1 else tp)
-        one = replaced(scenario, parallelism=plan, accelerators=tp * plan.pp * plan.cp)
+        one = replanned(scenario, tp * scenario.parallelism.pp * scenario.parallelism.cp, tp=tp)
         if _contradicts(_with_requests(one, 1)):
             continue
         capacity = largest_batch(one, ttft_s, tpot_s)
         if not capacity.requests:
             continue
-        replicas = ceil(users / capacity.requests)
-        wide = replaced(plan, dp=replicas, dp_shard=replicas)
-        many = replaced(one, parallelism=wide, accelerators=one.accelerators * replicas)
+        many = replanned(one, one.accelerators * ceil(users / capacity.requests), tp=tp)
         if many.accelerators <= scenario.system.accelerators and not _contradicts(_with_requests(many, users)):
             found.append(largest_batch(many, ttft_s, tpot_s))
     return min(found, key=lambda c: (c.accelerators, c.tpot_s), default=None)
@@ -188,7 +185,7 @@ def _with_requests(scenario: Scenario, requests: int) -> Scenario:
     work = scenario.workload
     if not isinstance(work, Inference):
         raise InputError(f"workload.kind must be inference for a latency objective (got {work.kind}).")
-    return replaced(scenario, workload=replaced(work, batch_size=requests, batching="continuous"))
+    return replaced(scenario, workload=replaced(work, batch_size=requests, batching="continuous", total_requests=None))
 
 
 def _last_good(good: Callable[[int], bool], start: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,12 @@ class Job:
     def ingress(self) -> float:
         """Seconds from a request's arrival to its first launch."""
         return self.runtime.host.ingress / self.machine.host_speed
+
+    @property
+    def queued(self) -> int | None:
+        """Requests that one replica works through until the job is done; None where there are always more."""
+        total = self.work.total_requests
+        return None if total is None else ceil(total / int(self.plans.dp[0]))
 
     @property
     def stages(self) -> int:

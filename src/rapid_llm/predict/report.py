@@ -225,8 +225,6 @@ class Report:
     mfu: float | None = None
     mfu_causal: float | None = None
     hfu: float | None = None
-    run_time_s: float | None = None
-    accelerator_hours: float | None = None
     flop_convention: str = "matrix multiplications and LM head, full attention, no recompute, over the dense peak"
     # inference
     ttft_s: float | None = None
@@ -238,6 +236,8 @@ class Report:
     compute_bound_batch: int | None = None
     pools: PoolsUse | None = None
     # both
+    run_time_s: float | None = None
+    accelerator_hours: float | None = None
     memory: MemoryUse
     bound_by: str = ""
     breakdown: Cost | None = None
@@ -305,6 +305,14 @@ class Report:
 
 _BEHIND = ("origin", "energy_of")
 """What stands behind an answer, and is not part of it."""
+SECONDS_PER_HOUR = 3600.0
+
+
+def hours(seconds: float | None, accelerators: int) -> float | None:
+    """Accelerator hours of a run; None where nobody said how long the run is."""
+    return seconds * accelerators / SECONDS_PER_HOUR if seconds else None
+
+
 _TIMES = (
     "step_time_s", "tokens_per_s", "tokens_per_s_per_accelerator", "mfu", "mfu_causal", "hfu", "ttft_s", "tpot_s",
     "e2e_s", "run_time_s", "accelerator_hours", "output_tokens_per_s", "total_tokens_per_s", "breakdown", "interval",

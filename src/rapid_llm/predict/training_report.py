@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from rapid_llm.predict.breakdown import bound_by, training_breakdown
 from rapid_llm.predict.feasibility import memory_use
-from rapid_llm.predict.report import Report
+from rapid_llm.predict.report import Report, hours
 from rapid_llm.predict.training import TrainingTable, utilisation
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Training
-
-SECONDS_PER_HOUR = 3600.0
 
 
 def training_report(scenario: Scenario, work: Training, table: TrainingTable) -> Report:
@@ -36,7 +34,7 @@ def training_report(scenario: Scenario, work: Training, table: TrainingTable) ->
         mfu_causal=use.mfu_causal,
         hfu=use.hfu,
         run_time_s=run,
-        accelerator_hours=run * scenario.accelerators / SECONDS_PER_HOUR if run else None,
+        accelerator_hours=hours(run, scenario.accelerators),
         memory=memory_use(table.account, 0, int(plans.tp[0] * plans.cp[0] * plans.dp[0])),
         breakdown=tree,
         bound_by=bound_by(tree),

@@ -52,9 +52,9 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
     counted_experts, expert_adapters, to_drives, has_drives, experts_leave, runs_host_experts, has_host_matrix,
-    sees_images, has_tower (0 or 1), batch_size (inference), beams, speculates, drafts_by_model, has_draft, draft_tp,
-    draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size,
-    num_hidden_layers, max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads,
+    sees_images, has_tower (0 or 1), batch_size (inference), beams, total_requests, speculates, drafts_by_model,
+    has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size, num_hidden_layers,
+    max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads,
     num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
     greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
     """
@@ -220,6 +220,7 @@ def _generation(scenario: Scenario) -> dict[str, int]:
     own = _model(draft.model) if draft else dict.fromkeys(("num_attention_heads", "vocab_size"), 0)
     return {
         "beams": 1 if isinstance(work, Training) else work.beams,
+        "total_requests": 0 if isinstance(work, Training) else work.total_requests or 0,
         "speculates": spec is not None,
         "sees_images": not isinstance(work, Training) and work.images is not None,
         "has_tower": scenario.model.vision is not None,

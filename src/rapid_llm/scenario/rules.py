@@ -387,6 +387,15 @@ CHECKS: tuple[Check, ...] = (
         lambda c: (c.pooled == 0) | (c.flow == 0),
         lambda r: "network: flow prices one pool alone. Try network: closed-form, or each pool as a scenario.",
     ),
+    Check(
+        "pools run for ever",
+        "workload.total_requests",
+        lambda c: (c.pooled == 0) | (c.total_requests == 0),
+        lambda r: (
+            f"workload.total_requests {r['total_requests']} is answered for one pool. Try to leave it out: the rates "
+            "of both pools are those of a queue that never ends."
+        ),
+    ),
     Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
     Check(
         "an image is a sequence",

@@ -211,13 +211,15 @@ class Inference:
 
     ``batch_size`` auto is as many as the engine runs at once: its cache holds no more. ``prefix_tokens`` of each prompt
     are cached already (at least its last token is computed). ``batching`` static prefills the batch together and
-    decodes until all are done; continuous replaces each request that finishes by a new one at once. ``beams``: of beam
-    search, which share the cache of their prompt. ``routing`` of tokens to experts, even unless it says otherwise.
-    ``offload``: what lives outside the accelerator. ``images``: of every prompt.
+    decodes until all are done; continuous replaces each request that finishes by a new one at once.
+    ``total_requests`` of a job that all wait at its start; None: there are always more. ``beams``: of beam search,
+    which share the cache of their prompt. ``routing`` of tokens to experts, even unless it says otherwise. ``offload``:
+    what lives outside the accelerator. ``images``: of every prompt.
     """
 
     kind: Literal["inference"] = "inference"
     batch_size: Count | Literal["auto"]
+    total_requests: Count | None = None
     prompt_tokens: Count
     output_tokens: Count
     prefix_tokens: Whole = 0

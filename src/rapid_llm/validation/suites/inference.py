@@ -98,6 +98,12 @@ def _offline(row: Row) -> bool:
     return bool(row["arrival"].lower() == "offline max throughput")
 
 
+def _queue(row: Row) -> Mapping[str, Any]:
+    """How an engine that chooses its batch works through an offline benchmark's requests."""
+    rule = translate.first("queues", row)
+    return {"batching": "continuous", **({"total_requests": rule["total_requests"]} if rule else {})}
+
+
 def _measured(row: Row) -> float:
     """The row's figure in SI, as the reading of a report that it is compared with."""
     value = number(row, "value")
@@ -136,7 +142,7 @@ def scenario_of(row: Row) -> Mapping[str, Any]:
             "batch_size": batch,
             "prompt_tokens": prompt,
             "output_tokens": output,
-            **({"batching": "continuous"} if batch == "auto" else {}),
+            **(_queue(row) if batch == "auto" else {}),
         },
     }
     if preset := translate.precision_of(row):
