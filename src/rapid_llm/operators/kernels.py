@@ -319,7 +319,7 @@ class TiledMoeKernel(Kernel):
     below ``chosen_by``, else the last. ``tuned``: experts of a rank and their width, of which the engine ships a tile
     found by search on devices of an architecture. ``weight_bytes``: of the weights as the kernel reads them, where the
     engine expands them once at load. ``alone``: a tile has its compute unit for itself, so that few take as long as one
-    on every unit.
+    on every unit. ``sorts``: pairs of other ranks' experts are left out before anything else runs.
     """
 
     family: Literal["moe"]
@@ -329,6 +329,7 @@ class TiledMoeKernel(Kernel):
     until: tuple[Positive, ...] = ()
     tuned: Shapes = ()
     alone: bool = False
+    sorts: bool = False
     weight_bytes: Positive | None = None
 
 
