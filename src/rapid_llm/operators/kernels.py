@@ -278,7 +278,8 @@ class DecodeKernel(Kernel):
     head that share a work item, ``powers``: only where they are a power of two; the others run alone on vector units,
     in steps of ``lone_tile``. ``splits_alone``: rows with one query head a KV head are split too; ``warps``:
     instructions of a warp multiply (``Rates.warps``), so that ``rate`` is a share of what those reach; ``regroups``:
-    copies of Q and O bring the heads of a group together; ``product_bits`` as in prefill. ``shared``: bytes of shared
+    copies of Q and O bring the heads of a group together; ``appends``: a kernel of its own rotates the new token and
+    writes it into the cache before; ``product_bits`` as in prefill. ``shared``: bytes of shared
     memory of the block of one work item, which then waits for its tiles most of its time, whatever the clock, beside as
     many more as a unit has room for; 0: an item keeps its unit busy.
     """
@@ -295,6 +296,7 @@ class DecodeKernel(Kernel):
     splits_alone: bool = True
     warps: bool = False
     regroups: bool = False
+    appends: bool = False
     product_bits: Literal[8, 16] = 16
     shared: Bytes = 0
 
