@@ -190,7 +190,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     if kernel.regroups:  # with one sequence or one KV head the order is already right
         copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
         extra = extra + np.where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
-    return summarise(r.launch + c.setup, seconds + extra, work=(flops, moved), sides=(compute, memory))
+    launches = r.launch * (2.0 if kernel.appends else 1.0)
+    return summarise(launches + c.setup, seconds + extra, work=(flops, moved), sides=(compute, memory))
 
 
 def is_decode(columns: tuple[Column, ...]) -> NDArray[np.bool_]:

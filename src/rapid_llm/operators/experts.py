@@ -105,6 +105,7 @@ def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: Tile
     kernel scans, h for each token, at ``passes`` of the bandwidth (Triton kernels of vLLM and SGLang, fused_moe.py).
     """
     rows, _, _, pairs, tokens, _, hidden, inter, matrices, *_ = columns
+    scanned = rows if kernel.sorts else pairs
     tile = _chosen(columns, kernel)
     if kernel.tuned and (searched := _searched(columns, kernel)).any():
         tries = _SEARCHED if np.ndim(rows) == 0 else _SEARCHED[:, :, None]
@@ -112,7 +113,7 @@ def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: Tile
         tile = np.where(searched, fastest, tile)
     gemms, compute, memory = _gemms(columns, tile, kernel, c, r)
     between = 2.0 * (matrices - 1.0) + 1.0
-    passes = (pairs * (between * inter + 2.0 * hidden) + tokens * hidden) * _ROW_BYTES
+    passes = (scanned * (between * inter + 2.0 * hidden) + tokens * hidden) * _ROW_BYTES
     flops, moved = moe_work(columns)
     variable = gemms + r.stream(passes, c.passes)
     return summarise(r.launch + c.setup, variable, work=(flops, moved + passes), sides=(compute, memory))
@@ -137,7 +138,7 @@ def _gemms(
     held = hit * matrices * hidden * inter * weight + 2.0 * tokens * hidden * _ROW_BYTES
     share = c.bandwidth * np.where(bk * weight < _LINE, _HALF_LINE, 1.0)
     high = row_tiles(rows, hit, largest, bm)
-    empty = np.maximum(pairs - rows, 0.0) / bm
+    empty = 0.0 if kernel.sorts else np.maximum(pairs - rows, 0.0) / bm
     fill = c.fill / (_KIB * r.units) * bk * (bm * x_bytes + bn * weight)
     busy = np.maximum(2.0 * bm * bn * bk / (c.rate * r.peak), fill)
     n, k = np.array([inter * (matrices - 1.0), hidden]), np.array([hidden, inter])  # up and gate, down

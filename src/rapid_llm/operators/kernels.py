@@ -284,7 +284,8 @@ class DecodeKernel(Kernel):
     head that share a work item, ``powers``: only where they are a power of two; the others run alone on vector units,
     in steps of ``lone_tile``. ``splits_alone``: rows with one query head a KV head are split too; ``warps``:
     instructions of a warp multiply (``Rates.warps``), so that ``rate`` is a share of what those reach; ``regroups``:
-    copies of Q and O bring the heads of a group together; ``product_bits`` as in prefill. ``shared``: bytes of shared
+    copies of Q and O bring the heads of a group together; ``appends``: a kernel of its own rotates the new token and
+    writes it into the cache before; ``product_bits`` as in prefill. ``shared``: bytes of shared
     memory of the block of one work item, which then waits for its tiles most of its time, whatever the clock, beside as
     many more as a unit has room for; 0: an item keeps its unit busy.
     """
@@ -301,6 +302,7 @@ class DecodeKernel(Kernel):
     splits_alone: bool = True
     warps: bool = False
     regroups: bool = False
+    appends: bool = False
     product_bits: Literal[8, 16] = 16
     shared: Bytes = 0
 
@@ -325,7 +327,7 @@ class TiledMoeKernel(Kernel):
     below ``chosen_by``, else the last. ``tuned``: experts of a rank and their width, of which the engine ships a tile
     found by search on devices of an architecture. ``weight_bytes``: of the weights as the kernel reads them, where the
     engine expands them once at load. ``alone``: a tile has its compute unit for itself, so that few take as long as one
-    on every unit.
+    on every unit. ``sorts``: pairs of other ranks' experts are left out before anything else runs.
     """
 
     family: Literal["moe"]
@@ -335,6 +337,7 @@ class TiledMoeKernel(Kernel):
     until: tuple[Positive, ...] = ()
     tuned: Shapes = ()
     alone: bool = False
+    sorts: bool = False
     weight_bytes: Positive | None = None
 
 
