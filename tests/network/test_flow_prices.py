@@ -63,14 +63,12 @@ def test_the_slowest_group_decides():
 @pytest.mark.parametrize("fault", [{"bandwidth": "50 %"}, {"bandwidth": "1 %"}, {"down": True}])
 def test_groups_of_one_rank_a_node_share_a_hurt_rail_out(fault):
     """The traffic of a hurt card leaves over the other seven of its node, of which each carries a seventh more."""
-    healthy, hurt = (
-        seconds("all_gather", 2**30, 8, 8, *faults) for faults in ([], [{"nic": "node0.nic0", **fault}])
-    )
+    healthy, hurt = (seconds("all_gather", 2**30, 8, 8, *faults) for faults in ([], [{"nic": "node0.nic0", **fault}]))
     assert hurt == pytest.approx(healthy * 8 / 7, rel=0.02)
 
 
 def test_groups_that_share_uplinks_run_at_once():
-    """A leaf has a quarter of its downlinks' bandwidth upwards, which the data-parallel groups of all ranks of its nodes
+    """A leaf has a quarter of its downlinks' bandwidth upwards, which the data-parallel groups of all ranks below it
     share: four of the seven peers of each rank are beyond it.
     """
     oversubscribed = replaced(DGX, fabric=replaced(DGX.fabric, topology="leaf-spine", oversubscription=4.0))

@@ -44,6 +44,26 @@ def closed_form(
     return sum(_phase(laid_out(part), part.phases[0].pattern in CIRCLES, topology.capacity) for part in parts)
 
 
+def takes_turns(
+    template: Template, bounds: Bounds, topology: Topology, *, placement: Sequence[int] | Ints | None = None
+) -> bool:
+    """Whether sends of one step meet on a link of which others need more elsewhere: they do not share alike then, but
+    get ahead of each other in turns, and the closed form is the most that it takes.
+    """
+    template = run_on(template)
+    steps = [template] if template.pipelined else [replace(template, phases=(phase,)) for phase in template.phases]
+    for step in steps:
+        tasks = program(step, bounds, 1.0, topology, placement=placement, slices=1)
+        transfer = _slowest(tasks, _busy(tasks, topology.capacity, 1.0 / tasks.rounds))
+        row = np.repeat(np.arange(len(tasks)), np.diff(tasks.resource_start))
+        least, most = np.full(topology.links, np.inf), np.zeros(topology.links)
+        np.minimum.at(least, tasks.resource, transfer[row])
+        np.maximum.at(most, tasks.resource, transfer[row])
+        if (most > least * (1 + 1e-6)).any():
+            return True
+    return False
+
+
 def _busy(tasks: Tasks, capacity: Floats, share: Floats | float = 1.0) -> Floats:
     """Seconds that each link needs for ``share`` of what all tasks move."""
     moved = np.repeat(tasks.total * share, np.diff(tasks.resource_start))
