@@ -68,7 +68,7 @@ def test_groups_of_one_rank_a_node_share_a_hurt_rail_out(fault):
 
 
 def test_groups_that_share_uplinks_run_at_once():
-    """A leaf has a quarter of its downlinks' bandwidth upwards, which data-parallel groups of all ranks of its nodes
+    """A leaf has a quarter of its downlinks' bandwidth upwards, which the data-parallel groups of all ranks below it
     share: four of the seven peers of each rank are beyond it.
     """
     oversubscribed = replaced(DGX, fabric=replaced(DGX.fabric, topology="leaf-spine", oversubscription=4.0))

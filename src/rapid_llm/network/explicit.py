@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rapid_llm.network.programs import program, run_on
 from rapid_llm.network.routing import Table
@@ -42,6 +43,37 @@ def closed_form(
         return _depth(tasks) + float(_busy(tasks, topology.capacity).max(initial=0.0))
     parts = [replace(template, phases=(phase,)) for phase in template.phases]
     return sum(_phase(laid_out(part), part.phases[0].pattern in CIRCLES, topology.capacity) for part in parts)
+
+
+def takes_turns(
+    template: Template, bounds: Bounds, topology: Topology, *, placement: Sequence[int] | Ints | None = None
+) -> bool:
+    """Whether sends of one step meet on a link that are not alike: some need more time on another link, or have more
+    hops in a step that goes on round by round. They get ahead of each other by turns then, and the closed form is the
+    most that it takes.
+    """
+    template = run_on(template)
+    steps = [template] if template.pipelined else [replace(template, phases=(phase,)) for phase in template.phases]
+    for step in steps:
+        tasks = program(step, bounds, 1.0, topology, placement=placement, slices=1)
+        transfer = _slowest(tasks, _busy(tasks, topology.capacity, 1.0 / tasks.rounds))
+        again = template.pipelined or step.phases[0].pattern in CIRCLES
+        free = ~np.isfinite(tasks.limit) if len(tasks.limit) else np.ones(len(tasks), np.bool_)
+        unlike = [_differs(tasks, transfer, topology.links, np.ones_like(free))]
+        unlike += [_differs(tasks, tasks.latency, topology.links, free)] if again else []
+        if any(unlike):
+            return True
+    return False
+
+
+def _differs(tasks: Tasks, value: Floats, links: int, chosen: NDArray[np.bool_]) -> bool:
+    """Whether a link carries ``chosen`` tasks of different values."""
+    row = np.repeat(np.arange(len(tasks)), np.diff(tasks.resource_start))
+    row, link = row[chosen[row]], tasks.resource[chosen[row]]
+    least, most = np.full(links, np.inf), np.zeros(links)
+    np.minimum.at(least, link, value[row])
+    np.maximum.at(most, link, value[row])
+    return bool((most > least * (1 + 1e-6)).any())
 
 
 def _busy(tasks: Tasks, capacity: Floats, share: Floats | float = 1.0) -> Floats:

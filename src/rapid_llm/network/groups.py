@@ -48,16 +48,16 @@ def group_of(fabric: Fabric, ranks: int, stride: int) -> Group:
     return Group(tuple(bounds), tuple(tiers), stride, ceil(ranks / inside), fabric.node_span)
 
 
-def by_medium(group: Group) -> Group:
+def by_medium(group: Group, laps: int) -> Group:
     """A group with a level for each medium: every dimension of a torus that it lies along, a ring with links of its
-    own; else what is inside a node, and all of the network, which network cards share.
+    own; else what is inside a node, and all of the network, which network cards share and rings go round in ``laps``.
     """
-    return _by_dimension(group) if group.tiers[0].kind == "torus" else _network_as_one(group)
+    return _by_dimension(group) if group.tiers[0].kind == "torus" else _network_as_one(group, 2 * laps)
 
 
-def in_whole_units(group: Group) -> Group:
+def in_whole_units(group: Group, laps: int) -> Group:
     """A group with the network as one level where its ranks do not fill leaves."""
-    return group if whole(group.bounds) else _network_as_one(group)
+    return group if whole(group.bounds) else _network_as_one(group, laps)
 
 
 def whole(bounds: tuple[int, ...]) -> bool:
@@ -76,18 +76,21 @@ def _by_dimension(group: Group) -> Group:
     return replace(group, bounds=tuple(accumulate(sides, mul)), tiers=axes)
 
 
-def _network_as_one(group: Group) -> Group:
-    """The tiers between nodes as one, as a ring of nodes meets them: hops below a leaf, and one from leaf to leaf."""
+def _network_as_one(group: Group, laps: int) -> Group:
+    """The tiers between nodes as one, as the latest datum of a ring of nodes meets them: hops below a leaf, and those
+    from leaf to leaf; of ``laps`` in a row it leaves out one hop each, the nearest where it can.
+    """
     inside, n = group.inside, group.bounds[-1]
     if len(group.bounds) - inside < 2:
         return group
     inner = group.bounds[inside - 1] if inside else 1
     near, far = group.tiers[inside], group.tiers[-1]
     hops, between = ceil(n / inner) - 1, ceil(n / group.bounds[-2])
+    apart = laps * between - laps * between // (hops + 1)
     joined = replace(
         near,
         span=far.span,
-        latency=near.latency + (far.latency - near.latency) * min(1.0, between / hops),
+        latency=near.latency + (far.latency - near.latency) * min(1.0, apart / (laps * hops)),
         bandwidth=min(near.bandwidth, far.bandwidth * max(1.0, group.bounds[inside] / inner)),
     )
     return replace(group, bounds=(*group.bounds[:inside], n), tiers=(*group.tiers[:inside], joined))

@@ -31,7 +31,7 @@ class Way:
     lines: tuple[Line, ...]
 
 
-_LAID_OUT: Final[dict[str, Callable[[Group], Group]]] = {"orders": by_medium, "hierarchical": in_whole_units}
+_LAID_OUT: Final[dict[str, Callable[[Group, int], Group]]] = {"orders": by_medium, "hierarchical": in_whole_units}
 """Algorithms that see levels of their own in a group."""
 
 
@@ -42,7 +42,8 @@ def ways(op: str, group: Group, library: Library, builders: Builders = BUILDERS)
         for name in protocol.algorithms if label not in off else ():
             build, ops = builders[name]
             if op in ops and _runs(name, group):
-                place = _LAID_OUT[name](group) if name in _LAID_OUT else group
+                laps = 2 if op == "all_reduce" else 1
+                place = _LAID_OUT[name](group, laps) if name in _LAID_OUT else group
                 template = build(op, place.bounds, place.inside)
                 costs = [library.cost(tier.link, tier.scope) for tier in place.tiers]
                 line = partial(_line, op, template, place, protocol=protocol)
@@ -77,8 +78,8 @@ def _runs(algorithm: str, group: Group) -> bool:
         "nvls": levels == 1 and inner.in_network_reduction,
         "nvls-tree": levels > 1 and inner.in_network_reduction,
         "tree": levels > 1 or inner.scope == "inter",
-        "hierarchical": levels > 1 and whole(in_whole_units(group).bounds),
-        "orders": inner.kind == "torus" or (levels > 1 and group.inside == 1 and whole(by_medium(group).bounds)),
+        "hierarchical": levels > 1 and whole(in_whole_units(group, 1).bounds),
+        "orders": inner.kind == "torus" or (levels > 1 and group.inside == 1 and whole(by_medium(group, 1).bounds)),
         "halving-doubling": all(bound & (bound - 1) == 0 for bound in group.bounds),
         "pxn": levels > 1 and inner.scope == "intra" and group.tiers[-1].scope == "inter",
         "sharp": group.tiers[-1].scope == "inter" and group.tiers[-1].in_network_reduction,
@@ -165,9 +166,12 @@ def detours(phase: Phase, group: Group, level: int | None = None) -> float:
         closing = phase.pattern == "ring" and high - low == 1
         links = group.tiers[low].hop_links(group.bounds[low], group.stride, closing=closing) if low == 0 else 1
         near, crossed = group.tiers[low].latency, hops(phase, group.bounds)[low]
-        instead = 0.0  # a chain that begins beside a cable between nodes leaves that out and not a hop inside
+        instead = (
+            0.0  # of a ring a chain leaves out the closing link; one channel of a node has that inside, another out
+        )
         if phase.pattern == "relay" and high - low > 1:
-            instead = max(0.0, links * near - group.tiers[low + 1].latency)
+            instead = links * near - group.tiers[high - 1 if group.inside == 0 else low + 1].latency
+            instead = instead if group.inside == 0 else max(0.0, instead)
         return crossed * (links - 1) * near + instead + _off_rails(phase, group)
     if phase.pattern not in ("direct", "neighbour"):
         return 0.0
