@@ -15,7 +15,17 @@ NAMES = [
     *(f"nvlink{n}" for n in (2, 3, 4, 5)),
     *(f"pcie{n}-x16" for n in (3, 4, 5, 6)),
     *("infinity-fabric3", "infinity-fabric4", "tpu-ici-v5p", "tpu-ici-v6e", "gaudi-roce", "c2c"),
-    *("infiniband-hdr", "infiniband-ndr", "infiniband-xdr", "roce-400", "efa-v1", "efa-v2", "slingshot-11"),
+    *(
+        "infiniband-hdr",
+        "infiniband-ndr",
+        "infiniband-xdr",
+        "roce-400",
+        "efa-v1",
+        "efa-v2",
+        "efa-v3",
+        "efa-v4",
+        "slingshot-11",
+    ),
     *("gpudirect-tcpx-200g", "ethernet-100g"),
 ]
 
