@@ -120,9 +120,9 @@ def test_a_kernel_with_few_loads_in_flight_draws_by_units_and_not_by_memory():
 
 
 def test_unpacking_weights_costs_lanes_where_they_are_few():
-    stored = 0.5625  # bytes a weight of Q4_0
+    stored = 0.5625  # bytes a weight of Q4_K
     unpacked, plain = (
         price(1, 8192, 8192, "apple-m1-max", dtype="fp16", kernel=kernel, size=stored).seconds
-        for kernel in ("ggml-mmq", "ggml")
+        for kernel in ("ggml-mmq-k", "ggml-mmq")
     )
     assert 1.2 < unpacked / plain < 1.8

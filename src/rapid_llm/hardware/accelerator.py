@@ -119,9 +119,10 @@ class Accelerator:
     """An accelerator from its datasheet.
 
     ``peak`` maps a compute dtype to its dense matrix rate in FLOP/s (or OP/s); ``vector`` is the fp32 rate outside
-    the matrix units. ``compute_units`` are SMs, CUs or cores: what a kernel's blocks are scheduled on. ``host_speed``:
-    single-thread speed of the CPUs that it is usually sold with, over an EPYC 7742 (DGX A100);
-    ``host_memory_bandwidth``: B/s that the CPUs of such a server stream.
+    the matrix units. ``compute_units`` are SMs, CUs or cores: what a kernel's blocks are scheduled on;
+    ``exponentials`` that one takes in a clock (FlashAttention-3, section 3.1). ``host_speed``: single-thread speed of
+    the CPUs that it is usually sold with, over an EPYC 7742 (DGX A100); ``host_memory_bandwidth``: B/s that the CPUs of
+    such a server stream.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Accelerator:
     clocks: Clocks
     peak: Map[FlopsPerSecond]
     vector: FlopsPerSecond
+    exponentials: Count = 16
     memory: Memory
     scale_up: ScaleUp | None = None
     host_link: str

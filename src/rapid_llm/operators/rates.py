@@ -15,8 +15,6 @@ from rapid_llm.operators.families import Column
 _RESIDENT_STEEPNESS: Final = 8.0
 
 
-_EXPONENTIALS: Final = 16.0  # that a compute unit takes in a cycle (FlashAttention-3, 3.1)
-
 _LARGEST_UNIT: Final = 8192.0
 """16-bit FLOPs that the largest unit kernels were measured on finishes in a cycle (an SM of Blackwell). A core with
 more (a TensorCore of a TPU, a matrix engine of Gaudi) has that many tiles in flight at once, so that what a tile costs
@@ -118,7 +116,7 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         warps=min(matrix, _WARP_FLOPS * cycles) if accelerator.vendor == "NVIDIA" else matrix,
         eight_bit=(accelerator.rate("fp8") or peak) / peak,
         vector=accelerator.vector * clock,
-        exponentials=_EXPONENTIALS * cycles,
+        exponentials=accelerator.exponentials * cycles,
         hbm=hbm.bandwidth * sustained.hbm,
         datasheet=hbm.bandwidth,
         launch=sustained.launch,
