@@ -289,9 +289,9 @@ def _unturned(table: PricedKernels, lowered: Lowered, machine: Machine) -> Price
 
 
 @lru_cache(maxsize=256)
-def _not_turned(names: tuple[str, ...], kinds: tuple[int, ...]) -> Matrix:
-    """0.0 for the casts of a table that turn their operand, 1.0 for other rows [R, 1]."""
-    return np.array([[float(not (n.endswith(CAST) and k == _TURNED))] for n, k in zip(names, kinds, strict=True)])
+def _not_turned(names: tuple[str, ...], kinds: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Which rows of a table are no casts that turn their operand [R, 1]."""
+    return np.array([[not (n.endswith(CAST) and k == _TURNED)] for n, k in zip(names, kinds, strict=True)])
 
 
 def _by_pieces(message: PricedMessages, machine: Machine) -> PricedMessages:
