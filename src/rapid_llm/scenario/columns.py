@@ -43,7 +43,7 @@ class Columns:
 def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
     """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
 
-    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, dealt_stages and dealt_layers by hand; of the
+    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, dealt_stages, dealt_layers, idle_stages; of the
     schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches;
     pipeline_zero_stage, zero_stages, lacks (an axis) and experts_need_sp of the runtime; accelerators, node_size,
     system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
@@ -113,6 +113,7 @@ def _plan(scenario: Scenario) -> dict[str, int]:
     return {
         "dealt_stages": len(dealt),
         "dealt_layers": sum(dealt),
+        "idle_stages": sum(layers == 0 for layers in dealt[1:-1]),
         **{name: int(getattr(plan, name) or 0) for name in names},
         "interleaved": plan.schedule == "interleaved",
         **_framework(scenario),
