@@ -78,6 +78,9 @@ def read(*overrides, text=TRAINING, checked=True):
         ("cp=8 ulysses=8 model=qwen2.5-7b",
          "ulysses 8 x tp 1 = 8 must divide num_key_value_heads 4, as each rank takes whole heads. "
          "Try ulysses 1, 2, 4: the rest of cp 8 is a ring."),
+        ("pp=4 layers_per_stage=[16,0,16,0]",
+         "parallelism.layers_per_stage leaves 1 without a layer: only the first and the last, which hold the "
+         "embedding and the head, can do without. Try 8, 8, 8, 8."),
         ("pp=4 layers_per_stage=[9,9,9,6]",
          "parallelism.layers_per_stage must deal 32 layers to 4 stages (got 33 to 4). Try 8, 8, 8, 8."),
         ("pp=4 vpp=2 layers_per_stage=[8,8,8,8]",

@@ -114,6 +114,12 @@ def _ending(names: tuple[str, ...], ends: tuple[str, ...]) -> NDArray[np.bool_]:
     return np.array([name.endswith(ends) for name in names])
 
 
+@lru_cache(maxsize=256)
+def _starting(names: tuple[str, ...], start: str) -> NDArray[np.bool_]:
+    """Which names begin so [R]."""
+    return np.array([name.startswith(start) for name in names])
+
+
 def _cover(machine: Machine, axis: str) -> str:
     """Which kernels run beside the messages of an axis: a family, a prefix of names, or all of the pass where empty."""
     overlap = machine.runtime.overlap
@@ -128,7 +134,7 @@ def _covering(rows: Kernels, seconds: Matrix, cover: str) -> Matrix:
     """Seconds of the rows that ``cover`` names, 0 for the others [R, P]."""
     if cover != _SHARED:
         return seconds * (rows.family == cover)
-    return np.asarray(seconds * [[name.startswith(_SHARED)] for name in rows.names])
+    return np.asarray(seconds * _starting(rows.names, _SHARED)[:, None])
 
 
 def time_passes(priced: Priced) -> Passes:
@@ -153,7 +159,7 @@ def time_passes(priced: Priced) -> Passes:
     side, exposed = _beside(spent, sent, kernels + blocking, priced)
     launched = [(table.rows, _launches(table.rows)) for table in priced.kernels]
     issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
-    experts = _by_cell(_expert_launches(priced), shape)
+    experts = _by_cell(_expert_launches(priced) if lowered.expert.any() else [], shape)
     issue += machine.runtime.host.per_expert * experts
     if machine.runtime.host.per_cast:
         casts = [(t.rows, t.rows.count * _ending(t.rows.names, (CAST,))[:, None]) for t in priced.kernels]
@@ -182,7 +188,7 @@ def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
     for table in priced.kernels:
         rows = table.rows
         if rows.family == "gemm":
-            experts = rows.columns["groups"] * rows.count * [[name.startswith(_EXPERT)] for name in rows.names]
+            experts = rows.columns["groups"] * rows.count * _starting(rows.names, _EXPERT)[:, None]
             rounded = ~_ending(rows.names, (WEIGHT_GRADIENT,))[:, None]
             found.append((rows, experts * (1.0 + rounds * rounded)))
     return found

@@ -301,8 +301,14 @@ def _unturned(table: PricedKernels, lowered: Lowered, machine: Machine) -> Price
     product = operators.kernel(implementation(machine.runtime, "gemm", lowered.shapes.compute, chip)).shaped(chip)
     if getattr(product, "turns", True):
         return table
-    kept = [not (name.endswith(CAST) and kind == _TURNED) for name, kind in zip(rows.names, rows.kind, strict=True)]
-    return replace(table, prices=_map(table.prices, lambda column: column * np.array(kept)[:, None]))
+    kept = _not_turned(rows.names, tuple(rows.kind.tolist()))
+    return replace(table, prices=_map(table.prices, lambda column: column * kept))
+
+
+@lru_cache(maxsize=256)
+def _not_turned(names: tuple[str, ...], kinds: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Which rows of a table are no casts that turn their operand [R, 1]."""
+    return np.array([[not (n.endswith(CAST) and k == _TURNED)] for n, k in zip(names, kinds, strict=True)])
 
 
 def _by_pieces(message: PricedMessages, machine: Machine) -> PricedMessages:

@@ -43,9 +43,9 @@ class Columns:
 def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
     """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
 
-    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, shifts (0 or 1), dealt_stages and dealt_layers by
-    hand; of the schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest
-    micro-batches;
+    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, shifts (0 or 1), dealt_stages, dealt_layers and
+    idle_stages by hand; of the schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way,
+    and fewest micro-batches;
     of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), ring_alone,
     ulysses_alone, runs_schedule, offloads, offload_zero_stage and experts_need_sp; accelerators, node_size,
     system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
@@ -118,6 +118,7 @@ def _plan(scenario: Scenario) -> dict[str, int]:
     return {
         "dealt_stages": len(dealt),
         "dealt_layers": sum(dealt),
+        "idle_stages": sum(layers == 0 for layers in dealt[1:-1]),
         **{name: int(getattr(plan, name) or 0) for name in names},
         "shifts": plan.shift,
         "interleaved": plan.schedule == "interleaved",

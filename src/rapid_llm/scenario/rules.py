@@ -178,6 +178,7 @@ CHECKS: tuple[Check, ...] = (
         ),
         sentences.dealt,
     ),
+    Check("stages have work", "parallelism.layers_per_stage", lambda c: c.idle_stages == 0, sentences.idle),
     Check(
         "runtime has the axis",
         "parallelism",

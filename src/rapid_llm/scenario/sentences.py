@@ -99,6 +99,14 @@ def dealt(row: Row) -> str:
     )
 
 
+def idle(row: Row) -> str:
+    """A stage between the first and the last has no layer."""
+    return (
+        f"parallelism.layers_per_stage leaves {row['idle_stages']} without a layer: only the first and the last, which "
+        f"hold the embedding and the head, can do without. Try {_even(row['num_hidden_layers'], row['dealt_stages'])}."
+    )
+
+
 def _even(layers: int, stages: int) -> str:
     """Stages as equal as can be, where a list of them is short enough to read."""
     each, more = divmod(layers, stages)
