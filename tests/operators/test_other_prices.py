@@ -95,6 +95,15 @@ def test_an_unaligned_width_slows_the_down_projection_of_triton_kernels():
     assert odd > 1.3 * even
 
 
+def test_a_tile_alone_on_its_unit_takes_as_long_as_one_on_every_unit():
+    """One expert of gpt-oss on H100, 9 to 209 of 256 to 1,536 pairs: 109 to 115 us (aiconfigurator tables)."""
+    one = EXPERTS | {"hit": 1, "experts": 1, "hidden": 2880, "inter": 2880, "w_bytes": 0.53125}
+    for rows, pairs in ((9, 256), (209, 1536)):
+        columns = one | {"rows": rows, "largest": rows, "pairs": pairs, "tokens": pairs // 4}
+        seconds = price("moe", columns, "triton-moe-mxfp4", dtype="mxfp4_wo").seconds[0]
+        assert seconds == pytest.approx(112e-6, rel=0.2)
+
+
 @pytest.mark.parametrize(("inter", "rate"), [(3584, 0.78), (3600, 0.5)])
 def test_a_shape_that_the_engine_ships_a_tile_for_streams_its_weights(inter, rate):
     """Mixtral by four on A100, 16 tokens: 1.64 of 2.04 TB/s where vLLM ships a tile (aiconfigurator tables)."""
