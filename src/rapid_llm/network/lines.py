@@ -104,7 +104,8 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
     slowest = int(busy.sum(axis=0).argmax())
 
     def line(fixed: float, per_byte: float) -> Line:
-        root = 2 * sqrt(protocol.ramp * costs[slowest].slice * per_byte)  # best slicing of per_byte S
+        sliced = 0.0 if template.phases[0].pattern == "neighbour" else protocol.ramp * costs[slowest].slice
+        root = 2 * sqrt(sliced * per_byte)  # best slicing of per_byte S; a send is cut once, into its channels
         if channels_of(template, group, costs) is None:
             per_byte = _throttled(per_byte, template, group, protocol)
         return Line(fixed, per_byte + copied(op, group, costs[0]), root)
