@@ -222,30 +222,33 @@ def _beside(
     chunks, the first (or last) of which has nothing beside it: M / tp more.
     """
     machine, tp, compute = priced.machine, priced.lowered.shapes.plans.tp, priced.lowered.shapes.compute
-    share = occupied_share(machine)
     side, exposed = np.zeros_like(own), np.zeros_like(own)
     apart = [(r, seconds * side_share(machine, r, compute)) for r, seconds in sent if on_side_stream(machine, r.axis)]
     for beside in sorted({_cover(machine, rows.axis) for rows, _ in apart}):
-        moved = _by_cell([part for part in apart if _cover(machine, part[0].axis) == beside], own.shape)
-        moved[OPTIMIZER] = 0.0
+        here = [part for part in apart if _cover(machine, part[0].axis) == beside]
+        moved = _by_cell(here, own.shape)
+        slowing = _by_cell([(rows, s * occupied_share(machine, rows.axis)) for rows, s in here], own.shape)
+        moved[OPTIMIZER] = slowing[OPTIMIZER] = 0.0
         cover = _by_cell([(rows, _covering(rows, s, beside)) for rows, s in spent], own.shape) if beside else own.copy()
         if not beside:
             again = np.where(moved[RECOMPUTE] == 0.0, own[RECOMPUTE], 0.0)
             alone_under = again > 0 if machine.runtime.overlap.fetched_once else np.zeros(again.shape, bool)
             cover[BACKWARD] = np.where(alone_under, again, cover[BACKWARD] + again)
         alone = moved / tp if beside == _COVERS["tp"] else 0.0
-        exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, share * moved))
+        exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, slowing))
         side += moved
     return side, exposed
 
 
-def occupied_share(machine: Machine) -> float:
-    """Share of the compute units that a running collective kernel takes from the kernels beside it; of nano-batches, at
-    least what an exchange with experts takes."""
-    communication = machine.runtime.communication
+def occupied_share(machine: Machine, axis: str = "") -> float:
+    """Share of the compute units that a running collective kernel takes from the kernels beside it: of exchanges with
+    experts in training as many as their library does, of nano-batches at least these.
+    """
+    communication, runtime = machine.runtime.communication, machine.runtime
     units = communication.compute_units
-    if machine.runtime.overlap.nano_batches > 1 and communication.expert:
-        units = max(units, expert_library(communication.expert).modes[BESIDE].units)
+    if communication.expert and (runtime.overlap.nano_batches > 1 or (axis == "ep" and runtime.workload == "training")):
+        exchange = expert_library(communication.expert).modes[BESIDE].units
+        units = exchange if runtime.workload == "training" else max(units, exchange)
     return min(1.0, units / machine.accelerator.compute_units)
 
 

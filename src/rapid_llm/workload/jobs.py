@@ -8,9 +8,8 @@ from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT
-from rapid_llm.units import Count, Positive
+from rapid_llm.units import Count, Positive, Whole
 
-Whole = Annotated[int, Field(ge=0, strict=True)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
