@@ -88,8 +88,8 @@ def _moe(kernel: str, compute: str, /, *, tiled: bool = False, **rule: str) -> K
     return KernelSlice(kernel, "kernel_moe", compute, (rule,), _TILED if tiled else None)
 
 
-def _mla(kernel: str, op: str, cache: str = ".*") -> KernelSlice:
-    rule = {"op": op, "mla_dtype": "bf16", "kv_dtype": cache, "framework": "trtllm"}
+def _mla(kernel: str, op: str, cache: str = ".*", framework: str = "trtllm") -> KernelSlice:
+    rule = {"op": op, "mla_dtype": "bf16", "kv_dtype": cache, "framework": framework}
     return KernelSlice(kernel, "kernel_mla", "bf16", (rule,))
 
 
@@ -154,6 +154,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _mla("mla", "context", "bf16"),
     _mla("mla-kv8", "context", "fp8"),
     _mla("mla-decode", "generation", "bf16"),
+    _mla("triton-mla-decode", "generation", "bf16", "sglang"),
     _mla("mla-decode-kv8", "generation", "fp8"),
     KernelSlice("cutlass-moe", "kernel_moe", "bf16", _CUTLASS_MOE),
     _moe("cutlass-moe-fp8", "fp8", dtype="fp8", framework="trtllm"),
