@@ -18,6 +18,8 @@ from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
 Vector = NDArray[np.float64]
 RUNS: Final = (
     "ring",
+    "two-way-ring",
+    "halving-doubling",
     "tree",
     "hierarchical",
     "orders",
