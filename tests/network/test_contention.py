@@ -9,6 +9,7 @@ from rapid_llm.network import Fabric, candidates
 from rapid_llm.network.contention import contend
 from rapid_llm.network.faults import apply, read_faults
 from rapid_llm.network.topology import Topology
+from rapid_llm.nouns import replaced
 
 DGX = hardware.system("dgx-h100")
 SIZE = 2**28
@@ -60,5 +61,7 @@ def test_a_fault_never_helps():
 
 
 def test_an_algorithm_that_the_engine_does_not_lay_out():
-    with pytest.raises(InputError, match=r"^the flow engine does not run 'halving-doubling'; it runs ring, tree, "):
-        contend(ask("all_reduce", 16, algorithm="halving-doubling"), SIZE, Topology.of(DGX, 16))
+    reducing = replaced(DGX, fabric=replaced(DGX.fabric, in_network_reduction=True))
+    (best,) = candidates("all_reduce", SIZE, 16, fabric=Fabric.of(reducing), library="nccl", algorithm="sharp")[:1]
+    with pytest.raises(InputError, match=r"^the flow engine does not run 'sharp'; it runs ring, two-way-ring, "):
+        contend(best, SIZE, Topology.of(reducing, 16))

@@ -19,6 +19,8 @@ from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
 Vector = NDArray[np.float64]
 RUNS: Final = (
     "ring",
+    "two-way-ring",
+    "halving-doubling",
     "tree",
     "hierarchical",
     "orders",
@@ -194,6 +196,8 @@ def _over_links(phase: Phase, group: Group) -> Phase:
         return replace(phase, levels=(0, 1))
     if phase.pattern in _WOVEN and high - low == 1 and kind == "full":
         return replace(phase, pattern=_WOVEN[phase.pattern])
+    if kind == "full":  # channels run both ways over all links of a mesh anyway
+        return replace(phase, both=False)
     closed = group.bounds[low] * group.stride >= group.tiers[low].span  # an open chain returns over its own links
     return replace(phase, both=True) if kind in ("axis", "torus") or (kind == "ring" and closed) else phase
 

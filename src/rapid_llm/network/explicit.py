@@ -49,8 +49,8 @@ def takes_turns(
     template: Template, bounds: Bounds, topology: Topology, *, placement: Sequence[int] | Ints | None = None
 ) -> bool:
     """Whether sends of one step meet on a link that are not alike: some need more time on another link, or have more
-    hops in a step that goes on round by round. They get ahead of each other by turns then, and the closed form is the
-    most that it takes.
+    hops in a step that goes on round by round. They get ahead of each other by turns then: mostly sooner than the
+    closed form says, and later where they meet those of the next step.
     """
     template = run_on(template)
     steps = [template] if template.pipelined else [replace(template, phases=(phase,)) for phase in template.phases]

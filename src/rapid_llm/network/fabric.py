@@ -107,6 +107,24 @@ class Tier:
             return 1.0
         return stride * (2 * members - 3) / (members - 1) if closing and members * stride < self.span else stride
 
+    def pair(self, members: int, distance: int, stride: int) -> tuple[int, float]:
+        """Of an exchange with the member whose number differs by ``distance`` (a power of two) in one bit: links on the
+        way, and what the busiest of them carries over what ``reach`` gives a member. Of a mesh only one link is used.
+        """
+        if self.kind == "full":
+            return 1, members - 1.0
+        if self.kind == "ring":
+            closed, opposite = members * stride >= self.span, 2 * distance == members
+            return distance * stride, distance * (2.0 if closed and not opposite else 1.0)
+        if self.kind != "torus":
+            return 1, 1.0
+        for side in self.sides(members):
+            if distance < side:
+                break
+            distance //= side
+        both = 2.0 if side == 2 * distance > 2 else 1.0  # to the opposite chip both ways alike
+        return distance, distance / both * self.used(members) * (1.0 if members == 2 else 2.0)
+
     def from_the_middle(self, members: int, stride: int) -> tuple[int, float]:
         """Of an exchange along an open chain: links by which those in its middle have heard of all before its ends
         have, so that they start the next one earlier, and what its end links carry of what the middle one does.

@@ -174,6 +174,11 @@ def detours(phase: Phase, group: Group, level: int | None = None) -> float:
             instead = links * near - group.tiers[high - 1 if group.inside == 0 else low + 1].latency
             instead = instead if group.inside == 0 else max(0.0, instead)
         return crossed * (links - 1) * near + instead + _off_rails(phase, group)
+    if phase.pattern == "pair":
+        at = next((k for k, bound in enumerate(group.bounds) if phase.distance < bound), len(group.bounds) - 1)
+        tier, below = group.tiers[at], group.bounds[at - 1] if at else 1
+        links = tier.pair(group.bounds[at] // below, phase.distance // below, group.stride * below)[0]
+        return (links - 1) * tier.latency + (tier.astray if group.stride * phase.distance % group.node_span else 0.0)
     if phase.pattern not in ("direct", "neighbour"):
         return 0.0
     at = high - 1 if level is None else level
@@ -254,6 +259,8 @@ def port_loads(load: tuple[float, ...], phase: Phase, group: Group) -> list[floa
             seen[level] += seen[level + 1]
         if exchange:
             seen[level] *= tier.exchange_hops(group.bounds[level] // below)
+        if phase.pattern == "pair" and seen[level]:
+            seen[level] *= tier.pair(group.bounds[level] // below, phase.distance // below, group.stride * below)[1]
         if tier.kind == "shared" and phase.pattern != "neighbour":
             seen[level] *= below
     return seen

@@ -19,11 +19,12 @@ POLICIES: Final = (
     "auto", "dimension-order", "alternating", "shortest", "ecmp", "spray", "balanced", "adaptive", "rail", "minimal",
     "ugal", "fan",
 )  # fmt: skip
-"""``auto``: dimension order on a grid, else balanced. ``alternating``: dimension order, reversed for odd pairs.
-``shortest``: the first by id. ``ecmp``: by seeded hash. ``spray``: all shortest paths alike. ``balanced``: shortest,
-least loaded as pairs are placed, or shared out evenly among spines where links to those are then the busiest;
-``adaptive``: placed again until loads settle. ``rail``: over the accelerator of the own box that is on the rail of the
-target. ``minimal``, ``ugal``: dragonfly groups. ``fan``: as ``auto``, but round dead links over all shortest ways."""
+"""``auto``: dimension order on a grid, sprayed over other direct networks, else balanced. ``alternating``: dimension
+order, reversed for odd pairs. ``shortest``: the first by id. ``ecmp``: by seeded hash. ``spray``: all shortest paths
+alike. ``balanced``: shortest, least loaded as pairs are placed, or shared out evenly among spines where links to those
+are then the busiest; ``adaptive``: placed again until loads settle. ``rail``: over the accelerator of the own box that
+is on the rail of the target. ``minimal``, ``ugal``: dragonfly groups. ``fan``: as ``auto``, but round dead links over
+all shortest ways."""
 Table = Mapping[tuple[int, int], tuple[int, ...]]
 """A user's own routes: links from one node to another; all other pairs are routed ``auto``."""
 Indices = NDArray[np.int64] | NDArray[np.int32]
@@ -95,7 +96,8 @@ def route(
         raise InputError(unknown_name("routing", policy, POLICIES), field="network.routing")
     source, target = np.asarray(source, np.int64), np.asarray(target, np.int64)
     amounts = np.ascontiguousarray(np.broadcast_to(np.asarray(amount, np.float64), source.shape))
-    usual = "dimension-order" if topology.grid is not None else "balanced"
+    usual = "spray" if (topology.node_kind == 0).all() else "balanced"
+    usual = "dimension-order" if topology.grid is not None else usual
     chosen = usual if policy in ("auto", "fan") else policy
     if chosen in ("dimension-order", "alternating"):
         routes = _dimension_order(topology, source, target, chosen)
