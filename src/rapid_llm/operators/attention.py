@@ -133,7 +133,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
 
     Lengths are rounded up to the KV tile, the query heads of a KV head up to the rows of a matrix instruction. A work
     item is (sequence, KV head, at most ``query_tile`` query heads); s splits of it make w = items s / S waves. Units in
-    use draw a byte for 8 vector FLOPs each, together a share u of HBM:
+    use draw a byte for 8 vector FLOPs each, all together no less than HBM gives; those in use a share u of it:
     t = launch + setup + ||B/(bandwidth HBM min(1, u)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
     s > 1 + combine and the partial sums of a unit at what it can draw. An item stays whole where that is faster than
     as many splits as fill the units.
@@ -164,7 +164,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     peak = (r.warps if kernel.warps else r.peak) * 16.0 / kernel.product_bits
     rate = np.where(together, c.rate * peak, c.lone_rate * r.vector)
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
-    draw = r.vector / (_VECTOR_FLOPS * r.units * r.hbm)  # the share of the bandwidth that one unit can take
+    # The share of the bandwidth that one unit can take; all together take it whole, by DMA where lanes are few.
+    draw = max(r.vector / (_VECTOR_FLOPS * r.hbm), 1.0) / r.units
 
     def split(parts: float | Column, joining: float | Column) -> tuple[Column, ...]:
         """Seconds with so many parts an item, and both sides."""
