@@ -17,7 +17,6 @@ Whole = NDArray[np.int64] | int
 _SPLIT_KEYS: Final = 512.0  # keys of the shortest part, where a kernel splits them over idle units
 _HALF: Final = 0.5  # a part more than whole ones, on average over lengths; counted in steps, more keys would take less
 _PARTIAL_BYTES: Final = 8.0  # an fp32 partial sum, written and read
-_VECTOR_FLOPS: Final = 8.0  # beside a byte that a unit can draw: 32 bytes a cycle on Hopper, 16 on Ampere
 _BLOCK: Final = 512.0  # threads at most in a block that writes a token's K and V (vLLM, reshape_and_cache_flash)
 _BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
 
@@ -137,7 +136,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
 
     Lengths are rounded up to the KV tile, the query heads of a KV head up to the rows of a matrix instruction. A work
     item is (sequence, KV head, at most ``query_tile`` query heads); s splits of it make w = items s / S waves. Units in
-    use draw a byte for 8 vector FLOPs each, together a share u of HBM:
+    use draw a byte for 8 vector FLOPs each (``Rates.draw``), together a share u of HBM:
     t = launch + setup + ||B/(bandwidth HBM min(1, u)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
     s > 1 + combine and the partial sums of a unit at what it can draw. Items whose blocks share a unit (``shared``)
     wait beside each other. An item stays whole where that is faster than as many splits as fill the units.
@@ -168,7 +167,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     peak = r.multiplies(kernel.product_bits, warps=kernel.warps)
     rate = np.where(together, c.rate * peak, c.lone_rate * r.vector)
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
-    draw = r.vector / (_VECTOR_FLOPS * r.units * r.hbm)  # the share of the bandwidth that one unit can take
+    draw = r.draw / r.hbm  # the share of the bandwidth that one unit can take
 
     def split(parts: float | Column, joining: float | Column) -> tuple[Column, ...]:
         """Seconds with so many parts an item, and both sides."""

@@ -20,6 +20,9 @@ _LARGEST_UNIT: Final = 8192.0
 more (a TensorCore of a TPU, a matrix engine of Gaudi) has that many tiles in flight at once, so that what a tile costs
 beside its products is shared: it counts as so many units."""
 
+_VECTOR_FLOPS: Final = 8.0  # beside a byte that a unit's lanes can draw: 32 bytes a cycle on Hopper, 16 on Ampere
+_DMA_BYTES: Final = 64.0  # that a unit of a large core has brought in a cycle, which no lane waits for
+
 _WARP_FLOPS: Final = 2048.0
 """16-bit FLOPs that matrix instructions of one warp (mma.sync) finish in a cycle and compute unit of NVIDIA's: all of
 the matrix rate of Ampere and Ada, half of that of Hopper, whose faster instructions take four warps and 64 rows."""
@@ -50,7 +53,8 @@ class Rates(NamedTuple):
     bandwidth and ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the
     reachable bandwidth of buffers that stay in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident``
     how many bytes stay: 0 in a model, which cycles through more than fits; ``shared`` memory of one compute unit in
-    bytes, 0 where that is not known; ``replay`` how a benchmark comes back.
+    bytes, 0 where that is not known; ``draw`` what a unit can take from memory in B/s; ``replay`` how a benchmark comes
+    back.
     """
 
     units: int
@@ -67,6 +71,7 @@ class Rates(NamedTuple):
     l2_datasheet: float
     resident: float
     shared: float
+    draw: float
     replay: Replay = Replay()
 
     def multiplies(self, bits: int, *, warps: bool = False) -> float:
@@ -108,6 +113,7 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
     units = _units(accelerator)
     cycles = units * accelerator.clocks.boost * clock
     matrix = peak * accelerator.sustained.matrix * clock
+    dma = _DMA_BYTES * accelerator.clocks.boost if units > accelerator.compute_units else 0.0
     hbm, l2, sustained = accelerator.memory.hbm, accelerator.memory.l2, accelerator.sustained
     return Rates(
         units=units,
@@ -124,6 +130,7 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         l2_datasheet=l2.bandwidth if l2 else 0.0,
         resident=float(l2.capacity) if l2 and replayed else 0.0,
         shared=float(accelerator.memory.shared_per_unit or 0.0),
+        draw=max(accelerator.vector * clock / (_VECTOR_FLOPS * units), dma),
         replay=replayed if isinstance(replayed, Replay) else Replay(),
     )
 
