@@ -96,11 +96,11 @@ def show(parameters: Sequence[Parameter], x: Vector) -> None:
 LINKS = {"nvlink3": False, "nvlink4": True, "nvlink5": True, "pcie4-x16": False}
 """Link technologies inside a node, and whether their switch reduces."""
 SHARED = [
-    Parameter("LL.channel", 16, 2, 200),
     Parameter("LL128.channel", 200, 20, 2000),
     Parameter("LL128.step", 1.1, 1, 4),
     Parameter("LL128.ramp", 0.3, 0.01, 1),
     Parameter("NVLS.setup", 15, 0.1, 40),
+    Parameter("NVLS.chunk", 16, 1, 256),
     Parameter("exchange.channel", 6, 1, 20),
 ]
 PER_LINK = [
@@ -109,13 +109,19 @@ PER_LINK = [
     Parameter("efficiency", 0.78, 0.3, 1),
     Parameter("spread", 0.78, 0.3, 1),
     Parameter("peer", 0.4, 0.02, 5),
-    Parameter("exchange", 3, 0.1, 20),
     Parameter("slice", 0.5, 0.05, 30),
-    Parameter("fence", 10, 0.1, 30),
+    Parameter("fence", 5, 0.1, 30),
+    Parameter("wide", 2, 0.1, 5),
     Parameter("switch", 0.6, 0.3, 1),
     Parameter("copy", 900, 430, 4000),
     Parameter("keep", 900, 430, 4000),
 ]
+CHANNELS = {"nvlink3": 32, "nvlink4": 32, "nvlink5": 32, "pcie4-x16": 2}
+"""Channels to a peer that NCCL opens (graph/paths.cc): two for every NVLink, at most 32, and two elsewhere."""
+CHANNEL = {"nvlink3": 14.3, "nvlink4": 21.8, "nvlink5": 22}
+"""GB/s of one: sends of 64 MB between two GPUs over 16 channels reach 228 (A100) and 348 (H100, Vidur profiles)."""
+UNTIL = "16 KiB"
+"""NCCL_P2P_LL_THRESHOLD."""
 STAGED = {"host-staged": 0.85, "socket-staged": 0.25}
 """Links through host memory, and the share at which their fit starts: step and efficiency are their own."""
 NCCL = [
@@ -123,54 +129,84 @@ NCCL = [
     *(Parameter(f"{link}.{p.name}", p.start, p.low, p.high) for link in LINKS for p in PER_LINK),
     *(Parameter(f"{link}.step", 0.7, 0.05, 3) for link in STAGED),
     *(Parameter(f"{link}.efficiency", start, 0.05, 1) for link, start in STAGED.items()),
+    *(Parameter(f"{link}.memory", 0.7 * start, 0.05, 1) for link, start in STAGED.items()),
 ]
+CACHE = Si(6e6)
+"""What devices may fill of the last cache of a CPU: two of 11 or 12 ways (Intel Data Direct I/O)."""
+SLOTS = 8
+"""Pieces in flight on a connection under Simple (NCCL_STEPS)."""
 TREE = 0.8
 """What a tree keeps of a ring's bandwidth; see data/libraries/nccl.yaml."""
-FENCED = 5.7
-"""A hop under Simple in hops under LL: NCCL's own tuner has 0.6 and 3.4 us on NVLink, 1 and 5.7 us on PCIe."""
+START = {"LL": "6.6 us", "LL128": "14 us", "Simple": "8.4 us"}
+"""What NCCL's tuner takes the start of each protocol for."""
+FILL = "28 us"
+"""A hop with its first chunk on it, from NCCL's own tuner."""
 LL, LL128 = 1 / 2, 120 / 128
 """Share of the wire that carries data in NCCL's flagged protocols: 4 of 8 bytes, 120 of 128."""
 
 
 def nccl(x: Vector) -> Library:
     """NCCL inside a node from a vector in the order of NCCL; between nodes as the catalogue has it."""
-    ll, ll128, step128, ramp128, multicast, channel = (float(v) for v in x[: len(SHARED)])
+    ll128, step128, ramp128, multicast, chunk, channel = (float(v) for v in x[: len(SHARED)])
     over, exchange = ("ring", "tree"), ("direct", "p2p")
     known = library("nccl")
-    flagged = Protocol(algorithms=over, bandwidth=LL128, tree=TREE, step=step128, ramp=ramp128)
+    flagged = Protocol(algorithms=over, bandwidth=LL128, tree=TREE, step=step128, ramp=ramp128, believed=START["LL128"])
     protocols = {
-        "LL": Protocol(algorithms=over, bandwidth=LL, channel=Si(ll * GB)),
+        "LL": Protocol(algorithms=over, bandwidth=LL, believed=START["LL"]),
         "LL128": replaced(flagged, channel=ll128 * GB),
-        "Simple": Protocol(algorithms=over, tree=TREE, step=FENCED, ramp=1.0, fence=1.0),
-        "NVLS": Protocol(algorithms=("nvls", "nvls-tree"), step=FENCED, ramp=1.0, setup=Si(multicast * US)),
-        "LL-exchange": Protocol(algorithms=exchange, channel=Si(channel * GB)),
+        "Simple": Protocol(
+            algorithms=over,
+            tree=TREE,
+            ramp=1.0,
+            fence=1.0,
+            slots=SLOTS,
+            believed=START["Simple"],
+        ),
+        "NVLS": Protocol(
+            algorithms=("nvls", "nvls-tree"),
+            fence=1.0,
+            setup=Si(multicast * US),
+            fill=FILL,
+            chunk=Si(chunk * 2**20),
+        ),
+        "LL-exchange": Protocol(algorithms=exchange, bandwidth=LL, channel=Si(channel * GB), until=UNTIL),
         "Simple-exchange": Protocol(algorithms=exchange, ramp=1.0, exchange=1.0),
     }
     links = {}
-    values = x[len(SHARED) : -2 * len(STAGED)].reshape(len(LINKS), -1)
+    values = x[len(SHARED) : -3 * len(STAGED)].reshape(len(LINKS), -1)
     for row, (name, switch) in zip(values, LINKS.items(), strict=True):
-        links[name] = _cost(row, switch=switch, nvlink=name.startswith("nvlink"))
-    for name, hop, efficiency in zip(STAGED, *x[-2 * len(STAGED) :].reshape(2, -1), strict=True):
-        links[name] = replaced(links["pcie4-x16"], step=Si(hop * US), efficiency=float(efficiency), spread=1.0)
+        links[name] = _cost(name, row, switch=switch)
+    for name, hop, cached, memory in zip(STAGED, *x[-3 * len(STAGED) :].reshape(3, -1), strict=True):
+        links[name] = replaced(
+            links["pcie4-x16"],
+            step=Si(hop * US),
+            efficiency=float(cached),
+            memory=float(memory),
+            cache=CACHE,
+            spread=1.0,
+        )
     return Library(name="nccl", protocols=protocols, links={**known.links, **links})
 
 
-def _cost(values: Vector, *, switch: bool, nvlink: bool) -> LinkCost:
+def _cost(name: str, values: Vector, *, switch: bool) -> LinkCost:
     """Costs of one link; only NVLink keeps the 128 bytes of LL128 together (NCCL leaves it off elsewhere)."""
-    launch, hop, share, spread, peer, long, part, fence, reduced, copy, keep = (float(v) for v in values)
+    launch, hop, share, spread, peer, part, fence, wide, reduced, copy, keep = (float(v) for v in values)
     return LinkCost(
-        without=() if nvlink else ("LL128",),
+        without=() if name in ("nvlink3", "nvlink4") else ("LL128",),
         launch=Si(launch * US),
         step=Si(hop * US),
         efficiency=share,
         peer=Si(peer * US),
-        exchange=Si(long * US),
         slice=Si(part * US),
         fence=Si(fence * US),
+        wide=Si(wide * US),
         switch=reduced if switch else None,
         spread=spread,
         copy=Si(copy * GB),
         keep=Si(keep * GB),
+        channels=CHANNELS[name],
+        channel=Si(CHANNEL[name] * GB) if name in CHANNEL else None,
+        tuner=library("nccl").links[name].tuner,
     )
 
 

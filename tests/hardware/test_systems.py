@@ -14,8 +14,8 @@ NAMES = hardware.system_names()
 every = pytest.mark.parametrize("name", NAMES)
 
 FABRIC_LINKS = {
-    "infiniband-hdr", "infiniband-ndr", "infiniband-xdr", "roce-400", "efa-v1", "efa-v2", "slingshot-11",
-    "gpudirect-tcpx-200g", "ethernet-100g", "gaudi-roce",
+    "infiniband-hdr", "infiniband-ndr", "infiniband-xdr", "roce-400", "efa-v1", "efa-v2", "efa-v3", "efa-v4",
+    "slingshot-11", "gpudirect-tcpx-200g", "ethernet-100g", "gaudi-roce",
 }  # fmt: skip
 
 # accelerators of a node, network cards of a node, accelerator: vendors' and clouds' documentation of each
@@ -28,6 +28,13 @@ GOLDEN = {
     "gb300-nvl72": (72, ("infiniband-xdr", 72), "gb300"),
     "p4d": (8, ("efa-v1", 4), "a100-sxm-40gb"),
     "p5": (8, ("efa-v2", 32), "h100-sxm"),
+    "p5en": (8, ("efa-v3", 16), "h200-sxm"),
+    "p6-b200": (8, ("efa-v4", 8), "b200-sxm"),
+    "a3-ultra": (8, ("roce-400", 8), "h200-sxm"),
+    "a4-high": (8, ("roce-400", 8), "b200-sxm"),
+    "oci-h100": (8, ("roce-400", 16), "h100-sxm"),
+    "azure-nd-h200-v5": (8, ("infiniband-ndr", 8), "h200-sxm"),
+    "azure-nd-mi300x-v5": (8, ("infiniband-ndr", 8), "mi300x"),
     "a3-high": (8, ("gpudirect-tcpx-200g", 4), "h100-sxm"),
     "a3-mega": (8, ("gpudirect-tcpx-200g", 8), "h100-sxm"),
     "lumi-g": (8, ("slingshot-11", 4), "mi250x"),

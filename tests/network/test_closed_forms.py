@@ -167,19 +167,20 @@ def test_ramp_is_the_best_slicing():
     assert got == pytest.approx(w + 2 * np.sqrt(1e-6 * w))
 
 
-def test_a_fence_is_paid_once_and_trees_keep_their_share():
+def test_a_fence_is_paid_on_every_hop_and_trees_keep_their_share():
     cost = LinkCost(launch=0, step=0, efficiency=1.0, fence=Si(9e-6))
     fenced = Protocol(algorithms=("ring", "tree"), fence=1, tree=0.8)
     toy = Library(name="toy", protocols={"only": fenced}, links={"intra": cost, "inter": cost})
     two = fabric(leaf(bandwidth=10e9))
-    assert price("all_gather", S, 8, 1, fabric=two, library=toy).seconds == pytest.approx(S * 7 / 8 / 10e9 + 9e-6)
+    assert price("all_gather", S, 8, 1, fabric=two, library=toy).seconds == pytest.approx(S * 7 / 8 / 10e9 + 7 * 9e-6)
     times = {c.algorithm: c.seconds for c in candidates("all_reduce", S, 8, fabric=two, library=toy)}
-    assert times == pytest.approx({"ring": 2 * S * 7 / 8 / 10e9 + 9e-6, "tree": 2 * S / 10e9 / 0.8 + 9e-6})
+    assert times == pytest.approx({"ring": 2 * S * 7 / 8 / 10e9 + 14 * 9e-6, "tree": 2 * S / 10e9 / 0.8 + 6 * 9e-6})
 
 
 def test_a_protocol_that_a_link_lacks_is_not_used():
     pair = Fabric.of(hardware.system("rtx-4090-2"))
-    assert {c.protocol for c in candidates("all_gather", S, 2, fabric=pair, library="nccl")} == {"LL", "Simple"}
+    found = [candidates("all_gather", size, 2, fabric=pair, library="nccl") for size in (1e3, S)]
+    assert [[c.protocol for c in one] for one in found] == [["LL", "Simple"], ["Simple", "LL"]]  # LL128 needs NVLink
 
 
 def test_bus_bandwidth_as_nccl_tests_defines_it():

@@ -162,7 +162,13 @@ def _answer(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> d
         "nodes": best.way.group.nodes,
         "tiers": [{"tier": t.tier, "link": t.link, "bytes_per_rank": t.bytes} for t in best.traffic],
         "candidates": [
-            {"algorithm": c.algorithm, "protocol": c.protocol, "seconds": c.seconds, "sent_bytes": c.sent}
+            {
+                "algorithm": c.algorithm,
+                "protocol": c.protocol,
+                "seconds": c.seconds,
+                "sent_bytes": c.sent,
+                "passed_over": c.passed,
+            }
             for c in found
         ],
         "busiest_links": [{"link": name, "bytes": moved, "use": use} for name, moved, use in links],
@@ -196,6 +202,8 @@ def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> li
         [c.algorithm, c.protocol, format_seconds(c.seconds), f"{c.seconds / best.seconds:.2f}", format_bytes(c.sent)]
         for c in found[:_SHOWN]
     ]
+    if best.seconds > min(c.seconds for c in found):
+        lines.append(f"{'':<13}the tuner of {asked.library} takes it, though another would be faster")
     lines += ["", *text.columns(rows, ("candidate", "protocol", "time", "x best", "sent"), right=(2, 3, 4))]
     if len(found) > _SHOWN:
         lines.append(f"and {len(found) - _SHOWN} more; --json lists all")

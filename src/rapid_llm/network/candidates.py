@@ -1,6 +1,8 @@
 """The ways to run one collective, each with its time and what it moves over each tier."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
 
 from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.network.collectives import choices, op_code
@@ -10,6 +12,7 @@ from rapid_llm.network.lines import NEEDS, Builders, Way, ways
 from rapid_llm.network.recipes import Recipe
 from rapid_llm.network.technologies import Library, library_of
 from rapid_llm.network.templates import BUILDERS, loads
+from rapid_llm.network.tuner import tuned
 from rapid_llm.nouns import replaced
 
 
@@ -24,7 +27,9 @@ class TierTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An algorithm under a protocol: its seconds, the bytes that one rank sends in all, and what crosses each tier."""
+    """An algorithm under a protocol: its seconds, the bytes that one rank sends in all, and what crosses each tier;
+    ``passed`` over by the library's tuner at this size.
+    """
 
     algorithm: str
     protocol: str
@@ -32,6 +37,7 @@ class Candidate:
     sent: float
     traffic: tuple[TierTraffic, ...]
     way: Way
+    passed: bool = False
 
 
 def candidates(
@@ -45,7 +51,8 @@ def candidates(
     small: str | Library | None = None,
     algorithm: str | Recipe | None = None,
 ) -> tuple[Candidate, ...]:
-    """Every way to run a collective, the fastest first (``price`` takes that one).
+    """Every way to run a collective, the fastest first (``price`` takes that one); last those that the library's tuner
+    passes over, which it falls back to.
 
     ``algorithm`` asks for one only: a name, whether or not the library would choose it, or a recipe of one's own, both
     under every protocol that carries the operation. InputError when a group does not fit, or nothing can run.
@@ -56,7 +63,16 @@ def candidates(
     if ranks == 1:
         return ()
     found = choices(op, group, known, little) if algorithm is None else _only(op, group, known, algorithm)
-    return tuple(sorted((_candidate(way, size_bytes) for way in found), key=lambda c: c.seconds))
+    chosen = _priced(tuned(found, known), size_bytes)
+    names = {(c.algorithm, c.protocol) for c in chosen}
+    rest = _priced([way for way in found if (way.algorithm, way.protocol) not in names], size_bytes)
+    return (*chosen, *(replace(candidate, passed=True) for candidate in rest))
+
+
+def _priced(ways: Sequence[Way], size: float) -> list[Candidate]:
+    """Ways that a library may take at a size, the fastest first."""
+    every = (_candidate(way, size) for way in ways)
+    return sorted((c for c in every if isfinite(c.seconds)), key=lambda c: c.seconds)
 
 
 def _only(op: str, group: Group, library: Library, algorithm: str | Recipe) -> list[Way]:

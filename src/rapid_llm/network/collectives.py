@@ -17,11 +17,14 @@ from rapid_llm.errors import InputError, unknown_name
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.groups import Group, group_of
 from rapid_llm.network.lines import Way, ways
+from rapid_llm.network.regimes import FLOORS, NO_FLOOR
 from rapid_llm.network.technologies import Library, library_of
 from rapid_llm.network.templates import OPS
+from rapid_llm.network.tuner import tuned
 
 Column = NDArray[np.float64]
 
+WIDTH: Final = len(NO_FLOOR.coefficients)
 MAX_RANKS: Final = 1 << 24
 """Ranks and strides above this are input errors (also what packs a group into one integer key)."""
 
@@ -40,9 +43,11 @@ class CollectivePrices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Lines:
-    """Candidates of one group, an entry each: seconds ``fixed + per_byte S + root sqrt(S)``, and those of floors."""
+    """Candidates of one group, an entry each: seconds ``fixed + per_byte S + root sqrt(S)``, those of floors, and the
+    sizes between which each holds (``Line.coefficients``).
+    """
 
-    coefficients: Column  # (9, candidates)
+    coefficients: Column  # (WIDTH, candidates)
     algorithm: NDArray[np.int8]
     sent: Column
     nodes: int
@@ -79,9 +84,12 @@ def price(
     table, algorithm, sent = _stack(lines)
     flat = size.ravel()
     seconds = _evaluate(table[:3], inverse, flat)
-    for floor in (table[3:6], table[6:]):
+    for floor in table[3:-2].reshape(FLOORS, 3, *table.shape[1:]):
         if floor.any():
             np.maximum(seconds, _evaluate(floor, inverse, flat), out=seconds)
+    if (table[-2] > 0).any():
+        above, up_to = table[-2:, inverse]
+        seconds[(flat[:, None] <= above) | (flat[:, None] > up_to)] = np.inf
     best = seconds.argmin(axis=1)
     rows = np.arange(len(flat))
     nodes = np.array([line.nodes for line in lines], dtype=np.int64)
@@ -100,10 +108,10 @@ def _evaluate(coefficients: Column, groups: NDArray[np.int64], size: Column) -> 
 
 
 def _stack(lines: list[_Lines]) -> tuple[Column, NDArray[np.int8], Column]:
-    """Candidates of several groups as (9, groups, candidates), (groups, candidates) twice; short rows never win."""
+    """Candidates of several groups as (WIDTH, groups, candidates), (groups, candidates) twice; short rows never win."""
     width = max((len(line.sent) for line in lines), default=1)
-    table = np.full((9, len(lines), width), 0.0)
-    table[0] = np.inf
+    table = np.full((WIDTH, len(lines), width), 0.0)
+    table[0] = table[-1] = np.inf
     algorithm = np.zeros((len(lines), width), dtype=np.int8)
     sent = np.zeros((len(lines), width))
     for row, line in enumerate(lines):
@@ -142,9 +150,9 @@ def _pricer(fabric: Fabric, library: Library, small: Library | None) -> Callable
     @lru_cache(maxsize=4096)
     def lines(code: int, ranks: int, stride: int) -> _Lines:
         if ranks == 1:
-            return _Lines(np.zeros((9, 1)), np.zeros(1, np.int8), np.zeros(1), 1)
+            return _Lines(np.array(NO_FLOOR.coefficients)[:, None], np.zeros(1, np.int8), np.zeros(1), 1)
         group = group_of(fabric, ranks, stride)
-        found = [(way, line) for way in choices(OPS[code], group, library, small) for line in way.lines]
+        found = [(way, line) for way in tuned(choices(OPS[code], group, library, small), library) for line in way.lines]
         coefficients = np.array([line.coefficients for _, line in found]).T
         algorithm = np.array([way.template.algorithm for way, _ in found], np.int8)
         return _Lines(coefficients, algorithm, np.array([way.template.sent for way, _ in found]), group.nodes)

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from rapid_llm.errors import InputError
 from rapid_llm.network.candidates import Candidate
 from rapid_llm.network.groups import Group
-from rapid_llm.network.lines import Line, Way, ways
+from rapid_llm.network.lines import Way, ways
+from rapid_llm.network.regimes import Line
 from rapid_llm.network.tasks import Result, Tasks
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import BUILDERS, Pattern, Phase, Template

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import sqrt
+from functools import partial
+from math import log2, sqrt
 from typing import Final
 
 import numpy as np
@@ -10,47 +11,12 @@ from numpy.typing import NDArray
 
 from rapid_llm.network.fabric import TORUS_SIDE
 from rapid_llm.network.groups import Group, by_dimension
+from rapid_llm.network.regimes import Line, channels_of, copied, regimes, to_a_peer
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, loads, peers
 
 Build = Callable[[str, Bounds, int], Template]
 Builders = Mapping[str, tuple[Build, tuple[str, ...]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """Seconds ``fixed + per_byte S + root sqrt(S)`` of one algorithm under one protocol, and no fewer than its
-    ``floor``, or the floor of that: what the busiest link needs by itself, while the hops elsewhere hide behind it.
-    """
-
-    fixed: float
-    per_byte: float
-    root: float
-    floor: "Line | None" = None
-
-    @property
-    def coefficients(self) -> tuple[float, ...]:
-        """The line, its floor, and the floor of that."""
-        return tuple(x for one in (self.bounds + (NO_FLOOR,) * 2)[:3] for x in (one.fixed, one.per_byte, one.root))
-
-    @property
-    def bounds(self) -> "tuple[Line, ...]":
-        """The line and what holds it up."""
-        return (self, *(self.floor.bounds if self.floor else ()))
-
-    def holding(self, size: float) -> "Line":
-        """The line or its floor, whichever a message of ``size`` bytes takes."""
-        return max(self.bounds, key=lambda line: line._own(size))
-
-    def seconds(self, size: float) -> float:
-        """Seconds of a message of ``size`` bytes."""
-        return self.holding(size)._own(size)
-
-    def _own(self, size: float) -> float:
-        return self.fixed + self.per_byte * size + self.root * sqrt(size)
-
-
-NO_FLOOR: Final = Line(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +39,9 @@ def ways(op: str, group: Group, library: Library, builders: Builders = BUILDERS)
             if op in ops and _runs(name, group):
                 place = by_dimension(group) if name == "orders" else group
                 template = build(op, place.bounds, place.inside)
-                line = _line(op, template, place, library, protocol)
-                filling = _filling(op, template, place, library, protocol)
-                yield Way(name, label, template, place, _filled(line, *filling))
-
-
-def _filling(op: str, template: Template, group: Group, library: Library, protocol: Protocol) -> tuple[float, float]:
-    """Seconds in which first chunks fill every dependent hop of a collective, and bytes of what is a whole chunk."""
-    costs = [library.cost(tier.link, tier.scope) for tier in group.tiers]
-    everywhere = protocol.fill if op == "all_reduce" and group.nodes > 1 else 0.0
-    crossed = [hops(phase, group.bounds) for phase in template.phases]
-    filled = sum(n * (everywhere + cost.fill) for phase in crossed for n, cost in zip(phase, costs, strict=True))
-    return filled, float(max(protocol.chunk, *(cost.chunk for cost in costs)))
-
-
-def _filled(line: Line, filled: float, chunk: float) -> tuple[Line, ...]:
-    """The line with what fills its hops: a steeper line while the chunks grow, a higher one beyond."""
-    if not filled:
-        return (line,)
-    return replace(line, per_byte=line.per_byte + filled / chunk), replace(line, fixed=line.fixed + filled)
+                costs = [library.cost(tier.link, tier.scope) for tier in place.tiers]
+                line = partial(_line, op, template, place, protocol=protocol)
+                yield Way(name, label, template, place, regimes(op, template, place, costs, protocol, library, line))
 
 
 NEEDS: Final = {
@@ -126,11 +76,12 @@ def _runs(algorithm: str, group: Group) -> bool:
     }.get(algorithm, True)
 
 
-def _line(op: str, template: Template, group: Group, library: Library, protocol: Protocol) -> Line:
+def _line(op: str, template: Template, group: Group, costs: list[LinkCost], protocol: Protocol) -> Line:
     """One candidate: hops x (latency + step), the busiest level of each phase, and the ramp of its slices."""
-    costs = [library.cost(tier.link, tier.scope) for tier in group.tiers]
     once = once_per_collective(protocol, costs)
-    hop = np.array([t.latency + c.step * protocol.step for t, c in zip(group.tiers, costs, strict=True)])
+    hop = np.array(
+        [t.latency + c.step * protocol.step + c.fence * protocol.fence for t, c in zip(group.tiers, costs, strict=True)]
+    )
     crossed = np.array([hops(phase, group.bounds) for phase in template.phases])
     loaded = np.array([port_loads(loads(phase, group.bounds), phase, group) for phase in template.phases])
     share = protocol.bandwidth * (protocol.tree if ALGORITHMS[template.algorithm] == "tree" else 1)
@@ -138,14 +89,19 @@ def _line(op: str, template: Template, group: Group, library: Library, protocol:
     waits = crossed @ hop + np.array([detours(phase, group) for phase in template.phases])
     for row, phase in enumerate(template.phases):
         if phase.pattern == "direct":
-            waits[row] += costs[phase.levels[1] - 1].peer * peers(phase, group.bounds)
+            others, level = peers(phase, group.bounds), phase.levels[1] - 1
+            beside = ALGORITHMS[template.algorithm] == "direct" and group.tiers[level].scope == "intra"
+            waits[row] += costs[level].peer * (side_by_side(others) if beside else others)
     stages = busy.reshape(-1, template.lanes, len(costs)).sum(axis=1)
     busiest = float(stages.sum(axis=0).max() if template.pipelined else stages.max(axis=1).sum())
     slowest = int(busy.sum(axis=0).argmax())
 
     def line(fixed: float, per_byte: float) -> Line:
-        root = 2 * sqrt(protocol.ramp * costs[slowest].slice * per_byte)  # best slicing of per_byte S
-        return Line(fixed, _throttled(per_byte, op, template, group, protocol) + _copied(op, group, costs[0]), root)
+        sliced = 0.0 if template.phases[0].pattern == "neighbour" else protocol.ramp * costs[slowest].slice
+        root = 2 * sqrt(sliced * per_byte)  # best slicing of per_byte S; a send is cut once, into its channels
+        if channels_of(template, group, costs) is None:
+            per_byte = _throttled(per_byte, template, group, protocol)
+        return Line(fixed, per_byte + copied(op, group, costs[0]), root)
 
     fixed = once + float(waits.reshape(-1, template.lanes).max(axis=1).sum())
     if template.phases[0].pattern == "neighbour":  # the farther or the slower of two neighbours
@@ -201,25 +157,23 @@ def _mixed(template: Template) -> bool:
     return all(p.pattern == "ring" and p.levels[1] - p.levels[0] > 1 for p in template.phases)
 
 
-def _throttled(per_byte: float, op: str, template: Template, group: Group, protocol: Protocol) -> float:
+def _throttled(per_byte: float, template: Template, group: Group, protocol: Protocol) -> float:
     """Seconds per byte of S once the threads of a channel are what limits."""
-    if protocol.channel is None:
-        return per_byte
-    streams = group.bounds[-1] - 1 if op == "all_to_all" else 1
-    return max(per_byte, template.sent / streams / protocol.channel)
+    one = to_a_peer(template, group)
+    bounds = (one / rate for rate in (protocol.channel, protocol.far if group.nodes > 1 else None) if rate)
+    return max(per_byte, *bounds, 0.0)
 
 
-def _copied(op: str, group: Group, cost: LinkCost) -> float:
-    """Seconds per byte of S in which a rank passes on, or keeps, its own share."""
-    rate = {"send_recv": None, "all_to_all": cost.keep or cost.copy}.get(op, cost.copy)
-    return 1 / group.bounds[-1] / rate if rate else 0.0
+def side_by_side(others: float) -> float:
+    """Peers of an exchange inside a node, in those that cost one after another: their messages share a kernel."""
+    return log2(1 + others)
 
 
 def once_per_collective(protocol: Protocol, costs: list[LinkCost]) -> float:
     """Seconds that a collective over these links pays once."""
-    outermost = costs[-1]
-    fence = max(cost.fence for cost in costs) * protocol.fence
-    return max(c.launch for c in costs) + protocol.setup + fence + outermost.exchange * protocol.exchange
+    outer = costs[-1]
+    flushed = outer.fence if outer.exchange is None else outer.exchange
+    return max(c.launch for c in costs) + protocol.setup + flushed * protocol.exchange
 
 
 def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArray[np.float64]:

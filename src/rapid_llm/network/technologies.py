@@ -35,17 +35,28 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class Tuner:
+    """What a library's tuner takes a link for, by protocol: seconds of a ``hop``, and the ``rate`` of a rank (B/s)."""
+
+    hop: Map[Seconds]
+    rate: Map[BytesPerSecond]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class LinkCost:
     """What one library pays on one link technology.
 
-    ``launch`` once per collective (s); ``step`` per dependent hop beyond the wire latency (s); ``efficiency`` share of
-    the link rate that long messages reach; ``slice`` overhead of one pipeline slice (s), which makes the ramp;
-    ``fence`` once per collective whose flags wait for the data to be visible to the peer (s);
-    ``peer`` per peer of an exchange, ``exchange`` once per exchange that leaves its first channel (s); ``switch`` share
-    of the link rate when the switch reduces; ``spread`` share that messages between peers (exchange, send and receive)
-    reach, where it differs; ``copy`` rate at which a rank copies its own share (B/s), and ``keep`` in an exchange,
-    where that differs; ``without`` names protocols that are off there. ``fill`` what a dependent hop takes more, under
-    any protocol, once all channels together have a ``chunk`` to move (B), in proportion below.
+    ``launch`` once per collective (s), and ``wide`` once it leaves its first channel (s); ``step`` per dependent hop
+    beyond the wire latency (s), and ``fence`` per hop whose flag waits for the data to be visible to the peer (s);
+    ``efficiency`` share of the link rate that long messages reach; ``slice`` overhead of one pipeline slice (s), which
+    makes the ramp; ``peer`` per peer of an exchange, ``exchange`` a fence between peers, where that differs (s);
+    ``switch`` share of the link rate when the switch reduces; ``spread`` share that messages between peers (exchange,
+    send and receive) reach, where it differs; ``copy`` rate at which a rank copies its own share (B/s), and ``keep`` in
+    an exchange, where that differs; ``channels`` that a message to a peer may get, and what each of these moves without
+    flags (``channel``, B/s). Through host memory, buffers that the ``cache`` of a CPU does not hold (B) bring
+    ``efficiency`` down to ``memory``. ``tuner`` is what decides between protocols, where the least time does not;
+    ``without`` names those that are off there. ``fill`` is what a dependent hop takes more under any protocol, once all
+    channels together have a ``chunk`` to move (B), in proportion below.
     """
 
     launch: Seconds
@@ -55,12 +66,18 @@ class LinkCost:
     chunk: Bytes = 0
     slice: Seconds = 0.0
     fence: Seconds = 0.0
+    wide: Seconds = 0.0
     peer: Seconds = 0.0
-    exchange: Seconds = 0.0
+    exchange: Seconds | None = None
     switch: Fraction | None = None
     spread: Fraction | None = None
     copy: BytesPerSecond | None = None
     keep: BytesPerSecond | None = None
+    channels: Count | None = None
+    channel: BytesPerSecond | None = None
+    cache: Bytes | None = None
+    memory: Fraction | None = None
+    tuner: Tuner | None = None
     without: tuple[str, ...] = ()
 
 
@@ -70,9 +87,11 @@ class Protocol:
 
     ``bandwidth`` share of the reachable rate, and ``tree`` what of it trees keep; ``step``, ``ramp``, ``fence`` and
     ``exchange`` multiply ``LinkCost.step``, ``.slice``, ``.fence`` and ``.exchange``; ``setup`` is paid once per
-    collective (s); ``channel`` bounds the rate to one peer (B/s). An all-reduce that leaves its node fills every
-    dependent hop with a first chunk: ``fill`` seconds a hop once all channels together have a ``chunk`` to move (B), in
-    proportion below.
+    collective (s); ``channel`` bounds what one channel moves, and ``far`` what a rank sends between nodes (B/s);
+    messages between peers take this protocol ``until`` so many bytes for each channel of a peer; ``slots`` are the
+    pieces that a connection buffers, and ``believed`` the start that a tuner expects (s). An all-reduce that leaves its
+    node, or its ranks for the switch, fills every dependent hop with a first chunk: ``fill`` seconds a hop once all
+    channels together have a ``chunk`` to move (B), in proportion below.
     """
 
     algorithms: tuple[str, ...]
@@ -84,6 +103,10 @@ class Protocol:
     fence: NonNegative = 0.0
     exchange: NonNegative = 0.0
     channel: BytesPerSecond | None = None
+    until: Bytes = 0
+    far: BytesPerSecond | None = None
+    slots: NonNegative = 0.0
+    believed: Seconds = 0.0
     fill: Seconds = 0.0
     chunk: Bytes = 0
 

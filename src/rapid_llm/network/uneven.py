@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rapid_llm.errors import InputError
+from rapid_llm.network.channels import Channels
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.groups import Group, group_of
-from rapid_llm.network.lines import detours, once_per_collective, port_rates
+from rapid_llm.network.lines import detours, once_per_collective, port_rates, side_by_side
 from rapid_llm.network.technologies import Library, LinkCost, Protocol, library_of
 from rapid_llm.network.templates import BUILDERS, hops
 
@@ -52,6 +53,9 @@ def price_matrix(messages: ArrayLike, stride: int = 1, *, fabric: Fabric, librar
     rates = port_rates(BUILDERS["direct"][0]("all_to_all", group.bounds, group.inside), group, costs)
     waits = np.array([_port_loads(others, group, way) / rates[:, None] for way in range(2)])  # direction, level, rank
     carriers = [p for p in known.protocols.values() if "direct" in p.algorithms]
+    if group.nodes == 1 and (channels := Channels.of(costs[-1], len(matrix))):
+        flagged = bool(others.max() <= channels.flagged(known))
+        carriers = [p for p in carriers if bool(p.until) == flagged] or carriers
     if not carriers:
         raise InputError(f"collective library '{known.name}' has no all-to-all.", field="communication.library")
     _, level, rank = np.unravel_index(waits.argmax(), waits.shape)
@@ -90,10 +94,15 @@ def _seconds(
     fixed = once_per_collective(protocol, costs) + detours(phase, group)
     for level, count in enumerate(hops(phase, group.bounds)):
         fixed += count * (group.tiers[level].latency + costs[level].step * protocol.step)
+    beside = group.tiers[-1].scope == "intra"
     moving = wait / protocol.bandwidth
     ramp = 2 * sqrt(protocol.ramp * cost.slice * moving)
-    if protocol.channel is not None:
-        moving = max(moving, float(off.max()) / protocol.channel)
+    rate, longest = protocol.channel or costs[-1].channel, float(off.max())
+    channels = Channels.of(costs[-1], len(matrix)) if group.nodes == 1 else None
+    if channels and rate:
+        moving = max(moving + ramp, channels.seconds(longest, rate)) - ramp
+    elif protocol.channel is not None:
+        moving = max(moving, longest / protocol.channel)
     keep = costs[0].keep or costs[0].copy
     kept = float(np.diag(matrix).max()) / keep if keep else 0.0
-    return float(fixed + costs[-1].peer * spoken + moving + ramp + kept)
+    return float(fixed + costs[-1].peer * (side_by_side(spoken) if beside else spoken) + moving + ramp + kept)
