@@ -40,13 +40,23 @@ def time(plans: Plans, **changes: Any) -> float:
 def test_hidden_messages_cost_their_compute_units_or_what_sticks_out() -> None:
     # max(M, C + sigma M): sigma the share of compute units that the library occupies.
     plans = plan(2, tp=8, sp=True)
-    plain, hidden = step(plans), step(plans, overlap=Overlap(tensor_parallel=True))
+    plain, hidden = step(plans, overlap=Overlap()), step(plans, overlap=Overlap(tensor_parallel=True))
     share = occupied_share(hidden.priced.machine)
     for phase in (FORWARD, BACKWARD):
         moved = plain.passes.blocking[phase, 0, 0] - hidden.passes.blocking[phase, 0, 0]
         assert hidden.passes.side[phase, 0, 0] == pytest.approx(moved)
         assert share * moved <= hidden.passes.exposed[phase, 0, 0] <= moved
     assert hidden.total[0] < plain.total[0]
+
+
+def test_messages_beside_gradients_hide_in_the_backward_pass_alone() -> None:
+    # Megatron-LM: the gather that is repeated beside dgrad, the reduction of the input's gradient beside wgrad.
+    plans = plan(2, tp=8, sp=True)
+    plain, hidden = (step(plans, overlap=Overlap(tensor_parallel_gradients=on)) for on in (False, True))
+    assert hidden.passes.blocking[FORWARD, 0, 0] == plain.passes.blocking[FORWARD, 0, 0]
+    moved = plain.passes.blocking[BACKWARD, 0, 0] - hidden.passes.blocking[BACKWARD, 0, 0]
+    assert moved == pytest.approx(4 / 6 * plain.passes.blocking[BACKWARD, 0, 0], rel=0.1)
+    assert 0 < hidden.passes.exposed[BACKWARD, 0, 0] < moved
 
 
 def test_a_wider_collective_kernel_slows_what_hides_it() -> None:

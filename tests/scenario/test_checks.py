@@ -104,7 +104,6 @@ def read(*overrides, text=TRAINING, checked=True):
         ("ep=2 model=mixtral-8x7b runtime=deepspeed",
          "parallelism.zero_stage 3 does not go with ep 2 in deepspeed, which shards no more than stage 2 does beside "
          "experts. Try zero_stage 2, or ep 1."),
-        ("tp=2 etp=2", "parallelism.etp 2 needs a model with experts, and llama-3.1-8b has none. Try etp 1."),
         ("cp=16 ulysses=16 runtime=deepspeed accelerators=16",
          "parallelism.cp 16 x tp 1 = 16 must divide num_key_value_heads 8, as each rank of deepspeed takes whole "
          "heads. Try cp and ulysses 1, 2, 4, 8."),

@@ -75,7 +75,7 @@ def test_a_training_row_becomes_a_scenario(tmp_path):
         "n_positions": 2048,
         "vocab_size": 51200,
     }
-    assert case.scenario["runtime"] == "megatron-core@2021"
+    assert case.scenario["runtime"] == "megatron-core@2022"
     assert case.scenario["accelerators"] == 64
     assert case.scenario["precision"] == "fp16-mixed"
     assert case.scenario["parallelism"] == {

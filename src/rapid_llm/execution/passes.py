@@ -50,6 +50,11 @@ _COVERS = {"tp": "gemm", "cp": "attention"}
 gather or scatter, attention on one chunk of the sequence beside the ring."""
 _EXPERT = "expert_"
 """How the names of kernels of routed experts begin."""
+_COLUMNS = "column-parallel"
+"""The products whose gradients ``Overlap.tensor_parallel_gradients`` puts messages beside: all but those that end in a
+reduction of the forward pass."""
+_ROWS = ("out", "down")
+"""How the names of products begin that do."""
 _SHARED = "shared_"
 """How the names of kernels of shared experts begin."""
 
@@ -92,7 +97,8 @@ def on_side_stream(machine: Machine, axis: str) -> bool:
     flag, overlap = _HIDDEN_BY.get(axis), machine.runtime.overlap
     if overlap.nano_batches > 1:
         return axis in _NANO
-    return bool(flag and getattr(overlap, flag)) or (axis == "ep" and overlap.shared_experts)
+    partly = {"ep": overlap.shared_experts, "tp": overlap.tensor_parallel_gradients}
+    return bool(flag and getattr(overlap, flag)) or partly.get(axis, False)
 
 
 def side_share(machine: Machine, rows: Messages, compute: str) -> Matrix:
@@ -100,6 +106,10 @@ def side_share(machine: Machine, rows: Messages, compute: str) -> Matrix:
     overlap = machine.runtime.overlap
     if overlap.nano_batches > 1:
         return np.full((len(rows.names), 1), float(rows.axis in _NANO))
+    if rows.axis == "tp" and not overlap.tensor_parallel:
+        reducing = (rows.phase == BACKWARD) & (rows.op in ("reduce_scatter", "all_reduce"))
+        beside = overlap.tensor_parallel_gradients & (_ending(rows.names, (AGAIN,)) | reducing)
+        return np.asarray(beside, dtype=np.float64)[:, None]
     if rows.axis == "tp":
         plain, again = (overlap.in_pieces(rows.op, compute, again=repeated) for repeated in (False, True))
         return np.where(_ending(rows.names, (AGAIN,)), float(again), float(plain))[:, None]
@@ -127,11 +137,16 @@ def _cover(machine: Machine, axis: str) -> str:
         return ""
     if axis == "ep" and overlap.shared_experts and not overlap.expert_all_to_all:
         return _SHARED
+    if axis == "tp" and not overlap.tensor_parallel:
+        return _COLUMNS
     return _COVERS.get(axis, "")
 
 
 def _covering(rows: Kernels, seconds: Matrix, cover: str) -> Matrix:
     """Seconds of the rows that ``cover`` names, 0 for the others [R, P]."""
+    if cover == _COLUMNS:
+        ends_in_reduction = np.array([name.startswith(_ROWS) for name in rows.names])
+        return np.asarray(seconds * ((rows.family == "gemm") & (rows.phase == BACKWARD) & ~ends_in_reduction)[:, None])
     if cover != _SHARED:
         return seconds * (rows.family == cover)
     return np.asarray(seconds * _starting(rows.names, _SHARED)[:, None])

@@ -20,7 +20,7 @@ from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator
 from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_bytes
 from rapid_llm.lowering.rounding import in_pieces, rounded
 from rapid_llm.lowering.shapes import Shapes
-from rapid_llm.lowering.sharding import shard_rows
+from rapid_llm.lowering.sharding import gradient_sum, shard_rows
 from rapid_llm.lowering.table import AGAIN, Builder, Kernels, Messages, gathered_bytes, saved_bytes
 from rapid_llm.lowering.weights import ahead_parameters, block_parameters, outer_parameters
 from rapid_llm.model.architecture import Attention, Model, MoE
@@ -110,6 +110,8 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
             held = (dense[unit], trained[0, unit]), (expert[unit], trained[1, unit])
             element = s.weight if _short(s, facts) and unit < len(sequences) - OUTER else s.act
             shard_rows(builder, unit, *held, s, element=element)
+            if facts and facts.adds_gradients:
+                gradient_sum(builder, unit, trained[0, unit] + trained[1, unit], s)
             outer.optimizer_rows(builder, unit, trained[0, unit], trained[1, unit], s)
         if model.tie_word_embeddings and not s.lora:
             outer.tied_row(builder, len(sequences) - 1, vocab * model.hidden_size, s)

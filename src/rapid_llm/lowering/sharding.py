@@ -42,6 +42,17 @@ def gradient_copy(builder: Builder, unit: int, parameters: Column, s: Shapes) ->
         builder.kernel(op, (unit, BACKWARD), columns, count=every)
 
 
+def gradient_sum(builder: Builder, unit: int, parameters: Column, s: Shapes) -> None:
+    """Gradients of a micro-batch added to those of the step by a kernel apart: read both, write one."""
+    op = Operator("gradient_sum", "pointwise", {}, {}, kind="stream")
+    columns: dict[str, Column | float] = {
+        "read_bytes": parameters * (s.act + s.gradient),
+        "write_bytes": parameters * s.gradient,
+        "flops": 0.0,
+    }
+    builder.kernel(op, (unit, BACKWARD), columns, count=1.0)
+
+
 def _rows(
     builder: Builder,
     unit: int,

@@ -120,7 +120,7 @@ def _filling(  # noqa: PLR0917
     filled = sum(n * (everywhere + cost.fill) for phase in crossed for n, cost in zip(phase, costs, strict=True))
     if not filled:
         return (line,)
-    slope = filled / max(protocol.chunk, *(cost.chunk for cost in costs))
+    slope = filled / max(protocol.chunk, *(cost.chunk for cost in costs if cost.fill), 0)
     if switched:  # every rank is the head of a share, with a first chunk of its own
         filled *= group.bounds[0] / HEADS
     return replace(line, per_byte=line.per_byte + slope), replace(line, fixed=line.fixed + filled)

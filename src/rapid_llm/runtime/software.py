@@ -97,6 +97,9 @@ class Host:
 class Overlap:
     """Which communication runs beside computation: what the dependency graph lets this runtime hide.
 
+    ``tensor_parallel_gradients``: in the backward pass alone, an input that is gathered again travels beside the
+    product of its gradient, and the reduction of that beside the product of the weight's (Megatron-LM,
+    tensor_parallel/layers.py).
     What a sharded layer's backward pass gathers and reduces travels while the layer is recomputed, too;
     ``fetched_once``: only then, where its weights are fetched for the recomputation and the next layer's after the
     backward pass. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
@@ -108,6 +111,7 @@ class Overlap:
     gradient_reduce: bool = False
     parameter_gather: bool = False
     tensor_parallel: bool = False
+    tensor_parallel_gradients: bool = False
     fetched_once: bool = False
     waits: tuple[str, ...] = ()
     expert_all_to_all: bool = False
@@ -193,13 +197,14 @@ class Training:
     matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and softmax run apart;
     ``dropout`` adds its masks and passes; ``reduce_dtype`` carries gradients, ``ring_gradients`` those of keys and
     values round a context-parallel ring (None: as activations); ``gradient_buffers`` extra bytes per parameter beside
-    the precision's gradient (nanotron keeps bf16 and fp32); ``loss_copies`` fp32 copies of the logits alive at the
-    loss; ``sharded_gather_layers`` unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that
-    selective recompute runs again; ``selective_share`` how much of an operator, by compute dtype, where it is another
-    share than all of these; ``selective_keeps`` the tensors that stay under it, by compute dtype, where they are not
-    all that the other operators need; ``recompute_stops`` recomputation ends with the last tensor that the backward
-    pass needs; ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps; ``pipeline_keeps_whole`` ZeRO-3
-    beside a pipeline gathers once a step and adds up whole gradients; ``zero_stages`` that there are, the highest
+    the precision's gradient (nanotron keeps bf16 and fp32); ``adds_gradients`` of every micro-batch to those of the
+    step by a kernel apart; ``loss_copies`` fp32 copies of the logits alive at the loss; ``sharded_gather_layers``
+    unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective recompute runs again;
+    ``selective_share`` how much of an operator, by compute dtype, where it is another share than all of these;
+    ``selective_keeps`` the tensors that stay under it, by compute dtype, where they are not all that the other
+    operators need; ``recompute_stops`` recomputation ends with the last tensor that the backward pass needs;
+    ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a
+    pipeline gathers once a step and adds up whole gradients; ``zero_stages`` that there are, the highest
     ``pipeline_zero_stage`` beside a pipeline and ``experts_zero_stage`` beside expert parallelism; ``schedules`` of
     pipelines that it runs, where it is not open to any; ``exchange``: how context parallelism exchanges sequences,
     where there is one way; ``offloads`` anything to the host at all, the optimizer from ``offload_zero_stage`` on;
@@ -228,6 +233,7 @@ class Training:
     reduce_dtype: str = "fp32"
     ring_gradients: str | None = None
     gradient_buffers: NonNegative = 0.0
+    adds_gradients: bool = False
     vocab_multiple: Count = 1
     loss_copies: NonNegative = 2.0
     sharded_gather_layers: Count = 2

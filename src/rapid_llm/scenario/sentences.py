@@ -291,8 +291,7 @@ def experts(row: Row) -> str:
     """ep does not divide the experts, or there are none."""
     experts, ep = row["num_experts"], row["ep"]
     if not experts:
-        axis = "ep" if ep > 1 else "etp"
-        return f"parallelism.{axis} {row[axis]} needs a model with experts, and {row['model']} has none. Try {axis} 1."
+        return f"parallelism.ep {ep} needs a model with experts, and {row['model']} has none. Try ep 1."
     tried = listed(divisors(experts))
     return f"parallelism.ep must divide num_experts: {experts} experts / ep {ep} leaves {experts % ep}. Try {tried}."
 
