@@ -44,25 +44,28 @@ _DECIMALS = 7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
-    """Rows of one plan: those of a sample as a template, and the coefficients of each table's cells [cells, terms]."""
+    """Rows of one plan: those of a sample as a template, and the coefficients of the cells of all its tables, kernels
+    before messages [cells, terms]."""
 
     model: Model
     rows: Lowered
-    kernels: tuple[Matrix, ...]
-    messages: tuple[Matrix, ...]
+    coefficients: Matrix
 
     def lowered(self, s: Shapes) -> Lowered:
         """The table of the passes of ``s``, without what memory alone asks for."""
-        terms, width = _terms(s, self.model), len(s.plans)
-        kernels = []
-        for table, coefficients in zip(self.rows.kernels, self.kernels, strict=True):
-            values = _values(coefficients, terms, (len(table.columns) + 1, len(table.names), width))
+        width, wide = len(s.plans), _stretched(self, len(s.plans))
+        cells = np.round(self.coefficients @ _terms(s, self.model), _DECIMALS)
+        kernels, messages, start = [], [], 0
+        for table in self.rows.kernels:
+            height = len(table.columns) + 1
+            values = cells[start : start + height * len(table.names)].reshape(height, len(table.names), width)
+            start += height * len(table.names)
             columns = dict(zip(table.columns, values, strict=False))
             rows = table.family, table.dtype, table.names, table.kind, table.unit, table.phase
             kernels.append(Kernels(*rows, columns, values[-1]))
-        messages, wide = [], _stretched(self, width)
-        for message, coefficients in zip(wide.messages, self.messages, strict=True):
-            size, count = _values(coefficients, terms, (2, len(message.names), width))
+        for message in wide.messages:
+            size, count = cells[start : start + 2 * len(message.names)].reshape(2, len(message.names), width)
+            start += 2 * len(message.names)
             sent = message.op, message.axis, message.names, message.unit, message.phase
             messages.append(Messages(*sent, size, message.ranks, message.stride, count))
         return replace(wide, shapes=s, kernels=tuple(kernels), messages=tuple(messages))
@@ -119,17 +122,12 @@ def _terms(s: Shapes, model: Model) -> Matrix:
     return np.concatenate([plain, plain * s.decode])
 
 
-def _values(coefficients: Matrix, terms: Matrix, shape: tuple[int, int, int]) -> Matrix:
-    """Cells of a table [columns, rows, P]."""
-    return np.round(coefficients @ terms, _DECIMALS).reshape(shape)
-
-
-def _cells(lowered: Lowered) -> tuple[list[Matrix], list[Matrix]]:
+def _cells(lowered: Lowered) -> Matrix:
     """Values of every kernel table and message table, a line a cell [cells, P]."""
     width = len(lowered.shapes.plans)
     kernels = [np.stack([*t.columns.values(), t.count]).reshape(-1, width) for t in lowered.kernels]
     messages = [np.stack([m.size, m.count]).reshape(-1, width) for m in lowered.messages]
-    return kernels, messages
+    return np.concatenate([*kernels, *messages])
 
 
 @lru_cache(maxsize=256)
@@ -144,14 +142,10 @@ def _recipe(table: Table, degrees: Degrees) -> Recipe | None:
     scale, chosen = np.maximum(np.abs(terms).max(axis=1), 1.0), _independent(terms)
     solved = np.zeros(terms.shape)
     solved[chosen] = np.linalg.pinv(terms[chosen].T / scale[chosen])
-    found = []
-    for cells, expected in zip(_cells(rows), _cells(proof), strict=True):
-        coefficients = [_exact(_cleaned((solved @ values.T).T) / scale) for values in cells]
-        for c, want in zip(coefficients, expected, strict=True):
-            if not np.allclose(np.round(c @ held, _DECIMALS), want, rtol=_TOLERANCE, atol=1e-6):
-                return None
-        found.append(tuple(coefficients))
-    return Recipe(table[0], rows, *found)
+    coefficients = _exact(_cleaned((solved @ _cells(rows).T).T) / scale)
+    if not np.allclose(np.round(coefficients @ held, _DECIMALS), _cells(proof), rtol=_TOLERANCE, atol=1e-6):
+        return None
+    return Recipe(table[0], rows, coefficients)
 
 
 def _independent(terms: Matrix) -> list[int]:
