@@ -169,6 +169,22 @@ def test_show_gives_sources(what: str, name: str):
     assert json.loads(rapid_llm("show", what, name, "--json").out)["sources"]
 
 
+def test_show_a_version_gives_its_own_numbers():
+    def shown(name: str):
+        return json.loads(rapid_llm("show", "runtime", name, "--json").out)
+
+    first, later = shown("vllm@2023"), shown("vllm")
+    assert first["fields"]["version"] == "2023"
+    assert "versions" not in first["fields"]
+    assert first["fields"]["host"]["per_kernel"] != later["fields"]["host"]["per_kernel"]
+    assert "Splitwise" in first["sources"]["host.per_kernel"]["text"]
+
+
+def test_the_package_is_the_command_too():
+    ran = subprocess.run([sys.executable, "-m", "rapid_llm", "--version"], capture_output=True, text=True, check=True)
+    assert ran.stdout == rapid_llm("--version").out
+
+
 def test_schema_is_a_json_schema():
     schema = json.loads(rapid_llm("schema").out)
     assert {"model", "system", "workload", "parallelism"} <= schema["properties"].keys()

@@ -70,7 +70,7 @@ def _entry(kind: str, name: str) -> tuple[Document, Sources]:
     if kind == "runtime":
         from rapid_llm import runtime
 
-        return runtime.catalogue.CATALOGUE.entry(name.partition("@")[0])
+        return runtime.catalogue.entry(name)
     from rapid_llm import hardware
 
     return hardware.entry("system" if kind == "system" else "accelerator", name)

@@ -4,6 +4,7 @@ A size of ``serving`` may stand per architecture, ``{default: 2048, "@hopper": 8
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -32,27 +33,46 @@ def load(name: str, architecture: str = "") -> Runtime:
 
 def build_runtime(document: Document, name: str, architecture: str = "") -> Runtime:
     """A runtime from a document whose ``versions:`` may hold the version that ``name`` asks for."""
+    data = _of_version(document, name)
+    if isinstance(data.get("serving"), Mapping):
+        data["serving"] = {key: _on(architecture, size) for key, size in data["serving"].items()}
+    return build(Runtime, {"name": name, **{k: v for k, v in data.items() if k != "name"}}, document)
+
+
+def entry(name: str) -> tuple[Document, Sources]:
+    """What the file of a runtime says, as the version that ``name`` asks for has it, and the source of each number."""
+    base, _, version = name.partition("@")
+    document, found = CATALOGUE.entry(base)
+    if not version:
+        return document, found
+    own = f"versions.{version}."
+    below = {path: source for path, source in found.items() if not path.startswith("versions.")}
+    above = {path.removeprefix(own): source for path, source in found.items() if path.startswith(own)}
+    return replace(document, data=_of_version(document, name)), {**below, **above}
+
+
+def _of_version(document: Document, name: str) -> dict[str, Any]:
+    """The fields of a runtime, those of the version that ``name`` asks for above its own."""
     data = dict(document.data)
     base, _, version = name.partition("@")
     versions = data.pop("versions", None) or {}
     data.pop("aliases", None)
     if version:
         if version not in versions:
+            meant, known = did_you_mean(version, versions), ", ".join([str(data["version"]), *versions])
+            said = filter(None, (f"runtime '{base}' has no version '{version}'.", meant, f"It has: {known}."))
             raise InputError(
-                f"runtime '{base}' has no version '{version}'.{did_you_mean(version, versions)} It has: "
-                f"{', '.join([str(data['version']), *versions])}.",
+                " ".join(said),
                 field="runtime",
                 suggestions=nearest(version, versions),
             )
-        data = _merge(data, {**versions[version], "version": version})
-    if isinstance(data.get("serving"), Mapping):
-        data["serving"] = {key: _on(architecture, size) for key, size in data["serving"].items()}
-    return build(Runtime, {"name": name, **{k: v for k, v in data.items() if k != "name"}}, document)
+        return _merge(data, {**versions[version], "version": version})
+    return data
 
 
 def sources(name: str) -> Sources:
     """Where each number of a runtime comes from, by dotted path."""
-    return CATALOGUE.load(name.partition("@")[0])[1]
+    return entry(name)[1]
 
 
 def _on(architecture: str, size: Any) -> Any:
