@@ -23,7 +23,8 @@ class Dtype:
     """A number format: ``bytes`` per element, scales included; ``rate`` as in ``Accelerator.peak``.
 
     Training rounds operands in passes of their own. ``cast``: bytes that such a pass reads and writes per element of 16
-    bits; ``turned``: those of the copy of an operand that the weight gradient multiplies along the other dimension.
+    bits, ``searched`` of these to find its scale, which the kernel of a norm does as it writes; ``turned``: those of
+    the copy of an operand that the weight gradient multiplies along the other dimension.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Dtype:
     quantise: bool = False
     weight_only: bool = False
     cast: float = 0.0
+    searched: float = 0.0
     turned: float = 0.0
 
 
@@ -44,15 +46,16 @@ def _formats() -> dict[str, Dtype]:
         Dtype("fp64", 8.0, "fp64"),
         # OCP FP8 (e4m3, e5m2), one scale per tensor: its largest value is looked for, then it is cast; the same kernel
         # writes the turned copy.
-        Dtype("fp8", 1.0, "fp8", quantise=True, cast=5.0, turned=1.0),
+        Dtype("fp8", 1.0, "fp8", quantise=True, cast=5.0, searched=2.0, turned=1.0),
         # With the largest values of earlier steps (Transformer Engine DelayedScaling) the cast is the one pass.
         Dtype("fp8_delayed", 1.0, "fp8", quantise=True, cast=3.0, turned=1.0),
         # One fp32 scale per row of the inner dimension: the turned copy has scales of its own, of the 16-bit values.
         Dtype("fp8_row", 1.0, "fp8", quantise=True, cast=3.0, turned=5.0),
         # fp32 scale per 128 x 128 block, DeepSeek-V3 3.3
         Dtype("fp8_block", 1.0 + 4 / 128**2, "fp8", quantise=True, cast=3.0, turned=1.0),
-        # OCP MX v1.0: 8-bit scale per 32; both copies are made of the 16-bit values, in one pass.
-        Dtype("mxfp8", 1.0 + 1 / 32, "fp8", quantise=True, cast=3.0, turned=1.0 + 1 / 32),
+        # OCP MX v1.0: 8-bit scale per 32; both copies come of the 16-bit values, in one pass. Scales are written and
+        # reordered for the matrix units by a kernel of their own (cuBLAS, block scaling factors layout).
+        Dtype("mxfp8", 1.0 + 1 / 32, "fp8", quantise=True, cast=3.0 + 3 / 32, turned=1.0 + 3 / 32),
         Dtype("mxfp6", 0.75 + 1 / 32, "fp6", quantise=True, cast=2.75, turned=0.75),
         # NVIDIA: e4m3 scale per 16, and one of the tensor
         Dtype("nvfp4", 0.5 + 1 / 16, "fp4", quantise=True, cast=4.5, turned=2.5),

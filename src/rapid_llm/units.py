@@ -155,6 +155,7 @@ Seconds = Annotated[float, Unit("s"), _quantity("time"), Field(ge=0), _schema("t
 Fraction = Annotated[float, Field(gt=0, le=1), _quantity("fraction", bare=True)]
 Count = Annotated[int, Field(ge=1), BeforeValidator(_count)]
 """A whole number of things: an integer, or a float without a fraction (``1e6``), up to MAX_COUNT."""
+Whole = Annotated[int, Field(ge=0, strict=True)]
 Positive = Annotated[float, Field(gt=0), BeforeValidator(_number)]
 NonNegative = Annotated[float, Field(ge=0), BeforeValidator(_number)]
 

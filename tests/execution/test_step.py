@@ -14,10 +14,12 @@ from rapid_llm import hardware
 from rapid_llm import runtime as runtimes
 from rapid_llm.execution import Machine, TrainingStep, training_step
 from rapid_llm.execution.passes import occupied_share
-from rapid_llm.lowering.table import BACKWARD, FORWARD
+from rapid_llm.lowering.table import BACKWARD, CAST, FORWARD, RECOMPUTE
 from rapid_llm.nouns import replaced
+from rapid_llm.operators import POINTWISE_KINDS
 from rapid_llm.parallelism import AXES, Plans
 from rapid_llm.runtime import Communication, Comparing, Host, Overlap
+from rapid_llm.workload import Recompute, Training
 
 MODEL = "llama-3.1-8b"
 
@@ -253,3 +255,40 @@ def test_a_message_between_stages_costs_its_host() -> None:
     plans = plan(1, 8, pp=2, schedule="1f1b")
     free, taken = (step(plans, host=Host(per_send=s)) for s in (0, "1 ms"))
     assert taken.send[0] - free.send[0] == pytest.approx(1e-3 / machine().host_speed)
+
+
+def test_single_experts_and_casts_are_launched_at_a_cost_of_their_own() -> None:
+    lowered = table(plan(dp=8, ep=8), "qwen3-235b-a22b", preset="mxfp8-mixed")
+    none, expert, cast = (
+        training_step(lowered, machine(host=host)).passes.total[FORWARD, 0, 0] * machine().host_speed
+        for host in (Host(per_dispatch="1 s", **more) for more in ({}, {"per_expert": "1 s"}, {"per_cast": "1 s"}))
+    )
+    # Two products of 16 experts and the rounding of their inputs; queries to output, both products of experts.
+    assert expert - none == pytest.approx(2 * 16 * (1.0 + 1.0))
+    assert cast - none == pytest.approx(4.0)
+
+
+def test_what_runs_again_of_a_layer_is_launched_with_its_backward_pass() -> None:
+    def hosts(*modules: str) -> np.ndarray:
+        recompute = Recompute(mode="selective", modules=modules)
+        work = Training(sequence_length=2048, global_batch_size=1, micro_batch_size=1, recompute=recompute)
+        lowered = table(plan(recompute="selective"), MODEL, work=work)
+        return training_step(lowered, machine(host=Host(per_kernel="10 ms"))).passes.total[:, 0, 0]
+
+    norms, none = hosts("layernorm"), step(plan(), host=Host(per_kernel="10 ms")).passes.total[:, 0, 0]
+    assert norms[RECOMPUTE] < 1e-3
+    launches = 2 * 10e-3 / machine().host_speed
+    assert norms[BACKWARD] + norms[RECOMPUTE] - none[BACKWARD] == pytest.approx(launches, rel=0.01)
+
+
+def test_products_that_read_either_way_need_no_turned_copies() -> None:
+    # Per-tensor fp8 on Blackwell; scales of blocks run along the sum, and Hopper multiplies one layout alone.
+    def turned(preset: str, system: str) -> float:
+        priced = training_step(table(plan(), MODEL, preset=preset), machine(system=system)).priced
+        found = next(t for t in priced.kernels if t.rows.family == "pointwise")
+        kind = POINTWISE_KINDS.index("gather")
+        chosen = [n.endswith(CAST) and k == kind for n, k in zip(found.rows.names, found.rows.kind, strict=True)]
+        return float(found.prices.seconds[chosen].sum())
+
+    assert turned("fp8-mixed", "dgx-b200") == 0.0
+    assert min(turned("mxfp8-mixed", "dgx-b200"), turned("fp8-mixed", "dgx-h100")) > 0.0

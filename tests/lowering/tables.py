@@ -13,6 +13,7 @@ from rapid_llm.lowering import Lowered, Shapes, lower
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE
 from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Parallelism, Plans
+from rapid_llm.workload import Training
 
 PHASES = {"forward": FORWARD, "recompute": RECOMPUTE, "backward": BACKWARD, "optimizer": OPTIMIZER}
 SENT = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
@@ -29,6 +30,8 @@ def table(
     runtime: str = "megatron-core",
     sequence: int = 2048,
     preset: str = "",
+    *,
+    work: Training | None = None,
     **facts: Any,
 ) -> Lowered:
     software = runtimes.load(runtime)
@@ -42,6 +45,7 @@ def table(
         training=True,
         precision=precision(preset or software.defaults.precision),
         runtime=software,
+        work=work,
     )
     return lower(models.load(model), shapes, software)
 

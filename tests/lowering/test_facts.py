@@ -21,7 +21,8 @@ def test_each_operand_is_rounded_once_and_turned_once(preset: str) -> None:
     # Inputs forward and output gradients backward; both once more along the other dimension for weight gradients.
     lowered = table(plan(), MODEL, preset=preset)
     one = dtype(preset.removesuffix("-mixed").replace("-", "_"))
-    assert moved(lowered, "forward", " cast") == pytest.approx(TOKENS * IN * one.cast)
+    # Two inputs are what a norm wrote, which has found their scale.
+    assert moved(lowered, "forward", " cast") == pytest.approx(TOKENS * (IN * one.cast - 2 * HIDDEN * one.searched))
     assert moved(lowered, "backward", " cast") == pytest.approx(TOKENS * (OUT * one.cast + (IN + OUT) * one.turned))
     assert moved(table(plan(), MODEL), "forward", " cast") == 0.0
 
@@ -36,7 +37,7 @@ def test_what_is_rounded_before_it_is_gathered_is_a_shard_of_bytes(tp: int) -> N
             sent(whole, phase, op="all_gather", axis="tp") / 2
         )
         assert sent(short, phase, op="reduce_scatter") == pytest.approx(sent(whole, phase, op="reduce_scatter"))
-    cast = dtype("fp8").cast
+    cast = dtype("fp8").cast - dtype("fp8").searched
     gathered = TOKENS * 2 * HIDDEN * (1.0 - 1.0 / tp)
     assert moved(whole, "forward", " cast") - moved(short, "forward", " cast") == pytest.approx(gathered * cast)
 
@@ -138,3 +139,9 @@ def test_layers_dealt_to_chunks_stand_on_their_stages() -> None:
     plans = plan(pp=8, vpp=2, schedule="interleaved", layers_per_stage=chunks)
     assert layers_per_part(models.load("deepseek-v3"), plans).sum(axis=0)[0].tolist() == [8.0] * 7 + [5.0]
     assert np.array(chunks).sum() == models.load("deepseek-v3").num_hidden_layers
+
+
+def test_products_that_save_what_they_rounded_keep_a_byte_an_element() -> None:
+    wide, short = (table(plan(), MODEL, preset="fp8-mixed", saves_rounded=on).saved[0, 0] for on in (False, True))
+    # Both normed inputs and the product of the activations stay rounded alone; attention's output is kept by both.
+    assert wide - short == pytest.approx(TOKENS * (HIDDEN + HIDDEN + FFN) - TOKENS * HIDDEN)

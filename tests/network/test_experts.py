@@ -40,6 +40,26 @@ def test_normal_between_nodes(nodes, out, back):
         assert counted / got.seconds / 1e9 == pytest.approx(published, rel=0.15)
 
 
+def test_groups_of_neighbouring_experts_limit_the_nodes_of_a_token():
+    """Half of eight groups of experts are half of the nodes, as DeepSeek-V3 routes (arXiv 2412.19437, 2.1.2)."""
+    half, four, free = (
+        ask("dispatch", 4096, 64, mode="normal", **m) for m in ({"node_share": 0.5}, {"node_limit": 4}, {})
+    )
+    assert half.seconds == four.seconds < free.seconds
+    assert (
+        ask("dispatch", 4096, 8, mode="normal", node_share=0.5).seconds
+        == ask("dispatch", 4096, 8, mode="normal").seconds
+    )
+
+
+@pytest.mark.parametrize(("phase", "published"), [("dispatch", 734.95), ("combine", 673.84)])
+def test_hybrid_exchange_inside_a_box(phase, published):
+    """Hybrid-EP's documentation: eight B200, 4096 tokens of 7168 BF16, GB/s of the kernel of what a rank receives."""
+    got = ask(phase, 4096, 8, "dgx-b200", mode="normal", library="hybridep", experts=64, element_bytes=2)
+    kernel = got.seconds - 60e-6
+    assert 4096 * distinct(8, 8) * 7168 * 2 / kernel / 1e9 == pytest.approx(published, rel=0.02)
+
+
 def test_a_token_visits_each_place_once():
     assert distinct(8, 1) == pytest.approx(1)
     assert distinct(8, 8) == pytest.approx(8 * (1 - (7 / 8) ** 8))

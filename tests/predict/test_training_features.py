@@ -176,3 +176,28 @@ def test_what_an_image_encoder_refuses(changes, sentence):
     with pytest.raises(InputError) as error:
         predict(from_mapping({**VIT, "workload": {**VIT["workload"], **changes}}))
     assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "fp8-mixed", "fp8-block-mixed", "mxfp8-mixed", "nvfp4-mixed"])
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen3-30b-a3b"])
+def test_every_format_has_a_whole_report_on_blackwell(model, precision):
+    mapping = {**BASE, "model": model, "system": "dgx-b200", "precision": precision}
+    found = predict(
+        from_mapping({**mapping, "parallelism": {"ep": 8} if "a3b" in model else {}}), allow_infeasible=True
+    )
+    assert found.breakdown and found.step_time_s > 0.0
+
+
+def test_modules_that_run_again_read_back_and_cost_time_for_memory():
+    none, some = (report(recompute=how) for how in ("none", {"modules": ["layernorm", "mlp"]}))
+    assert some.step_time_s > none.step_time_s and some.memory.peak_bytes < none.memory.peak_bytes
+    again = predict(from_mapping(some.scenario), allow_infeasible=True)
+    assert again.step_time_s == some.step_time_s
+
+
+def test_a_chunk_may_hold_the_head_alone():
+    plan = {"pp": 4, "vpp": 2, "schedule": "interleaved"}
+    even, alone = (
+        report({**plan, "layers_per_stage": layers}).step_time_s for layers in ([4] * 8, [4, 4, 4, 4, 5, 5, 6, 0])
+    )
+    assert alone == pytest.approx(even, rel=0.2)

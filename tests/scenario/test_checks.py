@@ -46,6 +46,9 @@ def read(*overrides, text=TRAINING, checked=True):
          "Try accelerators 1, or a system with more of them, such as dgx-h100."),
         ("accelerators=12 global_batch_size=12",
          "accelerators 12 do not fill nodes of 8: 12 / 8 leaves 4. Try 8 or 16."),
+        ("accelerators=256 system=gb200-nvl72 global_batch_size=256",
+         "accelerators 256 do not fill nodes of 72: 256 / 72 leaves 40. Try 216 or 288, or 64 of each: "
+         "--set system.node.accelerators=64."),
         ("pp=64", "parallelism.pp 64 is more than num_hidden_layers 32: a stage needs a layer. "
          "Try 1, 2, 4, 8, 16, 32."),
         ("pp=4 vpp=3", "pp 4 x vpp 3 = 12 must divide num_hidden_layers 32: 32 / 12 leaves 8. Try vpp 1, 2, 4, 8."),
@@ -75,6 +78,9 @@ def read(*overrides, text=TRAINING, checked=True):
         ("cp=8 ulysses=8 model=qwen2.5-7b",
          "ulysses 8 x tp 1 = 8 must divide num_key_value_heads 4, as each rank takes whole heads. "
          "Try ulysses 1, 2, 4: the rest of cp 8 is a ring."),
+        ("pp=4 layers_per_stage=[16,0,16,0]",
+         "parallelism.layers_per_stage leaves 1 without a layer: only the first and the last, which hold the "
+         "embedding and the head, can do without. Try 8, 8, 8, 8."),
         ("pp=4 layers_per_stage=[9,9,9,6]",
          "parallelism.layers_per_stage must deal 32 layers to 4 stages (got 33 to 4). Try 8, 8, 8, 8."),
         ("pp=4 vpp=2 layers_per_stage=[8,8,8,8]",

@@ -147,6 +147,8 @@ def test_overrides_reach_into_nouns():
          lambda s: (s.workload.recompute.mode, s.workload.recompute.every) == ("full", 2)),
         ("workload.recompute={modules: [core_attn], every: 2}",
          lambda s: (s.workload.recompute.mode, s.workload.recompute.every) == ("selective", 2)),
+        ("workload.recompute={modules: [layernorm, mlp]}",
+         lambda s: s.workload.recompute.modules == ("layernorm", "mlp")),
         ("placement.order=[dp, tp, cp, ep, pp]", lambda s: s.placement.order[0] == "dp"),
         ("precision={compute: fp8, kv_cache: fp8}",
          lambda s: (s.precision.compute, s.precision.weights, s.precision.gradients) == ("fp8", "bf16", "fp32")),
@@ -263,9 +265,12 @@ def test_sources():
          "See: rapid-llm list systems"),
         ("kind: training", "kind: training\n  recompute: {every: 2}",
          "scenario.yaml:8: workload.recompute.every needs a mode, such as {mode: full, every: 2}."),
-        ("kind: training", "kind: training\n  recompute: {modules: [mlp]}",
-         "scenario.yaml:8: workload.recompute.modules can be [core_attn] alone, which is recompute: selective "
-         "(got ['mlp']). Try recompute: selective, or full."),
+        ("kind: training", "kind: training\n  recompute: {modules: [mpl]}",
+         "scenario.yaml:8: workload.recompute.modules is a list of core_attn, layernorm, mla_up_proj, moe_act, mlp, "
+         "moe, shared_experts (got 'mpl'). Try [core_attn]."),
+        ("kind: training", "kind: training\n  recompute: {modules: mlp}",
+         "scenario.yaml:8: workload.recompute.modules is a list of core_attn, layernorm, mla_up_proj, moe_act, mlp, "
+         "moe, shared_experts (got 'mlp'). Try [core_attn]."),
         ("kind: training", "kind: training\n  recompute: {mode: full, modules: [core_attn]}",
          "scenario.yaml:8: workload.recompute takes mode or modules, not both. Try mode alone."),
     ],

@@ -120,7 +120,7 @@ class TrainingFlags:
     micro_batch_size: Annotated[str | None, _in(_JOB, "Sequences per micro-batch.")] = None
     sequence_length: Annotated[str | None, _in(_JOB, "Tokens per sequence.")] = None
     recompute: Annotated[
-        str | None, _in(_JOB, "Activations computed again: none, selective, full, {mode: full, every: 2}.")
+        str | None, _in(_JOB, "Activations computed again: none, selective, full, {modules: [moe_act]}.")
     ] = None
 
 

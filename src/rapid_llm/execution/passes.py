@@ -11,7 +11,19 @@ from numpy.typing import NDArray
 
 from rapid_llm.execution.pricing import Machine, Priced, compared, host_launched
 from rapid_llm.lowering import Kernels, Messages
-from rapid_llm.lowering.table import AGAIN, BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE, WITH_PRODUCT
+from rapid_llm.lowering.passes import FULL
+from rapid_llm.lowering.table import (
+    AGAIN,
+    BACKWARD,
+    CAST,
+    FORWARD,
+    OPTIMIZER,
+    PHASES,
+    RECOMPUTE,
+    WEIGHT_GRADIENT,
+    WITH_PRODUCT,
+)
+from rapid_llm.network import expert_library
 
 Matrix = NDArray[np.float64]
 
@@ -36,6 +48,8 @@ _COLUMNS = "column-parallel"
 reduction of the forward pass."""
 _ROWS = ("out", "down")
 """How the names of products begin that do."""
+_EXPERT = "expert_"
+"""How the names of kernels of routed experts begin."""
 _SHARED = "shared_"
 """How the names of kernels of shared experts begin."""
 
@@ -101,6 +115,12 @@ def _ending(names: tuple[str, ...], ends: tuple[str, ...]) -> NDArray[np.bool_]:
     return np.array([name.endswith(ends) for name in names])
 
 
+@lru_cache(maxsize=256)
+def _starting(names: tuple[str, ...], start: str) -> NDArray[np.bool_]:
+    """Which names begin so [R]."""
+    return np.array([name.startswith(start) for name in names])
+
+
 def _cover(machine: Machine, axis: str) -> str:
     """Which kernels run beside the messages of an axis: a family, a prefix of names, or all of the pass where empty."""
     overlap = machine.runtime.overlap
@@ -118,7 +138,7 @@ def _covering(rows: Kernels, seconds: Matrix, cover: str) -> Matrix:
         return np.asarray(seconds * ((rows.family == "gemm") & (rows.phase == BACKWARD) & ~ends_in_reduction)[:, None])
     if cover != _SHARED:
         return seconds * (rows.family == cover)
-    return np.asarray(seconds * [[name.startswith(_SHARED)] for name in rows.names])
+    return np.asarray(seconds * _starting(rows.names, _SHARED)[:, None])
 
 
 def time_passes(priced: Priced) -> Passes:
@@ -139,13 +159,18 @@ def time_passes(priced: Priced) -> Passes:
     side, exposed = _beside(spent, sent, kernels + blocking, priced)
     launched = [(table.rows, _launches(table.rows)) for table in priced.kernels]
     issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
+    experts = _by_cell(_expert_launches(priced) if lowered.expert.any() else [], shape)
+    issue += machine.runtime.host.per_expert * experts
+    if machine.runtime.host.per_cast:
+        casts = [(t.rows, t.rows.count * _ending(t.rows.names, (CAST,))[:, None]) for t in priced.kernels]
+        issue += machine.runtime.host.per_cast * _by_cell(casts, shape)
     if machine.runtime.host.comparing.across:
         collectives = [(rows, count) for rows, count in moving if rows.op != "send_recv"]
         late = [(rows, count * compared(rows.ranks, rows.stride, machine)) for rows, count in collectives]
         issue += _by_cell(late, shape)
     busy = kernels + blocking + exposed
     spare = np.maximum(0.0, busy - issue / machine.host_speed)
-    return Passes(kernels, blocking, side, exposed, _host(machine, busy, issue, priced), spare)
+    return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare)
 
 
 def _launches(rows: Kernels) -> Matrix:
@@ -153,6 +178,20 @@ def _launches(rows: Kernels) -> Matrix:
     a product in pieces or of many experts (``Host.per_dispatch`` holds these), each of another kind."""
     issued = rows.count if rows.family == "pointwise" else np.minimum(rows.count, 1.0)
     return np.where(_ending(rows.names, WITH_PRODUCT)[:, None], 0.0, issued)
+
+
+def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
+    """Products of single experts, and what rounds the operands of each (of a weight gradient both are)."""
+    facts = priced.machine.runtime.training
+    rounds = facts.expert_casts if facts and priced.lowered.shapes.cast else 0.0
+    found = []
+    for table in priced.kernels:
+        rows = table.rows
+        if rows.family == "gemm":
+            experts = rows.columns["groups"] * rows.count * _starting(rows.names, _EXPERT)[:, None]
+            rounded = ~_ending(rows.names, (WEIGHT_GRADIENT,))[:, None]
+            found.append((rows, experts * (1.0 + rounds * rounded)))
+    return found
 
 
 def _by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:
@@ -174,40 +213,52 @@ def _beside(
     chunks, the first (or last) of which has nothing beside it: M / tp more.
     """
     machine, tp, compute = priced.machine, priced.lowered.shapes.plans.tp, priced.lowered.shapes.compute
-    share = occupied_share(machine)
     side, exposed = np.zeros_like(own), np.zeros_like(own)
     apart = [(r, seconds * side_share(machine, r, compute)) for r, seconds in sent if on_side_stream(machine, r.axis)]
     for beside in sorted({_cover(machine, rows.axis) for rows, _ in apart}):
-        moved = _by_cell([part for part in apart if _cover(machine, part[0].axis) == beside], own.shape)
-        moved[OPTIMIZER] = 0.0
+        here = [part for part in apart if _cover(machine, part[0].axis) == beside]
+        moved = _by_cell(here, own.shape)
+        slowing = _by_cell([(rows, s * occupied_share(machine, rows.axis)) for rows, s in here], own.shape)
+        moved[OPTIMIZER] = slowing[OPTIMIZER] = 0.0
         cover = _by_cell([(rows, _covering(rows, s, beside)) for rows, s in spent], own.shape) if beside else own.copy()
         if not beside:
             again = np.where(moved[RECOMPUTE] == 0.0, own[RECOMPUTE], 0.0)
             alone_under = again > 0 if machine.runtime.overlap.fetched_once else np.zeros(again.shape, bool)
             cover[BACKWARD] = np.where(alone_under, again, cover[BACKWARD] + again)
         alone = moved / tp if beside == _COVERS["tp"] else 0.0
-        exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, share * moved))
+        exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, slowing))
         side += moved
     return side, exposed
 
 
-def occupied_share(machine: Machine) -> float:
-    """Share of the compute units that a running collective kernel takes from the kernels beside it."""
-    return min(1.0, machine.runtime.communication.compute_units / machine.accelerator.compute_units)
+def occupied_share(machine: Machine, axis: str = "") -> float:
+    """Share of the compute units that a running collective kernel takes from the kernels beside it; those of experts,
+    as many as the library of their exchanges does."""
+    communication = machine.runtime.communication
+    units = communication.compute_units
+    if axis == "ep" and communication.expert and machine.runtime.workload == "training":
+        units = expert_library(communication.expert).modes["normal"].units
+    return min(1.0, units / machine.accelerator.compute_units)
 
 
-def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matrix:
-    """Seconds in which the accelerator waits for its host: launches beyond ``busy``, and gaps of a whole pass."""
+def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Priced) -> Matrix:
+    """Seconds in which the accelerator waits for its host: launches beyond ``busy``, and gaps of a whole pass.
+
+    ``through``: passes through experts. What runs again of a layer, but not all of it, is part of its backward pass.
+    """
+    machine, shapes = priced.machine, priced.lowered.shapes
     host = machine.runtime.host
-    floor = issue.copy()
-    gap = np.zeros_like(busy)
-    shapes = priced.lowered.shapes
+    floor = issue + (host.per_dispatch * through if shapes.training else 0.0)
+    gap, busy = np.zeros_like(busy), busy.copy()
+    if shapes.training:
+        parts = shapes.plans.recompute != FULL
+        for seconds in (busy, floor):
+            seconds[BACKWARD] += np.where(parts, seconds[RECOMPUTE], 0.0)
+            seconds[RECOMPUTE] *= ~parts
     layers = slice(0, len(priced.lowered.units) - 2)
     if shapes.training:
         gap[FORWARD, layers] = host.per_layer.forward
         gap[BACKWARD, layers] = host.per_layer.backward
-        through = (priced.lowered.expert > 0) & (busy[:OPTIMIZER] > 0)
-        floor[:OPTIMIZER] += host.per_dispatch * through
         floor *= [[[phase not in host.captured]] for phase in PHASES]
     else:
         gap[FORWARD, layers] = np.where(shapes.decode > 0, host.per_layer.decode, host.per_layer.prefill)
@@ -215,7 +266,7 @@ def _host(machine: Machine, busy: Matrix, issue: Matrix, priced: Priced) -> Matr
         floor *= host_launched(priced.lowered, machine.runtime)
     floor[OPTIMIZER] = 0.0
     floor /= machine.host_speed
-    serial = host.serial + host.waits * (priced.lowered.expert > 0)
+    serial = host.serial + host.waits * through
     least, most = np.minimum(floor, busy), np.maximum(floor, busy)
     exposed = most - busy + serial * least
     if host.jitter:

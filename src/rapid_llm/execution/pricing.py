@@ -15,7 +15,7 @@ from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator, Node, System
 from rapid_llm.lowering import Kernels, Lowered, Messages
-from rapid_llm.lowering.table import BACKWARD
+from rapid_llm.lowering.table import BACKWARD, CAST
 from rapid_llm.network import OPS, CollectivePrices, Fabric, price_experts
 from rapid_llm.network import price as price_messages
 from rapid_llm.network.flow_prices import Interconnect, Links, interconnect, price_flow
@@ -32,6 +32,8 @@ ON_CHIP_POWER = 0.5
 """Of the dynamic power of a product, what attention draws per operation: scores stay in registers and shared memory,
 and about half of a product's power moves its operands there (step times of Llama 3 8B on B200, Megatron-Bridge, fit
 half: attention at 0.83 of the clock where products have 0.61)."""
+_TURNED = operators.POINTWISE_KINDS.index("gather")
+"""Access pattern of a cast that turns its operand."""
 DEDUPLICATE_ABOVE = 256
 """Rows from which sorting out repeated shapes costs less than pricing them."""
 
@@ -267,12 +269,31 @@ def price_step(lowered: Lowered, machine: Machine, others: Sequence[Request] = (
     return Priced(
         lowered,
         machine,
-        tuple(price_table(rows, machine) for rows in lowered.kernels),
+        tuple(_unturned(price_table(rows, machine), lowered, machine) for rows in lowered.kernels),
         tuple(_with_drift(message, lowered, machine) for message in messages)
         if machine.runtime.host.per_peer
         else messages,
         tuple(found[len(messages) :]),
     )
+
+
+def _unturned(table: PricedKernels, lowered: Lowered, machine: Machine) -> PricedKernels:
+    """A table without the copies of rounded operands that weight gradients multiply, where their products read both
+    ways."""
+    rows, chip = table.rows, machine.accelerator.architecture
+    if rows.family != "pointwise" or not lowered.shapes.cast:
+        return table
+    product = operators.kernel(implementation(machine.runtime, "gemm", lowered.shapes.compute, chip)).shaped(chip)
+    if getattr(product, "turns", True):
+        return table
+    kept = _not_turned(rows.names, tuple(rows.kind.tolist()))
+    return replace(table, prices=_map(table.prices, lambda column: column * kept))
+
+
+@lru_cache(maxsize=256)
+def _not_turned(names: tuple[str, ...], kinds: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Which rows of a table are no casts that turn their operand [R, 1]."""
+    return np.array([[not (n.endswith(CAST) and k == _TURNED)] for n, k in zip(names, kinds, strict=True)])
 
 
 def _by_pieces(message: PricedMessages, machine: Machine) -> PricedMessages:
@@ -304,6 +325,7 @@ def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> 
             hidden_size=lowered.hidden_size,
             experts_per_token=lowered.experts_per_token,
             experts=lowered.experts,
+            node_share=lowered.reached_groups,
             ranks=rows.ranks[at],
             stride=rows.stride[at],
             fabric=machine.fabric,

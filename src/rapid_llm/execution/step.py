@@ -149,7 +149,7 @@ def _beside(priced: Priced, passes: Passes) -> Matrix | None:
     step = [phase for phase in range(len(PHASES)) if phase != OPTIMIZER]
     sent = np.einsum("ups,up->ps", lowered.layers, shown[step].sum(axis=0))
     whole = np.einsum("ups,up->ps", lowered.layers, passes.total[step].sum(axis=0))
-    return np.asarray(np.minimum((1.0 - occupied_share(machine)) * sent, whole - sent))
+    return np.asarray(np.minimum((1.0 - occupied_share(machine, "ep")) * sent, whole - sent))
 
 
 def _between_nodes(priced: Priced) -> tuple[Matrix, Matrix]:

@@ -208,7 +208,9 @@ def _latent_core(mixer: LatentAttention, heads: Column, q: dict[str, Column], s:
     nope, rope, dv, rank = mixer.qk_nope_head_dim, mixer.qk_rope_head_dim, mixer.v_head_dim, mixer.kv_lora_rank
     t, act = s.tokens, s.act
     new, past = _context(s)
-    kv = {"kv": t * heads * (nope + dv) * act}
+    latent = {"kv": t * heads * (nope + dv) * act}
+    kv = {"kva": t * heads * (nope + rope + dv) * act} if s.training else latent
+    join = [pointwise("kv_join", "stream", latent, kv)] if s.training else []
     a = {"a": t * heads * dv * act, "lse": t * heads * FP32_BYTES}
     common: dict[str, Column | float] = {
         "batch": s.documents,
@@ -235,10 +237,11 @@ def _latent_core(mixer: LatentAttention, heads: Column, q: dict[str, Column], s:
         "shared_kv": 1,
     }
     result: list[Canonical] = [
-        matmul("kv_up", s, n=heads * (nope + dv), k=rank, reads="latentn", writes=kv, when=s.prefill),
+        matmul("kv_up", s, n=heads * (nope + dv), k=rank, reads="latentn", writes=latent, when=s.prefill),
+        *join,
         Operator(
             "attention", "attention", {**q, **kv}, a, dense,
-            dtype=s.attention_dtype, saves=("q", "kv", "a", "lse"), when=s.prefill,
+            dtype=s.attention_dtype, saves=("q", *kv, "a", "lse"), when=s.prefill,
         ),
     ]  # fmt: skip
     if not s.training:

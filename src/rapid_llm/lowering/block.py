@@ -46,7 +46,9 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
         if isinstance(layer.ffn, MLP):
             out.extend(mlp(layer.ffn, hidden, s))
         else:
-            out.extend(mixture(layer.ffn, hidden, s, fused=runtime.fused_experts))
+            sorts = s.training and runtime.communication.expert is None
+            early = facts is not None and facts.weighs_early
+            out.extend(mixture(layer.ffn, hidden, s, fused=runtime.fused_experts, sorts=sorts, weighs_early=early))
         if apart and getattr(layer.ffn, "bias", False):
             out.append(pointwise("bias", "stream", {"d": size}, {"d": size}))
         out.extend(_residual(x, "d", "x2", size, s, dropout=dropout, sandwich=layer.norms >= SANDWICH_NORMS))

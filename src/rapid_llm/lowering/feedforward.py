@@ -92,12 +92,17 @@ def _travels(s: Shapes) -> Mask:
     return np.asarray((p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1)))
 
 
-def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]:
+def mixture(
+    ffn: MoE, hidden: int, s: Shapes, *, fused: bool, sorts: bool = False, weighs_early: bool = False
+) -> list[Canonical]:
     """Router, dispatch, experts, combine, and the shared expert. Reads 'n2', writes 'd'.
 
     Tokens of an expert group are those of all its ranks: t k etp / tp rows land on each rank on average, more on the
     hottest (``hottest_rows``), for which all others wait at the next exchange. With sequence
     parallelism or ep beyond tp they travel by all-to-all; within a tp group without it every rank already has them.
+    What a plain all-to-all brings lies by the rank that it came from: a rank that ``sorts`` copies it once more, by
+    expert, and back. What an expert's result counts for is multiplied in where tokens are put back, whose
+    backward pass needs the results, or ``weighs_early``, into the activation.
     """
     p = s.plans
     act = s.act
@@ -133,7 +138,15 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
         out.append(Collective("dispatch", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
     if cut.any():
         out.append(Collective("expert gather", "all_gather", "reduce_scatter", "etp", arrived, again=True, when=cut))
-    out.extend(_experts(ffn, width, (rows, hit, largest, pairs), s.experts, fused=fused))
+    apart = np.where(travels & (p.ep < ffn.num_experts), 1.0, 0.0) if sorts else np.zeros(len(p))
+    if apart.any():
+        out.append(pointwise("sort", "gather", {"xr": arrived}, {"xr": arrived}, when=apart))
+    routed = _experts(ffn, width, (rows, hit, largest, pairs), s.experts, fused=fused)
+    if weighs_early:
+        routed[-1].saves = ()
+    out.extend(routed)
+    if apart.any():
+        out.append(pointwise("unsort", "gather", {"dr": arrived}, {"dr": arrived}, when=apart))
     if cut.any():
         out.append(Collective("expert scatter", "reduce_scatter", "all_gather", "etp", arrived, when=cut))
     if travels.any():
@@ -149,7 +162,7 @@ def mixture(ffn: MoE, hidden: int, s: Shapes, *, fused: bool) -> list[Canonical]
     return out
 
 
-def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fused: bool) -> list[Canonical]:
+def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fused: bool) -> list[Operator]:
     """The routed experts of one rank; ``load``: what ``landed`` says of it."""
     rows, hit, largest, pairs = load
     inter = ffn.moe_intermediate_size / s.plans.etp
@@ -176,13 +189,18 @@ def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fuse
         return [Operator("experts", "moe", {"n2": s.tokens * hidden * act}, d, columns, dtype=s.compute, saves=("n2",))]
     per_expert = rows / hit
     biased = ffn.bias and s.training
+    clamp, inner = [], "gur"
+    if ffn.clamped and s.training:
+        cut = {"gcr": up["gur"]}
+        clamp, inner = [pointwise("expert_clamp", "stream", up, cut, saves=("gur",))], "gcr"
     out_bias = [pointwise("expert_bias", "stream", r_out, r_out)] if biased else []
     for op in out_bias:
         op.each = np.maximum(hit, 1.0)
     return [
         pointwise("permute", "gather", {"n2": s.tokens * hidden * act}, r_in),
         matmul("expert_up", s, m=per_expert, n=up_width, k=hidden, groups=hit, reads="xr", writes=up, bias=ffn.bias),
-        pointwise("expert_activation", "stream", up, act_out, saves=("gur",)),
+        *clamp,
+        pointwise("expert_activation", "stream", {inner: up["gur"]}, act_out, saves=(inner,)),
         matmul("expert_down", s, m=per_expert, n=hidden, k=inter, groups=hit, reads="pr", writes=r_out),
         *out_bias,
         pointwise("unpermute", "gather", r_out, d, saves=("dr",)),

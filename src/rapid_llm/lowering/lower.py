@@ -15,6 +15,7 @@ from rapid_llm.lowering.block import block
 from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.lowering.fusion import fuse
 from rapid_llm.lowering.layout import layers_per_part, on_stages
+from rapid_llm.lowering.modules import chosen, discarded
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
 from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_bytes
 from rapid_llm.lowering.rounding import in_pieces, rounded
@@ -40,7 +41,8 @@ class Lowered:
     expert: parameters of one rank per unit pass [U, P]; trained: of both, those with gradients [2, U, P]. saved:
     activation bytes kept per pass and micro-batch; working: bytes alive beside them while one pass runs [U, P];
     gathered: bytes by which the inputs that sequence parallelism gathers exceed the shards that are kept [U, P].
-    cache: KV and state bytes per pass [U, P].
+    cache: KV and state bytes per pass [U, P]. reached_groups: of the groups of neighbouring experts, the share that a
+    token may choose from.
     """
 
     units: tuple[str, ...]
@@ -59,6 +61,7 @@ class Lowered:
     logits: Column
     experts_per_token: float
     experts: float
+    reached_groups: float
 
 
 def unit_names(model: Model, ahead: int = 0) -> tuple[str, ...]:
@@ -131,6 +134,7 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         logits=outer.head_rows(model, s) * vocab,
         experts_per_token=max([1.0, *(float(ffn.num_experts_per_tok) for ffn in mixtures)]),
         experts=max([1.0, *(float(ffn.num_experts) for ffn in mixtures)]),
+        reached_groups=min([1.0, *(ffn.groups_per_token / ffn.expert_groups for ffn in mixtures)]),
     )
 
 
@@ -148,7 +152,8 @@ def _sequences(model: Model, s: Shapes, runtime: Runtime, vocab: Column) -> list
     if s.lora:
         sequences = [adapted(sequence, s.lora, s) for sequence in sequences]
     if s.cast:
-        sequences = [rounded(sequence, s, gathers=_short(s, facts)) for sequence in sequences]
+        keeps = bool(facts and facts.saves_rounded)
+        sequences = [rounded(sequence, s, gathers=_short(s, facts), keeps=keeps) for sequence in sequences]
     if runtime.overlap.tensor_parallel and s.training and s.tensor_parallel:
         sequences = [*(in_pieces(sequence, s) for sequence in sequences[:-OUTER]), *sequences[-OUTER:]]
     fused = [fuse(sequence, runtime.fusions) for sequence in sequences]
@@ -175,13 +180,13 @@ def _short(s: Shapes, facts: Training | None) -> bool:
 def _activations(sequences: list[list[Canonical]], s: Shapes, facts: Training | None) -> tuple[Matrix, Matrix, Matrix]:
     """Bytes that a pass of each unit saves, works on beside, and gathers beyond its shards [U, P]."""
     saved, working, gathered = (np.zeros((len(sequences), len(s.plans))) for _ in range(3))
-    selective = facts.selective if facts else ()
-    keeps = facts.selective_keeps.get(s.compute) if facts else None
+    again = chosen(s.modules, facts).operators, discarded(s.modules)
+    keeps = facts.selective_keeps.get(s.compute) if facts and not s.modules else None
     for unit, sequence in enumerate(sequences):
         if not s.training:
             working[unit] = _widest(sequence)
         elif unit < len(sequences) - OUTER:
-            saved[unit], working[unit] = kept_bytes(sequence, s.plans, selective, keeps)
+            saved[unit], working[unit] = kept_bytes(sequence, s.plans, again, keeps)
             working[unit] += _largest(_exchanges(sequence))
         else:
             saved[unit] = _outer_saved(sequence)
@@ -194,8 +199,8 @@ def _pass_rows(builder: Builder, sequences: list[list[Canonical]], s: Shapes, fa
     layers = len(sequences) - OUTER
     rerun = None
     if s.training and facts:
-        partly = facts.selective_share.get(s.compute, {})
-        rerun = Rerun.of(s.plans, facts.selective, partly, stops=facts.recompute_stops)
+        partly = {} if s.modules else facts.selective_share.get(s.compute, {})
+        rerun = Rerun.of(s.plans, chosen(s.modules, facts), partly, stops=facts.recompute_stops)
     for unit, sequence in enumerate(sequences):
         forward_rows(builder, unit, sequence, s, rerun if unit < layers else None)
         if s.training and not (s.lora and unit == layers):

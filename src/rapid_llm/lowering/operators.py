@@ -14,10 +14,14 @@ Tensors = dict[str, Column]
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Elements that a rank rounds to the format of a product [P]: of its input, and of the gradient of its output."""
+    """Elements that a rank rounds to the format of a product [P]: of its input, and of the gradient of its output;
+    ``found``: the kernel that wrote the input found its scale; ``kept``: of the bytes of its input, the share that is
+    saved for the weight gradient, where that is the rounded copy."""
 
     input: Column
     gradient: Column
+    found: bool = False
+    kept: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from rapid_llm.lowering.modules import Module
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Rounds, total
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.table import (
@@ -30,14 +31,14 @@ NONE, SELECTIVE, FULL = range(len(RECOMPUTE_MODES))
 class Rerun:
     """Share of the layers whose operators the backward pass runs again [P]: the ``selective`` ones, and the others."""
 
-    selective: Sequence[str]
+    selective: Module
     partly: Mapping[str, float]
     chosen: Column
     others: Column
     stops: bool
 
     @classmethod
-    def of(cls, plans: Plans, selective: Sequence[str], partly: Mapping[str, float], *, stops: bool) -> Rerun | None:
+    def of(cls, plans: Plans, selective: Module, partly: Mapping[str, float], *, stops: bool) -> Rerun | None:
         """Under full recomputation every operator, under selective the named ones, or a share of those in ``partly``;
         None where no plan recomputes.
 
@@ -61,10 +62,10 @@ class Rerun:
     def share(self, op: Canonical) -> Column:
         """Share of the layers in which ``op`` runs again [P]."""
         if not isinstance(op, Operator):
-            return self.others
+            return self.chosen if op.name.split(" ", 1)[0] in self.selective.messages else self.others
         if op.name in self.partly:
             return np.maximum(self.others, self.partly[op.name] * self.chosen)
-        return self.chosen if _in(op, self.selective) else self.others
+        return self.chosen if _in(op, self.selective.operators) else self.others
 
 
 def forward_rows(
@@ -83,7 +84,8 @@ def forward_rows(
             for phase, again in passes:
                 builder.kernel(op, (unit, phase), columns, count=op.when * again, pieces=pieces)
                 if op.rounds:
-                    builder.cast(op, (unit, phase), op.rounds.input * s.cast, count=op.when * again)
+                    each = s.found if op.rounds.found else s.cast
+                    builder.cast(op, (unit, phase), op.rounds.input * each, count=op.when * again)
         elif op.op:
             for phase, again in passes:
                 builder.message(op.name, op.op, op.axis, (unit, phase), size=op.size, count=op.when * again)
@@ -145,10 +147,14 @@ def _pointwise_backward(builder: Builder, unit: int, op: Operator) -> None:
 
 
 def kept_bytes(
-    sequence: Sequence[Canonical], plans: Plans, selective: Sequence[str], keeps: Sequence[str] | None = None
+    sequence: Sequence[Canonical],
+    plans: Plans,
+    selective: tuple[Sequence[str], Sequence[str]],
+    keeps: Sequence[str] | None = None,
 ) -> tuple[Column, Column]:
     """Activation bytes of one layer and micro-batch kept until its backward pass, and those alive while it runs again.
 
+    ``selective``: what selective recomputation runs again, and of these what throws away its results for certain;
     ``keeps``: the tensors that stay under selective recomputation, all that other operators need where None.
     Returns ([P], [P]): kept under the plan's recompute mode; extra working set of the layer being recomputed, the
     gradient of its output among it.
@@ -159,18 +165,22 @@ def kept_bytes(
         return everything, np.zeros(width)
     first = next((op for op in sequence if isinstance(op, Operator)), None)
     entry = np.zeros(width) + (next(iter(first.reads.values())) if first else 0.0)
-    some = np.zeros(width) + (_selective_bytes(sequence, selective) if keeps is None else _named_bytes(sequence, keeps))
+    part = _selective_bytes(sequence, *selective) if keeps is None else _named_bytes(sequence, keeps)
+    some = np.zeros(width) + part
     mode = np.select([plans.recompute == FULL, plans.recompute == SELECTIVE], [entry, some], everything)
     share = 1.0 / plans.recompute_every
     again = np.where(plans.recompute == FULL, everything - mode + entry, everything - mode)
     return share * mode + (1.0 - share) * everything, np.where(plans.recompute > NONE, again, 0.0)
 
 
-def _selective_bytes(sequence: Sequence[Canonical], selective: Sequence[str]) -> Column | float:
+def _selective_bytes(
+    sequence: Sequence[Canonical], selective: Sequence[str], discarded: Sequence[str]
+) -> Column | float:
     inside = [op for op in sequence if isinstance(op, Operator) and _in(op, selective)]
     written = {n for op in inside for n in op.writes}
     sizes = saved_bytes(list(sequence))
     kept = {n for op in sequence if isinstance(op, Operator) and not _in(op, selective) for n in op.saves}
+    kept -= {n for op in inside if _in(op, discarded) for n in op.writes}
     kept |= {n for op in inside for n in op.reads if n not in written}
     return sum((b for n, b in sizes.items() if n in kept), 0.0)
 

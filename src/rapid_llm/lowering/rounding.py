@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,28 +11,31 @@ from rapid_llm.lowering.operators import Canonical, Column, Operator, Pieces, Ro
 from rapid_llm.lowering.shapes import Shapes
 
 
-def rounded(sequence: Sequence[Canonical], s: Shapes, *, gathers: bool) -> list[Canonical]:
+def rounded(sequence: Sequence[Canonical], s: Shapes, *, gathers: bool, keeps: bool = False) -> list[Canonical]:
     """The same forward pass, where each product in the compute format knows what it rounds of its input and of the
     gradient of its output.
 
     ``gathers``: inputs of column-parallel and output gradients of row-parallel products are rounded before sequence
     parallelism gathers them: a rank rounds its shard, and the message carries the short format (Transformer Engine;
-    torchao's tensor-parallel styles). Outputs are reduced in 16 bits.
+    torchao's tensor-parallel styles). Outputs are reduced in 16 bits. ``keeps``: the rounded input is what is saved.
     """
     short = s.input / s.act
+    kept = short if keeps else 1.0
     sharded: dict[str, Column] = {}
+    normed = {name for op in sequence if isinstance(op, Operator) and op.name.endswith("norm") for name in op.writes}
     last: Operator | None = None
     for op in sequence:
         if isinstance(op, Operator):
             if op.weight and op.dtype == s.compute:
-                op.rounds, last = _of(op, sharded), op
+                op.rounds, last = replace(_of(op, sharded), found=not normed.isdisjoint(op.reads), kept=kept), op
         elif gathers and op.axis == "tp" and op.op == "all_gather" and op.kept:
             sharded[op.kept[0]] = np.where(op.when > 0, s.plans.tp, 1.0)
             op.size = op.size * short
             op.grad_size = op.size / short if op.grad_size is None else op.grad_size
         elif gathers and op.axis == "tp" and op.backward == "all_gather" and last and last.rounds:
             op.grad_size = op.size * short
-            last.rounds = Rounds(last.rounds.input, last.rounds.gradient / np.where(op.when > 0, s.plans.tp, 1.0))
+            shards = np.where(op.when > 0, s.plans.tp, 1.0)
+            last.rounds = replace(last.rounds, gradient=last.rounds.gradient / shards)
     return list(sequence)
 
 

@@ -27,9 +27,11 @@ class Shapes:
     those, what norms and residuals touch (sequence parallelism divides by tp); rows: rows of the LM head.
     documents: how many of ``length`` query tokens fill the batch, apart from each other where sequences are packed.
     decode: passes that generate; their tokens are on every rank of a cp group, each with its share of the cache.
-    routing: of tokens to experts. ahead: predictors of further tokens. offload: what lives on the host. cast, turned:
-    bytes that rounding an element to the compute format moves, 0 where nothing is rounded apart (``dtypes``).
-    tensor_parallel, context_parallel: whether any plan is. head: bytes of a weight of the LM head, and its dtype.
+    routing: of tokens to experts. ahead: predictors of further tokens. offload: what lives on the host. cast, found,
+    turned: bytes that rounding an element to the compute format moves, found where its scale is, 0 where nothing is
+    rounded apart (``dtypes``).
+    modules: parts of a layer that selective recomputation names. tensor_parallel, context_parallel: whether any plan
+    is. head: bytes of a weight of the LM head, and its dtype.
     """
 
     plans: Plans
@@ -56,10 +58,12 @@ class Shapes:
     attention_dtype: str
     routing: Routing
     cast: float
+    found: float
     turned: float
     lora: Lora | None
     ahead: int
     offload: Offload
+    modules: tuple[str, ...]
     tensor_parallel: bool
     context_parallel: bool
     head: tuple[float, str]
@@ -139,11 +143,13 @@ class Shapes:
             activation_dtype=precision.activations,
             attention_dtype=_attention_dtype(precision),
             cast=dtype(precision.compute).cast if training else 0.0,
+            found=dtype(precision.compute).cast - dtype(precision.compute).searched,
             turned=dtype(precision.compute).turned,
             routing=work.routing if work else routing,
             lora=work.lora if work else None,
             ahead=work.mtp_layers if work else 0,
             offload=work.offload if work else Offload(),
+            modules=work.recompute.modules if work and work.recompute else (),
             tensor_parallel=bool((plans.tp > 1).any()),
             context_parallel=context_parallel,
             head=(dtype(head).bytes, head),

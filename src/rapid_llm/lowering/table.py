@@ -183,7 +183,8 @@ def forward_columns(op: Operator) -> dict[str, Column | float]:
 def saved_bytes(sequence: list[Canonical]) -> dict[str, Column | float]:
     """Tensors that the backward pass needs: name -> bytes [P], each once.
 
-    Of an input that the backward pass gathers again only this rank's shard stays.
+    Of an input that the backward pass gathers again only this rank's shard stays. A product that saves what it rounded
+    keeps a copy of its own; who else saves the tensor keeps it as it was.
     """
     sizes: dict[str, Column | float] = {}
     for op in sequence:
@@ -192,8 +193,13 @@ def saved_bytes(sequence: list[Canonical]) -> dict[str, Column | float]:
                 for name, size in tensors.items():
                     sizes[name] = np.maximum(sizes[name], size) if name in sizes else size
     sizes |= dict(op.kept for op in sequence if isinstance(op, Collective) and op.kept)
-    kept = dict.fromkeys(n for op in sequence if isinstance(op, Operator) for n in op.saves)
-    return {name: sizes[name] for name in kept}
+    whole, copies = set(), dict[str, float]()
+    for op in sequence:
+        for name in op.saves if isinstance(op, Operator) else ():
+            own = op.rounds.kept if isinstance(op, Operator) and op.rounds else 1.0
+            copies[name] = copies.get(name, 0.0) + (own if own < 1.0 else 0.0)
+            whole |= {name} if own >= 1.0 else set()
+    return {name: sizes[name] * ((name in whole) + more) for name, more in copies.items()}
 
 
 def gathered_bytes(sequence: list[Canonical]) -> Column | float:

@@ -172,7 +172,8 @@ class MoE:
 
     ``expert_hidden_size``: routed experts work in a latent space between a down and an up projection (Nemotron 3
     Super, Kimi K3). ``correction_bias`` and ``router_scale`` are learned vectors per expert, ``router_norm`` one of
-    hidden size.
+    hidden size. ``groups_per_token`` of ``expert_groups`` neighbours hold a token's experts (group-limited routing,
+    DeepSeek-V2, section 2.2.2). ``clamped``: the input of the gated activation is cut off at a limit (gpt-oss).
     """
 
     kind: Literal["moe"] = "moe"
@@ -190,6 +191,9 @@ class MoE:
     shared_gate: bool = False
     expert_hidden_size: Count | None = None
     latent_norm: bool = False
+    clamped: bool = False
+    expert_groups: Count = 1
+    groups_per_token: Count = 1
 
 
 @hash_once

@@ -117,13 +117,15 @@ def price_experts(
     mode: str | None = None,
     units: ArrayLike | None = None,
     node_limit: int | None = None,
+    node_share: float = 1.0,
     element_bytes: ArrayLike | None = None,
 ) -> ExpertPrices:
     """Price a phase, dispatch or combine, of ``tokens`` on every rank, a row each, under even routing.
 
     ranks of the group stand ``stride`` accelerators apart; ``mode`` None takes the faster one; ``units`` compute units
-    given to it (default: the mode's own); ``node_limit`` the nodes that a token's experts may lie on (group-limited
-    routing); ``element_bytes`` on the wire per element (default: the library's, FP8 with scales out, BF16 back).
+    given to it (default: the mode's own); ``node_limit`` the nodes that a token's experts may lie on, or ``node_share``
+    of those of the group (group-limited routing); ``element_bytes`` on the wire per element (default: the library's,
+    FP8 with scales out, BF16 back).
     InputError for an unknown phase or mode, and when a group does not fit the fabric.
     """
     if phase not in PHASES:
@@ -136,7 +138,7 @@ def price_experts(
         np.nan if units is None else np.asarray(units, dtype=np.float64),
         np.nan if element_bytes is None else np.asarray(element_bytes, dtype=np.float64),
     )
-    work = _Work(np.stack([row.ravel() for row in rows]), node_limit)
+    work = _Work(np.stack([row.ravel() for row in rows]), node_limit, node_share)
     names = list(known.modes) if mode is None else [mode]
     priced = np.stack([_mode(phase, work, known.modes[name], fabric) for name in names])
     best = priced[:, 0].argmin(axis=0)
@@ -153,6 +155,7 @@ class _Work:
 
     columns: Column
     node_limit: int | None
+    node_share: float
 
 
 def _mode(phase: str, work: _Work, mode: Mode, fabric: Fabric) -> Column:
@@ -165,7 +168,7 @@ def _mode(phase: str, work: _Work, mode: Mode, fabric: Fabric) -> Column:
     groups, inverse = np.unique(np.stack([ranks, stride]), axis=1, return_inverse=True)
     found = [_constants(fabric, kernel, int(n), int(step)) for n, step in groups.T]
     nodes, launch, expert, lone, token, visit, read, copy, near, far = np.array(found).T[:, inverse.ravel()]
-    visits, sent, crossing = _traffic(copies, ranks, nodes, mode, work.node_limit)
+    visits, sent, crossing = _traffic(copies, ranks, nodes, mode, work)
     inside = sent - (0.0 if mode.deduplicated else crossing)  # deduplicated copies pass the node's links as well
     busy = tokens / units * (token + size * read + visits * (visit + size * copy))
     slowest = np.maximum(busy, tokens * size * np.maximum(inside * near, crossing * far))
@@ -173,16 +176,16 @@ def _mode(phase: str, work: _Work, mode: Mode, fabric: Fabric) -> Column:
     return np.stack([seconds, tokens * sent * size, tokens * crossing * size, np.where(ranks > 1, units, 0.0)])
 
 
-def _traffic(
-    copies: Column, ranks: Column, nodes: Column, mode: Mode, node_limit: int | None
-) -> tuple[Column, Column, Column]:
+def _traffic(copies: Column, ranks: Column, nodes: Column, mode: Mode, work: _Work) -> tuple[Column, Column, Column]:
     """Per token: destinations that its kernel serves, copies that leave the rank, copies that leave the node.
 
     Deduplicated copies cross the network once a node, to the rank of equal place there, which forwards them.
     """
     if not mode.deduplicated:
         return copies, copies * (ranks - 1) / ranks, copies * (nodes - 1) / nodes
-    reachable = nodes if node_limit is None else np.minimum(nodes, node_limit)
+    reachable = np.maximum(1.0, np.ceil(work.node_share * nodes))
+    if work.node_limit is not None:
+        reachable = np.minimum(reachable, work.node_limit)
     visits = distinct(ranks * reachable / nodes, copies)
     return visits, visits * (ranks - 1) / ranks, distinct(reachable, copies) * (nodes - 1) / nodes
 

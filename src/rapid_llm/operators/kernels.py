@@ -197,7 +197,8 @@ class GemmKernel(Kernel):
     ``quantise``: how often the kernel's own quantise pass reads the 16-bit activations: 1, 2 where it looks for their
     largest value first, 0 without such a pass. ``vector``: a single row goes to a matrix-vector kernel where that is
     faster. ``edges``: where a library takes its tile by rows alone, the most rows of each tile but the last.
-    ``computes``: the format whose rate its instructions have, where that is not the row's own.
+    ``computes``: the format whose rate its instructions have, where that is not the row's own. ``turns``: the operands
+    of a weight gradient must be copied the other way round first; instructions that read either way need no copy.
     """
 
     family: Literal["gemm"]
@@ -208,6 +209,7 @@ class GemmKernel(Kernel):
     quantise: int = 0
     computes: DtypeName | None = None
     vector: bool = False
+    turns: bool = True
     edges: Map[tuple[Count, ...]] = FrozenDict()
 
     def tiles_on(self, architecture: str) -> Tiles:

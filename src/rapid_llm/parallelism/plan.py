@@ -5,7 +5,7 @@ from typing import Final, Literal, get_args
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT
-from rapid_llm.units import Count
+from rapid_llm.units import Count, Whole
 
 Axis = Literal["tp", "cp", "ep", "dp", "pp"]
 AXES: Final[tuple[Axis, ...]] = ("tp", "cp", "ep", "dp", "pp")
@@ -35,7 +35,8 @@ class Parallelism:
     ``etp`` is the tensor degree of the experts (etp x ep divides tp x cp x dp), ``vpp`` the model chunks per pipeline
     stage, ``dp_shard`` the ranks over which ZeRO shards (default dp). ``ulysses`` of the cp ranks exchange heads for
     sequence round the attention core (arXiv 2309.14509), groups of cp / ulysses pass keys and values round a ring.
-    ``layers_per_stage`` deals the layers by hand. A field left as None takes the runtime's default.
+    ``layers_per_stage`` deals the layers by hand, none to a stage of the embedding or the head alone. A field left as
+    None takes the runtime's default.
     """
 
     tp: Count = 1
@@ -49,7 +50,7 @@ class Parallelism:
     zero_stage: Literal[0, 1, 2, 3] | None = None
     dp_shard: Count | None = None
     ulysses: Count = 1
-    layers_per_stage: tuple[Count, ...] = ()
+    layers_per_stage: tuple[Whole, ...] = ()
     schedule: Schedule | None = None
 
 

@@ -6,10 +6,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
-from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Positive, Seconds
+from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Positive, Seconds, Whole
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Whole = Annotated[int, Field(ge=0, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -49,24 +48,26 @@ class Comparing:
 class Host:
     """What the CPU adds, in seconds.
 
-    ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass since
-    the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_dispatch``: what a training
-    pass through experts adds to that floor (router, permutation, products launched one by one); ``per_layer``: gap per
-    layer pass that is always exposed, by phase; ``per_step``: scheduler, input preparation, sampling, detokenising;
-    ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first launch of one request;
-    ``serial``: share of the shorter of launching and running a pass that does not hide behind the longer; ``jitter``:
-    how unevenly both run, so that a pass takes their norm of exponent 1 / jitter, which is more than the longer where
-    they are alike; ``waits``: as serial, of passes through experts, whose host waits for how many tokens each gets;
-    ``broadcast``: a step's inputs sent from the scheduling process to one more level of workers, times log2 of the
-    ranks of a replica; ``per_peer``: how far the launches of a collective drift apart per doubling of its ranks, a
-    floor under it; ``per_slice``: of one rank's share of one layer in lists of tensors that ZeRO gathers or reduces
-    once a step; ``comparing``: what comparing a collective over the network of the CPUs adds before it is launched
-    (PyTorch's TORCH_DISTRIBUTED_DEBUG=DETAIL: a barrier and two all-gathers over TCP, while the accelerator runs on);
-    ``per_send``: of one message between stages, while the accelerator waits; ``per_stage``: handing an inference pass
-    to the next stage; ``per_gib_mapped``: collectives on a stream of their own keep their tensors until the host sees
-    them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves free of memory,
-    the allocator maps new memory instead of reusing it, per GiB of them. ``captured`` phases run as a graph: no
-    per-kernel cost, no drift. Seconds of a host of speed 1 (``Node.host_speed``).
+    ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass
+    since the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_dispatch``: what
+    a training pass through experts adds to that floor (router, permutation); ``per_expert``: the product of one
+    expert, and the rounding of its operands, where these are launched one by one;
+    ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_step``: scheduler, input preparation,
+    sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first
+    launch of one request; ``serial``: share of the shorter of launching and running a pass that does not hide
+    behind the longer; ``jitter``: how unevenly both run, so that a pass takes their norm of exponent 1 / jitter,
+    which is more than the longer where they are alike; ``waits``: as serial, of passes through experts, whose host
+    waits for how many tokens each gets; ``broadcast``: a step's inputs sent from the scheduling process to one more
+    level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift
+    apart per doubling of its ranks, a floor under it; ``per_slice``: of one rank's share of one layer in lists of
+    tensors that ZeRO gathers or reduces once a step; ``comparing``: what comparing a collective over the network of
+    the CPUs adds before it is launched (PyTorch's TORCH_DISTRIBUTED_DEBUG=DETAIL: a barrier and two all-gathers over
+    TCP, while the accelerator runs on);
+    ``per_send``: of one message between stages, while the accelerator waits; ``per_stage``: handing an inference
+    pass to the next stage; ``per_gib_mapped``: collectives on a stream of their own keep their tensors until the
+    host sees them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves
+    free of memory, the allocator maps new memory instead of reusing it, per GiB of them. ``captured`` phases run as
+    a graph: no per-kernel cost, no drift. Seconds of a host of speed 1 (``Node.host_speed``).
     """
 
     per_kernel: Seconds = 0.0
@@ -76,6 +77,8 @@ class Host:
     per_sequence: Seconds = 0.0
     per_kv_block: Seconds = 0.0
     per_dispatch: Seconds = 0.0
+    per_expert: Seconds = 0.0
+    per_cast: Seconds = 0.0
     waits: NonNegative = 0.0
     ingress: Seconds = 0.0
     serial: NonNegative = 0.0
@@ -214,10 +217,12 @@ class Training:
     message per rank and gathers it behind (arXiv 2104.04473, section 4.1).
 
     ``short_gathers``: the compute formats in which inputs and output gradients of tensor parallelism, and the weights
-    of layers, are gathered, having been rounded before; ``gather_copies``: sequence parallelism gathers and scatters
+    of layers, are gathered, having been rounded before; ``saves_rounded``: products keep their rounded inputs for the
+    weight gradient; ``gather_copies``: sequence parallelism gathers and scatters
     along an inner dimension, through a copy, what does not travel in pieces; ``expert_streams`` on which the products
-    of experts are launched one by one (0: one grouped kernel); ``decomposed``: how many times the bytes of one fused
-    kernel the separate kernels of an operator move.
+    of experts are launched one by one (0: one grouped kernel), and ``expert_casts`` launches that round the operands of
+    one; ``weighs_early``: the weights of a token's experts are multiplied into their activations; ``decomposed``: how
+    many times the bytes of one fused kernel the separate kernels of an operator move.
     """
 
     fused_attention: bool = True
@@ -254,8 +259,11 @@ class Training:
     bucket: Bytes = 0
     coalesced_shards: bool = False
     short_gathers: tuple[str, ...] = ()
+    saves_rounded: bool = False
     gather_copies: bool = False
     expert_streams: Whole = 0
+    expert_casts: NonNegative = 1.0
+    weighs_early: bool = False
     recompute_stops: bool = False
     decomposed: Map[Positive] = FrozenDict()
     scatter_gather: bool = False

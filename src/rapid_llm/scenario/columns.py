@@ -9,6 +9,7 @@ import numpy as np
 
 from rapid_llm.dtypes import dtype
 from rapid_llm.errors import InputError
+from rapid_llm.lowering.modules import present
 from rapid_llm.model import MLP, Model, MoE
 from rapid_llm.parallelism import FOLDED, TWO_WAY
 from rapid_llm.scenario.scenario import Scenario
@@ -42,14 +43,14 @@ class Columns:
 def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
     """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
 
-    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, dealt_stages and dealt_layers by hand; of the
+    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, dealt_stages, dealt_layers, idle_stages; of the
     schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches;
     of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), ring_alone,
     ulysses_alone, runs_schedule, offloads, offload_zero_stage and experts_need_sp; accelerators, node_size,
     system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
-    and output of an inference request), longest_document, recompute_every, routed (unevenly), counted_experts,
-    expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), beams, speculates,
+    and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
+    counted_experts, expert_adapters, to_drives, has_drives (0 or 1), batch_size (inference), beams, speculates,
     drafts_by_model, has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size,
     num_hidden_layers, max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads,
     num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
@@ -113,6 +114,7 @@ def _plan(scenario: Scenario) -> dict[str, int]:
     return {
         "dealt_stages": len(dealt),
         "dealt_layers": sum(dealt),
+        "idle_stages": sum(layers == 0 for layers in dealt[1:-1]),
         **{name: int(getattr(plan, name) or 0) for name in names},
         "interleaved": plan.schedule == "interleaved",
         **_framework(scenario),
@@ -173,6 +175,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "sequence_length": work.sequence_length,
             "longest_document": max(work.documents, default=0),
             "recompute_every": work.recompute.every if work.recompute else 1,
+            "lacks_module": bool(_lacked_module(scenario)),
             "routed": work.routing != Routing(),
             "counted_experts": len(work.routing.counts),
             "to_drives": work.offload.any and work.offload.to == "nvme",
@@ -189,6 +192,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "global_batch_size": 0,
             "longest_document": 0,
             "recompute_every": 1,
+            "lacks_module": 0,
             "routed": work.routing != Routing(),
             "counted_experts": len(work.routing.counts),
             "expert_adapters": 0,
@@ -251,6 +255,13 @@ def _lacked(scenario: Scenario) -> str:
     return next((axis for axis in axes if getattr(scenario.parallelism, axis) > 1), "")
 
 
+def _lacked_module(scenario: Scenario) -> str:
+    """The first part of a layer that is to be computed again and that no layer of the model has."""
+    work = scenario.workload
+    named = work.recompute.modules if isinstance(work, Training) and work.recompute else ()
+    return next((name for name in named if name not in present(scenario.model)), "")
+
+
 def _names(scenario: Scenario) -> dict[str, str]:
     chip = scenario.system.groups[0].node.accelerator
     multiplied = _without_rate(scenario) or "compute"
@@ -264,6 +275,8 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "accelerator": chip.name,
         "runtime": scenario.runtime.name,
         "lacked": _lacked(scenario),
+        "lacked_module": _lacked_module(scenario),
+        "modules": ", ".join(present(scenario.model)),
         "schedule": scenario.parallelism.schedule or "1f1b",
         "schedules": facts.schedules if facts else (),
         "stages": facts.zero_stages if facts else (),

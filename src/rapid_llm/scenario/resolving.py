@@ -1,6 +1,6 @@
 """From a mapping of fields to a scenario: nouns by name, path or mapping, and every default."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from math import lcm
@@ -18,7 +18,7 @@ from rapid_llm.runtime import Runtime
 from rapid_llm.scenario.named import DraftInput, draft_of, model_of, own_precision, precision_of, runtime_of, system_of
 from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.units import Count
-from rapid_llm.workload import Inference, Recompute, Training, Workload
+from rapid_llm.workload import RECOMPUTED, Inference, Recompute, Training, Workload
 
 RUNTIMES: Mapping[str, str] = {"training": "megatron-core", "inference": "vllm"}
 """What runs a workload when the user does not say."""
@@ -179,20 +179,21 @@ def _workload(document: Document, value: Any) -> Any:
 
 
 def _recompute_fields(document: Document, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``modules: [core_attn]`` is the selective mode; ``every`` says nothing without a mode."""
-    if "modules" in fields:
-        modules, named = fields["modules"], {key: value for key, value in fields.items() if key != "modules"}
-        if "mode" in fields:
+    """``modules`` are of the selective mode, ``[core_attn]`` is that mode; ``every`` says nothing without a mode."""
+    if modules := fields.get("modules"):
+        named = {key: value for key, value in fields.items() if key != "modules"}
+        if fields.get("mode", "selective") != "selective":
             raise document.error(
                 "workload.recompute takes mode or modules, not both. Try mode alone.", "workload.recompute.modules"
             )
-        if modules != list(SELECTIVE):
+        wrong = next((name for name in modules if name not in RECOMPUTED), None) if _listed(modules) else modules
+        if wrong is not None:
             raise document.error(
-                f"workload.recompute.modules can be [{', '.join(SELECTIVE)}] alone, which is recompute: selective "
-                f"(got {show(modules)}). Try recompute: selective, or full.",
+                f"workload.recompute.modules is a list of {', '.join(RECOMPUTED)} (got {show(wrong)}). "
+                "Try [core_attn].",
                 "workload.recompute.modules",
             )
-        return {"mode": "selective", **named}
+        return {**named, "mode": "selective", "modules": () if tuple(modules) == ("core_attn",) else tuple(modules)}
     if "every" in fields and "mode" not in fields:
         raise document.error(
             "workload.recompute.every needs a mode, such as {mode: full, every: 2}.", "workload.recompute.every"
@@ -200,8 +201,8 @@ def _recompute_fields(document: Document, fields: Mapping[str, Any]) -> Mapping[
     return fields
 
 
-SELECTIVE = ("core_attn",)
-"""The modules of selective recompute, by their name in Megatron-Core's --recompute-modules."""
+def _listed(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _placement(document: Document) -> Placement:

@@ -172,6 +172,7 @@ CHECKS: tuple[Check, ...] = (
         ),
         sentences.dealt,
     ),
+    Check("stages have work", "parallelism.layers_per_stage", lambda c: c.idle_stages == 0, sentences.idle),
     Check(
         "runtime has the axis",
         "parallelism",
@@ -287,6 +288,7 @@ CHECKS: tuple[Check, ...] = (
             "no layer would be computed again. Try every 1, or recompute: none."
         ),
     ),
+    Check("recompute finds modules", "workload.recompute.modules", lambda c: c.lacks_module == 0, sentences.modules),
     Check(
         "documents fit the sequence",
         "workload.documents",

@@ -9,6 +9,8 @@ Row = Mapping[str, Any]
 
 MOST_TRIED = 12
 """So many values stand behind 'Try'."""
+MOST_OF = 0.8
+"""Share of a rack's accelerators from which a job that leaves the others idle is worth naming."""
 
 
 def listed(values: Iterable[int]) -> str:
@@ -52,6 +54,11 @@ def kv_heads(row: Row) -> str:
     )
 
 
+def modules(row: Row) -> str:
+    """Recomputation names a part that no layer has."""
+    return f"workload.recompute.modules: no layer of {row['model']} has {row['lacked_module']}. Try {row['modules']}."
+
+
 def state_heads(row: Row) -> str:
     """tp does not divide the heads of a recurrent mixer."""
     heads, tp = row["num_state_heads"], row["tp"]
@@ -89,6 +96,14 @@ def dealt(row: Row) -> str:
     return (
         f"parallelism.layers_per_stage must deal {layers} layers to {stages} {what} "
         f"(got {row['dealt_layers']} to {row['dealt_stages']}). Try {_even(layers, stages)}."
+    )
+
+
+def idle(row: Row) -> str:
+    """A stage between the first and the last has no layer."""
+    return (
+        f"parallelism.layers_per_stage leaves {row['idle_stages']} without a layer: only the first and the last, which "
+        f"hold the embedding and the head, can do without. Try {_even(row['num_hidden_layers'], row['dealt_stages'])}."
     )
 
 
@@ -215,7 +230,9 @@ def nodes(row: Row) -> str:
     """The last node would be partly used."""
     total, size = row["accelerators"], row["node_size"]
     left = f"{total} / {size} leaves {total % size}"
-    return f"accelerators {total} do not fill nodes of {size}: {left}. Try {beside(total, size)}."
+    part = max(divisors(total, size))
+    some = f", or {part} of each: --set system.node.accelerators={part}" if part >= MOST_OF * size else ""
+    return f"accelerators {total} do not fill nodes of {size}: {left}. Try {beside(total, size)}{some}."
 
 
 def batch(row: Row) -> str:

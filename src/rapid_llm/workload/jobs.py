@@ -2,15 +2,14 @@
 
 from itertools import accumulate
 from operator import mul
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT
-from rapid_llm.units import Count, Positive
+from rapid_llm.units import Count, Positive, Whole
 
-Whole = Annotated[int, Field(ge=0, strict=True)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -22,16 +21,22 @@ WholeOrShare = Annotated[Share, BeforeValidator(_share, json_schema_input_type=b
 """True is all of it, false none."""
 
 
+Module = Literal["core_attn", "layernorm", "mla_up_proj", "moe_act", "mlp", "moe", "shared_experts"]
+RECOMPUTED: Final[tuple[Module, ...]] = get_args(Module)
+"""Parts of a layer that selective recomputation can name."""
+
+
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Recompute:
     """Which activations are thrown away in the forward pass and computed again in the backward pass.
 
-    ``mode`` selective drops the attention core (Korthikanti et al. 2022, section 5), full keeps only each layer's
-    input; ``every`` applies it to one layer in so many.
+    ``mode`` selective drops the attention core (Korthikanti et al. 2022, section 5), or the ``modules`` of a layer by
+    their name in Megatron-Core; full keeps only each layer's input; ``every`` applies it to one layer in so many.
     """
 
     mode: Literal["none", "selective", "full"] = "none"
     every: Count = 1
+    modules: tuple[Module, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

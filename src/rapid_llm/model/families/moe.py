@@ -63,7 +63,7 @@ def granite_moe(f: Fields) -> Model:
 def gpt_oss(f: Fields) -> Model:
     """gpt-oss: sinks, biases everywhere, a window on every second layer."""
     kinds = layer_types(f) or ["sliding_attention", "full_attention"] * f.layers
-    experts = moe(f, moe_intermediate_size=f.size("intermediate_size"), bias=True, router_bias=True)
+    experts = moe(f, moe_intermediate_size=f.size("intermediate_size"), bias=True, router_bias=True, clamped=True)
     bias = biased(f, default=True)
     mixers = [gqa(f, sinks=True, sliding_window=window(f, kinds, i), **bias) for i in range(f.layers)]
     return decoder(f, [Block(mixer=a, ffn=experts) for a in mixers])

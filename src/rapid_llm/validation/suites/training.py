@@ -116,6 +116,8 @@ def scenario_of(row: Row) -> Mapping[str, Any]:
             "recompute": recompute_of(row),
         },
     }
+    if rule := translate.first("predictors", row):
+        scenario["workload"]["mtp_layers"] = rule["layers"]
     if offload := _sharding(row).get("offload"):
         scenario["workload"]["offload"] = offload
     if preset := translate.precision_of(row):
@@ -130,6 +132,8 @@ def parallelism_of(row: Row) -> Mapping[str, Any]:
         plan["etp"] = etp
     if plan.get("vpp"):
         plan["schedule"] = "interleaved"
+    if rule := translate.first("schedules", row):
+        plan["schedule"] = rule["schedule"]
     if plan.get("cp") and translate.first("exchanges", row):
         plan["ulysses"] = plan["cp"]
     if rule := translate.first("layouts", row):
