@@ -122,7 +122,9 @@ def _answer(op: str, size: float, ranks: int, topology: Topology, found: Sequenc
         "algbw_bytes_per_s": size / best.seconds,
         "busbw_bytes_per_s": bus_bandwidth(op, size, ranks, best.seconds).item(),
         "algorithm": best.algorithm,
-        "candidates": [{"algorithm": one.algorithm, "seconds": one.seconds} for one in found],
+        "candidates": [
+            {"algorithm": one.algorithm, "seconds": one.seconds, "closed_form_seconds": one.closed} for one in found
+        ],
         "busiest_links": [{"link": n, "bytes": moved, "use": use} for n, moved, use in _busiest(topology, best)],
     }
 
@@ -139,5 +141,8 @@ def _lines(op: str, size: float, ranks: int, topology: Topology, found: Sequence
     for index, (name, moved, use) in enumerate(_busiest(topology, best)):
         label = "busiest link" if index == 0 else ""
         lines.append(f"{label:<13}{name}: {format_bytes(moved)}, {format_percent(use)} of what it can move meanwhile")
-    rows = [[one.algorithm, format_seconds(one.seconds), f"{one.seconds / best.seconds:.2f}"] for one in found]
-    return [*lines, "", *text.columns(rows, ("candidate", "time", "x best"), right=(1, 2))]
+    rows = [
+        [one.algorithm, format_seconds(one.seconds), f"{one.seconds / best.seconds:.2f}", format_seconds(one.closed)]
+        for one in found
+    ]
+    return [*lines, "", *text.columns(rows, ("candidate", "time", "x best", "closed form"), right=(1, 2, 3))]

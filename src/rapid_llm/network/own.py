@@ -8,6 +8,7 @@ import numpy as np
 
 from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.network.engine import simulate
+from rapid_llm.network.explicit import closed_form
 from rapid_llm.network.programs import latencies, program, run_in_slices
 from rapid_llm.network.routing import Table, route
 from rapid_llm.network.tasks import Floats, Ints, Result, Tasks, concatenate, tasks
@@ -31,11 +32,14 @@ class Background:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """One algorithm: what its tasks and the background did, and when the collective had finished (s)."""
+    """One algorithm: what its tasks and the background did, when the collective had finished, and its closed form on
+    the same links alone (s).
+    """
 
     algorithm: str
     result: Result
     seconds: float
+    closed: float
 
     def use(self, topology: Topology) -> Floats:
         """Share of what each link could move in that time that it moved, background included."""
@@ -122,7 +126,8 @@ def _run(  # noqa: PLR0917
 
     result = run_in_slices(template, run)
     own = len(result.finish) - (0 if beside is None else len(beside))
-    return Run(name, result, float(result.finish[:own].max(initial=0.0)))
+    closed = closed_form(template, bounds, size, topology, policy=policy)
+    return Run(name, result, float(result.finish[:own].max(initial=0.0)), closed)
 
 
 def _stream(topology: Topology, background: Background, policy: str | Table) -> Tasks:
