@@ -46,9 +46,8 @@ def read(*overrides, text=TRAINING, checked=True):
          "Try accelerators 1, or a system with more of them, such as dgx-h100."),
         ("accelerators=12 global_batch_size=12",
          "accelerators 12 do not fill nodes of 8: 12 / 8 leaves 4. Try 8 or 16."),
-        ("accelerators=256 system=gb200-nvl72 global_batch_size=256",
-         "accelerators 256 do not fill nodes of 72: 256 / 72 leaves 40. Try 216 or 288, or 64 of each: "
-         "--set system.node.accelerators=64."),
+        ("accelerators=100 system=gb200-nvl72 global_batch_size=100",
+         "accelerators 100 do not fill nodes of 72: 100 / 72 leaves 28. Try 72 or 144."),
         ("pp=64", "parallelism.pp 64 is more than num_hidden_layers 32: a stage needs a layer. "
          "Try 1, 2, 4, 8, 16, 32."),
         ("pp=4 vpp=3", "pp 4 x vpp 3 = 12 must divide num_hidden_layers 32: 32 / 12 leaves 8. Try vpp 1, 2, 4, 8."),

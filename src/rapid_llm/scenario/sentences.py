@@ -9,8 +9,6 @@ Row = Mapping[str, Any]
 
 MOST_TRIED = 12
 """So many values stand behind 'Try'."""
-MOST_OF = 0.8
-"""Share of a rack's accelerators from which a job that leaves the others idle is worth naming."""
 
 
 def listed(values: Iterable[int]) -> str:
@@ -230,9 +228,7 @@ def nodes(row: Row) -> str:
     """The last node would be partly used."""
     total, size = row["accelerators"], row["node_size"]
     left = f"{total} / {size} leaves {total % size}"
-    part = max(divisors(total, size))
-    some = f", or {part} of each: --set system.node.accelerators={part}" if part >= MOST_OF * size else ""
-    return f"accelerators {total} do not fill nodes of {size}: {left}. Try {beside(total, size)}{some}."
+    return f"accelerators {total} do not fill nodes of {size}: {left}. Try {beside(total, size)}."
 
 
 def batch(row: Row) -> str:
