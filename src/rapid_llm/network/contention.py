@@ -196,10 +196,10 @@ def _over_links(phase: Phase, group: Group) -> Phase:
         return replace(phase, levels=(0, 1))
     if phase.pattern in _WOVEN and high - low == 1 and kind == "full":
         return replace(phase, pattern=_WOVEN[phase.pattern])
-    if kind == "full":  # channels run both ways over all links of a mesh anyway
-        return replace(phase, both=False)
     closed = group.bounds[low] * group.stride >= group.tiers[low].span  # an open chain returns over its own links
-    return replace(phase, both=True) if kind in ("axis", "torus") or (kind == "ring" and closed) else phase
+    if kind == "full" or (kind == "ring" and not closed):  # channels take all links of a mesh, a chain both ways anyway
+        return replace(phase, both=False)
+    return replace(phase, both=True) if kind in ("axis", "torus", "ring") else phase
 
 
 def with_library(way: Way, size: float, bare: Line, excess: float) -> float:

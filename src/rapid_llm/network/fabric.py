@@ -85,12 +85,14 @@ class Tier:
     def exchange_hops(self, members: int) -> float:
         """Mean links that a byte crosses in an exchange among all members, shortest way, ties split.
 
-        Ring of n: n^2 / (4 (n - 1)); a torus sums its dimensions (notes: all-to-all on a ring takes S n / (8 B)).
+        Ring of n: n^2 / (4 (n - 1)), of an odd n (n + 1) / 4; a torus sums its dimensions (notes: all-to-all on a ring
+        takes S n / (8 B)).
         """
         if self.kind not in ("ring", "torus") or members < 2:
             return 1.0
         sides = self.sides(members)
-        longest = max(4 if side == 2 < members else side for side in sides)  # a side of two has one link, not two
+        # a side of two has one link, not two; of an odd one no chip is opposite
+        longest = max(4 if side == 2 < members else side - side % 2 / side for side in sides)
         return max(1.0, len(sides) * longest / 4 * members / (members - 1))
 
     def farthest(self, members: int, stride: int) -> int:
@@ -139,7 +141,7 @@ class Tier:
 
     def sides(self, members: int) -> tuple[int, ...]:
         """Chips of a group along each dimension of a torus that it uses."""
-        return near_cube(members, self.used(members))
+        return tuple(side for side in near_cube(members, self.used(members)) if side > 1) or (1,)
 
     def used(self, members: int) -> int:
         """Dimensions along which a group lies: cubes of TORUS_SIDE fill one dimension after another."""

@@ -67,7 +67,7 @@ def whole(bounds: tuple[int, ...]) -> bool:
 
 def _by_dimension(group: Group) -> Group:
     tier = group.tiers[0]
-    sides = [side for side in tier.sides(group.bounds[0]) if side > 1]
+    sides = tier.sides(group.bounds[0])
     rate = tier.bandwidth / tier.dimensions
     axes = tuple(
         replace(tier, name=f"{tier.name} axis {k + 1}", kind="axis", bandwidth=rate / (2 if side == 2 else 1))

@@ -247,7 +247,9 @@ def paces(sends: Sends, channels: Ints, team: Ints, topology: Topology, routes: 
     _, key = np.unique(team[row] * topology.links + link, return_inverse=True)
     part = np.bincount(key, weights=moved * weight)[key]
     leaves = np.bincount(row, ~np.isin(topology.kind[link], INSIDE), len(sends)) > 0
-    near = np.unique(topology.source[np.unique(link[~leaves[row]])], return_counts=True)
+    inside = np.unique(link[~leaves[row]])
+    direct = inside[topology.kind[inside] == INSIDE[0]]  # a pair's own cable, say, is a port beside that to its host
+    near = np.unique(topology.source[direct if len(direct) else inside], return_counts=True)
     ports = near[1][topology.node_kind[near[0]] == 0].max(initial=1)
     cut = np.where(leaves[row], 0.0, channels[row] / ports)
     least = np.full(len(sends), np.inf)
