@@ -1,17 +1,14 @@
-"""The named checks: what must hold for degrees that must divide and sizes that must fit together, and the sentence that
-says so."""
+"""The named checks of a plan: what must hold of degrees, ranks and what runs them, and the sentence that says so."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rapid_llm.scenario import sentences
+from rapid_llm.scenario import lacking, sentences
 from rapid_llm.scenario.columns import Columns
 from rapid_llm.scenario.sentences import Row
 
 Severity = Literal["error", "warning"]
-SAME_VOCABULARY = 0.05
-"""Sizes of one family's vocabularies differ by what they are padded to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +23,7 @@ class Check:
     severity: Severity = "error"
 
 
-def _divides(degree: Any, size: Any) -> Any:
+def divides(degree: Any, size: Any) -> Any:
     """Whether ``degree`` divides ``size``; a size of 0 (no such thing) always passes."""
     return size % (degree + (degree == 0)) == 0
 
@@ -35,41 +32,21 @@ def _fills(c: Columns) -> Any:
     return c.tp * c.pp * c.cp * c.dp == c.accelerators
 
 
-def _rounds(c: Columns) -> Any:
-    return (c.interleaved == 0) | (c.vpp == 1) | _divides(c.pp, _micro_batches(c))
-
-
-def _enough(c: Columns) -> Any:
-    """A schedule that counts on a number of micro-batches per stage has it, and one of two ways halves that."""
-    count = _micro_batches(c)
-    return (c.training == 0) | ((count >= c.fewest) & ((c.two_way == 0) | _divides(2, count)))
-
-
-def _micro_batches(c: Columns) -> Any:
-    return c.global_batch_size / (c.micro_batch_size * (c.dp + (c.dp == 0)))
-
-
 def _chunks(c: Columns) -> Any:
     """Chunks hold equally many layers, where the embedding and the LM head may each stand in for one."""
     chunks, layers = c.pp * c.vpp * (1 + c.folded), c.num_hidden_layers
     return (
         (chunks == c.pp)
         | (c.dealt_stages > 0)
-        | _divides(chunks, layers)
-        | _divides(chunks, layers + 1)
-        | _divides(chunks, layers + 2)
+        | divides(chunks, layers)
+        | divides(chunks, layers + 1)
+        | divides(chunks, layers + 2)
     )
 
 
-def _sequence(c: Columns) -> Any:
-    ring = c.cp * (1 + (c.cp > 1))
-    cut = ring * (1 + (c.sp > 0) * (c.tp - 1))
-    return (c.training == 0) | _divides(cut, c.sequence_length)
-
-
-CHECKS: tuple[Check, ...] = (
-    Check("runtime runs the workload", "runtime", lambda c: c.training == c.runtime_training, sentences.runtime),
-    Check("accelerator computes the precision", "precision.compute", lambda c: c.has_rate > 0, sentences.rate),
+PLAN: tuple[Check, ...] = (
+    Check("runtime runs the workload", "runtime", lambda c: c.training == c.runtime_training, lacking.runtime),
+    Check("accelerator computes the precision", "precision.compute", lambda c: c.has_rate > 0, lacking.rate),
     Check(
         "weights can be trained",
         "precision.weights",
@@ -79,30 +56,30 @@ CHECKS: tuple[Check, ...] = (
             "Try precision: bf16-mixed."
         ),
     ),
-    Check("tp divides heads", "parallelism.tp", lambda c: _divides(c.tp, c.num_attention_heads), sentences.heads),
+    Check("tp divides heads", "parallelism.tp", lambda c: divides(c.tp, c.num_attention_heads), sentences.heads),
     Check(
         "tp divides or repeats key-value heads",
         "parallelism.tp",
         lambda c: (
-            _divides(c.tp, c.num_key_value_heads)
-            | ((c.training == 0) & (c.num_key_value_heads > 0) & _divides(c.num_key_value_heads, c.tp))
+            divides(c.tp, c.num_key_value_heads)
+            | ((c.training == 0) & (c.num_key_value_heads > 0) & divides(c.num_key_value_heads, c.tp))
         ),
         sentences.kv_heads,
     ),
     Check(
-        "tp divides state heads", "parallelism.tp", lambda c: _divides(c.tp, c.num_state_heads), sentences.state_heads
+        "tp divides state heads", "parallelism.tp", lambda c: divides(c.tp, c.num_state_heads), sentences.state_heads
     ),
-    Check("tp divides the MLP", "parallelism.tp", lambda c: _divides(c.tp, c.intermediate_size), sentences.width),
+    Check("tp divides the MLP", "parallelism.tp", lambda c: divides(c.tp, c.intermediate_size), sentences.width),
     Check(
         "ep divides experts",
         "parallelism.ep",
-        lambda c: (c.ep == 1) | ((c.num_experts > 0) & _divides(c.ep, c.num_experts)),
+        lambda c: (c.ep == 1) | ((c.num_experts > 0) & divides(c.ep, c.num_experts)),
         sentences.experts,
     ),
     Check(
         "etp divides the experts",
         "parallelism.etp",
-        lambda c: _divides(c.etp, c.moe_intermediate_size),
+        lambda c: divides(c.etp, c.moe_intermediate_size),
         sentences.expert_width,
     ),
     Check(
@@ -135,7 +112,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "two ways need an even pp",
         "parallelism.pp",
-        lambda c: (c.two_way == 0) | _divides(2, c.pp),
+        lambda c: (c.two_way == 0) | divides(2, c.pp),
         lambda r: (
             f"schedule dualpipe needs an even pp, since micro-batches enter at both ends (got pp {r['pp']}). "
             f"Try pp {r['pp'] + 1}, or schedule: dualpipe-v."
@@ -156,7 +133,7 @@ CHECKS: tuple[Check, ...] = (
             f"above tp {r['tp']}. Try cp 1, or ep {r['tp']}."
         ),
     ),
-    Check("ulysses divides cp", "parallelism.ulysses", lambda c: _divides(c.ulysses, c.cp), sentences.ulysses),
+    Check("ulysses divides cp", "parallelism.ulysses", lambda c: divides(c.ulysses, c.cp), sentences.ulysses),
     Check(
         "shift switches ulysses to tp",
         "parallelism.shift",
@@ -166,7 +143,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "ulysses x tp divides key-value heads",
         "parallelism.ulysses",
-        lambda c: (c.ulysses == 1) | _divides(c.ulysses * c.tp, c.num_key_value_heads),
+        lambda c: (c.ulysses == 1) | divides(c.ulysses * c.tp, c.num_key_value_heads),
         sentences.exchanged_heads,
     ),
     Check(
@@ -192,19 +169,19 @@ CHECKS: tuple[Check, ...] = (
         "runtime shards that much",
         "parallelism.zero_stage",
         lambda c: c.zero_stages // 2**c.zero_stage % 2 == 1,
-        sentences.zero_stage,
+        lacking.zero_stage,
     ),
     Check(
         "runtime runs the schedule",
         "parallelism.schedule",
         lambda c: (c.runs_schedule > 0) | (c.pp == 1),
-        sentences.other_schedule,
+        lacking.other_schedule,
     ),
     Check(
         "runtime exchanges sequences that way",
         "parallelism.ulysses",
         lambda c: ((c.ring_alone == 0) | (c.ulysses == 1)) & ((c.ulysses_alone == 0) | (c.ulysses == c.cp)),
-        sentences.exchange,
+        lacking.exchange,
     ),
     Check(
         "runtime shards beside experts",
@@ -229,7 +206,7 @@ CHECKS: tuple[Check, ...] = (
         "runtime shards beside a pipeline",
         "parallelism.zero_stage",
         lambda c: (c.pp == 1) | (c.zero_stage <= c.pipeline_zero_stage),
-        sentences.sharded_pipeline,
+        lacking.sharded_pipeline,
     ),
     Check("degrees fill the accelerators", "parallelism", _fills, sentences.degrees),
     Check(
@@ -241,19 +218,19 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "ranks fill nodes",
         "accelerators",
-        lambda c: (c.accelerators <= c.node_size) | _divides(c.node_size, c.accelerators),
+        lambda c: (c.accelerators <= c.node_size) | divides(c.node_size, c.accelerators),
         sentences.nodes,
     ),
     Check(
         "etp x ep divides tp x cp x dp",
         "parallelism.ep",
-        lambda c: _divides(c.etp * c.ep, c.tp * c.cp * c.dp),
+        lambda c: divides(c.etp * c.ep, c.tp * c.cp * c.dp),
         sentences.expert_ranks,
     ),
     Check(
         "dp_shard divides dp",
         "parallelism.dp_shard",
-        lambda c: _divides(c.dp_shard, c.dp),
+        lambda c: divides(c.dp_shard, c.dp),
         lambda r: (
             f"parallelism.dp_shard must divide dp: {r['dp']} / dp_shard {r['dp_shard']} "
             f"leaves {r['dp'] % r['dp_shard']}. Try {sentences.listed(sentences.divisors(r['dp']))}."
@@ -268,186 +245,5 @@ CHECKS: tuple[Check, ...] = (
             "Try zero_stage 3, which is hybrid sharding, or 1."
         ),
     ),
-    Check(
-        "micro-batch is within the global batch",
-        "workload.micro_batch_size",
-        lambda c: (c.training == 0) | (c.micro_batch_size <= c.global_batch_size),
-        lambda r: (
-            f"workload.micro_batch_size {r['micro_batch_size']} is above global_batch_size {r['global_batch_size']}. "
-            f"Try {sentences.listed(sentences.divisors(r['global_batch_size']))}."
-        ),
-    ),
-    Check(
-        "global batch divides",
-        "workload.global_batch_size",
-        lambda c: (c.training == 0) | _divides(c.micro_batch_size * c.dp, c.global_batch_size),
-        sentences.batch,
-    ),
-    Check("micro-batches come in rounds of pp", "workload.global_batch_size", _rounds, sentences.rounds),
-    Check("micro-batches fill the schedule", "workload.global_batch_size", _enough, sentences.fewest),
-    Check(
-        "recompute finds layers",
-        "workload.recompute.every",
-        lambda c: c.recompute_every <= c.num_hidden_layers,
-        lambda r: (
-            f"workload.recompute.every {r['recompute_every']} is more than num_hidden_layers {r['num_hidden_layers']}: "
-            "no layer would be computed again. Try every 1, or recompute: none."
-        ),
-    ),
-    Check("recompute finds modules", "workload.recompute.modules", lambda c: c.lacks_module == 0, sentences.modules),
-    Check(
-        "documents fit the sequence",
-        "workload.documents",
-        lambda c: c.longest_document <= c.sequence_length,
-        lambda r: (
-            f"workload.documents holds {r['longest_document']} tokens, more than sequence_length "
-            f"{r['sequence_length']}. Try sequence_length {r['longest_document']}, or documents cut to it."
-        ),
-    ),
-    Check(
-        "routing needs experts",
-        "workload.routing",
-        lambda c: (c.num_experts > 0) | ((c.routed == 0) & (c.expert_adapters == 0)),
-        sentences.routing,
-    ),
-    Check(
-        "every expert is counted",
-        "workload.routing.counts",
-        lambda c: (c.counted_experts == 0) | (c.num_experts == 0) | (c.counted_experts == c.num_experts),
-        lambda r: (
-            f"workload.routing.counts must count each of num_experts {r['num_experts']} (got {r['counted_experts']}). "
-            "Try routing: {hottest: 1.3}, the load of the hottest rank over the mean."
-        ),
-    ),
-    Check(
-        "offload to drives needs them",
-        "workload.offload.to",
-        lambda c: (c.to_drives == 0) | (c.has_drives > 0),
-        lambda r: (
-            f"workload.offload.to nvme needs drives, and a node of {r['system']} has none. "
-            "Try system.node.nvme: 25 GB/s, or to: host."
-        ),
-    ),
-    Check(
-        "runtime offloads",
-        "workload.offload",
-        lambda c: (
-            (c.offloads > 0) & ((c.optimizer_leaves == 0) | (c.zero_stage >= c.offload_zero_stage))
-            | (c.optimizer_leaves + c.gradients_leave + c.weights_leave + c.activations_leave == 0)
-        ),
-        sentences.offloaded,
-    ),
-    Check(
-        "experts run where they lie",
-        "workload.offload.experts",
-        lambda c: (c.experts_leave == 0) | ((c.num_experts > 0) & (c.runs_host_experts > 0) & (c.has_host_matrix > 0)),
-        sentences.host_experts,
-    ),
-    Check(
-        "weights are offloaded in shards",
-        "workload.offload.weights",
-        lambda c: (c.weights_leave == 0) | (c.zero_stage >= 3),
-        sentences.offloaded_weights,
-    ),
-    Check(
-        "runtime offloads beside a pipeline",
-        "workload.offload.activations",
-        lambda c: (c.activations_leave == 0) | (c.pipeline_offload > 0) | (c.pp == 1),
-        sentences.offloaded_activations,
-    ),
-    Check(
-        "a model that drafts is named and asked for",
-        "draft",
-        lambda c: (c.has_draft > 0) == (c.drafts_by_model > 0),
-        sentences.draft,
-    ),
-    Check(
-        "draft fits beside the model",
-        "draft.tp",
-        lambda c: (c.has_draft == 0) | ((c.draft_tp <= c.tp) & _divides(c.draft_tp, c.draft_heads)),
-        sentences.draft_tp,
-    ),
-    Check(
-        "draft shares the vocabulary",
-        "draft.model",
-        lambda c: (c.has_draft == 0) | (abs(c.draft_vocab - c.vocab_size) <= c.vocab_size * SAME_VOCABULARY),
-        lambda r: (
-            f"draft {r['draft']} has {r['draft_vocab']} tokens and {r['model']} {r['vocab_size']}: a draft must have "
-            "the vocabulary of the model that verifies it. Try a smaller model of the same family."
-        ),
-    ),
-    Check(
-        "beams go without speculation",
-        "workload.beams",
-        lambda c: (c.beams == 1) | (c.speculates == 0),
-        lambda r: f"workload.beams {r['beams']} go without speculation. Try beams 1, or to leave speculation out.",
-    ),
-    Check(
-        "pools are priced in closed form",
-        "network",
-        lambda c: (c.pooled == 0) | (c.flow == 0),
-        lambda r: "network: flow prices one pool alone. Try network: closed-form, or each pool as a scenario.",
-    ),
-    Check(
-        "pools run for ever",
-        "workload.total_requests",
-        lambda c: (c.pooled == 0) | (c.total_requests == 0),
-        lambda r: (
-            f"workload.total_requests {r['total_requests']} is answered for one pool. Try to leave it out: the rates "
-            "of both pools are those of a queue that never ends."
-        ),
-    ),
-    Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
-    Check(
-        "an image is a sequence",
-        "workload.sequence_length",
-        lambda c: (c.image_tokens == 0) | (c.sequence_length == c.image_tokens),
-        sentences.image,
-    ),
-    Check(
-        "images are for models that see",
-        "workload.images",
-        lambda c: (c.sees_images == 0) | (c.has_tower > 0),
-        lambda r: f"workload.images needs a vision tower, and {r['model']} has none. Try qwen2.5-vl-7b, or no images.",
-    ),
-    Check(
-        "an encoder is trained",
-        "model",
-        lambda c: (c.image_tokens == 0) | (c.training > 0),
-        lambda r: (
-            f"{r['model']} encodes images and writes no tokens, and workload.kind is inference. "
-            "Try workload.kind: training."
-        ),
-    ),
-    Check(
-        "every replica has a request",
-        "workload.batch_size",
-        lambda c: (c.training > 0) | (c.batch_size >= c.dp),
-        sentences.replicas,
-    ),
-    Check(
-        "faults of links need a network of links",
-        "faults",
-        lambda c: (c.link_faults == 0) | (c.flow > 0),
-        lambda r: (
-            f"faults of links, cards and switches need network: flow (got {r['broken']} and network: closed-form). "
-            "Try network: flow."
-        ),
-    ),
-    Check("faults are within the job", "faults", lambda c: c.misplaced == 0, lambda r: str(r["why_misplaced"])),
-    Check(
-        "replicas are even",
-        "workload.batch_size",
-        lambda c: (c.training > 0) | (c.batch_size < c.dp) | _divides(c.dp, c.batch_size),
-        sentences.even,
-        "warning",
-    ),
-    Check(
-        "sequence is within the model's context",
-        "workload.sequence_length",
-        lambda c: c.sequence_length <= c.max_position_embeddings,
-        sentences.context,
-        "warning",
-    ),
 )
-"""All checks, in the order in which a user wants to hear of them."""
+"""What must hold of degrees, ranks and what runs them, in the order in which a user wants to hear of it."""

@@ -1,0 +1,124 @@
+"""What a runtime, an accelerator or a host lacks of what was asked of it: one sentence with what would do."""
+
+from rapid_llm.scenario.sentences import Row, divisors, listed
+
+
+def draft(row: Row) -> str:
+    """A draft model without speculation by it, or the other way round."""
+    if row["has_draft"]:
+        return (
+            f"draft names {row['draft']}, and workload.speculation does not ask for a model that drafts. Try "
+            "speculation: {draft: model, acceptance: [0.8, 0.7, 0.6]}."
+        )
+    return "workload.speculation.draft: model needs a draft. Try draft: llama-3.2-1b, or speculation.draft: ngram."
+
+
+def draft_tp(row: Row) -> str:
+    """The draft model cannot be cut like that, or over more ranks than there are."""
+    fits = [d for d in divisors(row["draft_heads"]) if d <= row["tp"]]
+    return (
+        f"draft.tp {row['draft_tp']} must divide the {row['draft_heads']} heads of {row['draft']} and be at most tp "
+        f"{row['tp']}. Try {listed(fits)}."
+    )
+
+
+def zero_stage(row: Row) -> str:
+    """A stage of ZeRO that the runtime does not have."""
+    stage, stages = row["zero_stage"], row["stages"]
+    below = max(known for known in stages if known < stage or known == min(stages))
+    if stage > max(stages):
+        return (
+            f"parallelism.zero_stage {stage} is more than {row['runtime']} shards. "
+            f"Try zero_stage {below}, or runtime: fsdp."
+        )
+    return (
+        f"parallelism.zero_stage {stage} is none that {row['runtime']} has. "
+        f"Try {listed([known for known in stages if known > stage])}, or runtime: megatron-core."
+    )
+
+
+def other_schedule(row: Row) -> str:
+    """A schedule that the runtime does not run."""
+    instead = "vpp 1" if row["vpp"] > 1 else f"schedule: {row['schedules'][0]}"
+    return (
+        f"parallelism.schedule {row['schedule']} is none that {row['runtime']} runs. Try {instead}, or runtime: "
+        "megatron-core."
+    )
+
+
+def exchange(row: Row) -> str:
+    """Context parallelism of a runtime has one way to exchange sequences, and the plan another."""
+    if row["ulysses_alone"]:
+        return (
+            f"parallelism.cp {row['cp']} is ulysses {row['cp']} in {row['runtime']}, which has no ring (got ulysses "
+            f"{row['ulysses']}). Try ulysses {row['cp']}, or runtime: megatron-core."
+        )
+    return (
+        f"parallelism.ulysses {row['ulysses']} is none that {row['runtime']} has: its cp is a ring. Try ulysses 1, or "
+        "runtime: megatron-core."
+    )
+
+
+def sharded_pipeline(row: Row) -> str:
+    """A runtime shards gradients or weights, but not where a pipeline adds them up over micro-batches."""
+    most = row["pipeline_zero_stage"]
+    return (
+        f"parallelism.zero_stage {row['zero_stage']} does not go with pp {row['pp']} in {row['runtime']}, which shards "
+        f"no more than stage {most} does beside a pipeline. Try zero_stage {most}, or pp 1."
+    )
+
+
+def runtime(row: Row) -> str:
+    """The runtime runs the other kind of workload."""
+    runs, asked = ("training", "inference") if row["runtime_training"] else ("inference", "training")
+    usual = "megatron-core" if asked == "training" else "vllm"
+    return f"runtime {row['runtime']} runs {runs}, and workload.kind is {asked}. Try runtime: {usual}."
+
+
+def rate(row: Row) -> str:
+    """The accelerator has no matrix rate for the compute format."""
+    return (
+        f"precision.{row['multiplied']} {row['format']} needs a matrix rate for {row['rate']}, and "
+        f"{row['accelerator']} has {row['rates']}. Try precision: {row['sixteen_bit']}."
+    )
+
+
+def offloaded_weights(r: Row) -> str:
+    """Weights are fetched from the host a shard at a time, where ZeRO-3 gathers them for a pass."""
+    return (
+        f"workload.offload.weights needs parallelism.zero_stage 3 (got {r['zero_stage']}): below it every rank "
+        "computes with whole weights that stay on the accelerator. Try zero_stage 3, or offload.optimizer."
+    )
+
+
+def offloaded(r: Row) -> str:
+    """A framework without offloading, or with none of states that it does not shard."""
+    if not r["offloads"]:
+        return f"workload.offload is nothing that {r['runtime']} does. Try to leave it out, or runtime: deepspeed."
+    return (
+        f"workload.offload.optimizer needs parallelism.zero_stage {r['offload_zero_stage']} or more in {r['runtime']} "
+        f"(got {r['zero_stage']}). Try zero_stage {r['offload_zero_stage']}."
+    )
+
+
+def offloaded_activations(r: Row) -> str:
+    """A framework whose offloading hooks know one micro-batch at a time."""
+    return (
+        f"workload.offload.activations goes with parallelism.pp 1 in {r['runtime']} (got pp {r['pp']}): it keeps track "
+        "of one micro-batch. Try pp 1, or recompute: full."
+    )
+
+
+def host_experts(r: Row) -> str:
+    """A model without experts, a runtime that runs none on CPUs, or CPUs of which no rate is known."""
+    if not r["num_experts"]:
+        return f"workload.offload.experts needs experts, and {r['model']} has none. Try offload.weights."
+    if not r["runs_host_experts"]:
+        return (
+            f"workload.offload.experts needs a runtime that runs them on the CPUs of the host, and {r['runtime']} does "
+            "not. Try runtime: ktransformers, or llama.cpp."
+        )
+    return (
+        f"workload.offload.experts needs the matrix rate of the CPUs of {r['system']}, which its file does not say. "
+        "Try system.node.host_matrix: 144 TFLOP/s, or system: rtx-4090-xeon."
+    )

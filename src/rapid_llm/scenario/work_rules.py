@@ -1,0 +1,216 @@
+"""The named checks of a workload: batches, sequences, what is offloaded, drafted, shown and queued."""
+
+from typing import Any
+
+from rapid_llm.scenario import lacking, sentences
+from rapid_llm.scenario.columns import Columns
+from rapid_llm.scenario.rules import Check, divides
+
+SAME_VOCABULARY = 0.05
+"""Sizes of one family's vocabularies differ by what they are padded to."""
+
+
+def _rounds(c: Columns) -> Any:
+    return (c.interleaved == 0) | (c.vpp == 1) | divides(c.pp, _micro_batches(c))
+
+
+def _enough(c: Columns) -> Any:
+    """A schedule that counts on a number of micro-batches per stage has it, and one of two ways halves that."""
+    count = _micro_batches(c)
+    return (c.training == 0) | ((count >= c.fewest) & ((c.two_way == 0) | divides(2, count)))
+
+
+def _micro_batches(c: Columns) -> Any:
+    return c.global_batch_size / (c.micro_batch_size * (c.dp + (c.dp == 0)))
+
+
+def _sequence(c: Columns) -> Any:
+    ring = c.cp * (1 + (c.cp > 1))
+    cut = ring * (1 + (c.sp > 0) * (c.tp - 1))
+    return (c.training == 0) | divides(cut, c.sequence_length)
+
+
+WORK: tuple[Check, ...] = (
+    Check(
+        "micro-batch is within the global batch",
+        "workload.micro_batch_size",
+        lambda c: (c.training == 0) | (c.micro_batch_size <= c.global_batch_size),
+        lambda r: (
+            f"workload.micro_batch_size {r['micro_batch_size']} is above global_batch_size {r['global_batch_size']}. "
+            f"Try {sentences.listed(sentences.divisors(r['global_batch_size']))}."
+        ),
+    ),
+    Check(
+        "global batch divides",
+        "workload.global_batch_size",
+        lambda c: (c.training == 0) | divides(c.micro_batch_size * c.dp, c.global_batch_size),
+        sentences.batch,
+    ),
+    Check("micro-batches come in rounds of pp", "workload.global_batch_size", _rounds, sentences.rounds),
+    Check("micro-batches fill the schedule", "workload.global_batch_size", _enough, sentences.fewest),
+    Check(
+        "recompute finds layers",
+        "workload.recompute.every",
+        lambda c: c.recompute_every <= c.num_hidden_layers,
+        lambda r: (
+            f"workload.recompute.every {r['recompute_every']} is more than num_hidden_layers {r['num_hidden_layers']}: "
+            "no layer would be computed again. Try every 1, or recompute: none."
+        ),
+    ),
+    Check("recompute finds modules", "workload.recompute.modules", lambda c: c.lacks_module == 0, sentences.modules),
+    Check(
+        "documents fit the sequence",
+        "workload.documents",
+        lambda c: c.longest_document <= c.sequence_length,
+        lambda r: (
+            f"workload.documents holds {r['longest_document']} tokens, more than sequence_length "
+            f"{r['sequence_length']}. Try sequence_length {r['longest_document']}, or documents cut to it."
+        ),
+    ),
+    Check(
+        "routing needs experts",
+        "workload.routing",
+        lambda c: (c.num_experts > 0) | ((c.routed == 0) & (c.expert_adapters == 0)),
+        sentences.routing,
+    ),
+    Check(
+        "every expert is counted",
+        "workload.routing.counts",
+        lambda c: (c.counted_experts == 0) | (c.num_experts == 0) | (c.counted_experts == c.num_experts),
+        lambda r: (
+            f"workload.routing.counts must count each of num_experts {r['num_experts']} (got {r['counted_experts']}). "
+            "Try routing: {hottest: 1.3}, the load of the hottest rank over the mean."
+        ),
+    ),
+    Check(
+        "offload to drives needs them",
+        "workload.offload.to",
+        lambda c: (c.to_drives == 0) | (c.has_drives > 0),
+        lambda r: (
+            f"workload.offload.to nvme needs drives, and a node of {r['system']} has none. "
+            "Try system.node.nvme: 25 GB/s, or to: host."
+        ),
+    ),
+    Check(
+        "runtime offloads",
+        "workload.offload",
+        lambda c: (
+            (c.offloads > 0) & ((c.optimizer_leaves == 0) | (c.zero_stage >= c.offload_zero_stage))
+            | (c.optimizer_leaves + c.gradients_leave + c.weights_leave + c.activations_leave == 0)
+        ),
+        lacking.offloaded,
+    ),
+    Check(
+        "experts run where they lie",
+        "workload.offload.experts",
+        lambda c: (c.experts_leave == 0) | ((c.num_experts > 0) & (c.runs_host_experts > 0) & (c.has_host_matrix > 0)),
+        lacking.host_experts,
+    ),
+    Check(
+        "weights are offloaded in shards",
+        "workload.offload.weights",
+        lambda c: (c.weights_leave == 0) | (c.zero_stage >= 3),
+        lacking.offloaded_weights,
+    ),
+    Check(
+        "runtime offloads beside a pipeline",
+        "workload.offload.activations",
+        lambda c: (c.activations_leave == 0) | (c.pipeline_offload > 0) | (c.pp == 1),
+        lacking.offloaded_activations,
+    ),
+    Check(
+        "a model that drafts is named and asked for",
+        "draft",
+        lambda c: (c.has_draft > 0) == (c.drafts_by_model > 0),
+        lacking.draft,
+    ),
+    Check(
+        "draft fits beside the model",
+        "draft.tp",
+        lambda c: (c.has_draft == 0) | ((c.draft_tp <= c.tp) & divides(c.draft_tp, c.draft_heads)),
+        lacking.draft_tp,
+    ),
+    Check(
+        "draft shares the vocabulary",
+        "draft.model",
+        lambda c: (c.has_draft == 0) | (abs(c.draft_vocab - c.vocab_size) <= c.vocab_size * SAME_VOCABULARY),
+        lambda r: (
+            f"draft {r['draft']} has {r['draft_vocab']} tokens and {r['model']} {r['vocab_size']}: a draft must have "
+            "the vocabulary of the model that verifies it. Try a smaller model of the same family."
+        ),
+    ),
+    Check(
+        "beams go without speculation",
+        "workload.beams",
+        lambda c: (c.beams == 1) | (c.speculates == 0),
+        lambda r: f"workload.beams {r['beams']} go without speculation. Try beams 1, or to leave speculation out.",
+    ),
+    Check(
+        "pools are priced in closed form",
+        "network",
+        lambda c: (c.pooled == 0) | (c.flow == 0),
+        lambda r: "network: flow prices one pool alone. Try network: closed-form, or each pool as a scenario.",
+    ),
+    Check(
+        "pools run for ever",
+        "workload.total_requests",
+        lambda c: (c.pooled == 0) | (c.total_requests == 0),
+        lambda r: (
+            f"workload.total_requests {r['total_requests']} is answered for one pool. Try to leave it out: the rates "
+            "of both pools are those of a queue that never ends."
+        ),
+    ),
+    Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
+    Check(
+        "an image is a sequence",
+        "workload.sequence_length",
+        lambda c: (c.image_tokens == 0) | (c.sequence_length == c.image_tokens),
+        sentences.image,
+    ),
+    Check(
+        "images are for models that see",
+        "workload.images",
+        lambda c: (c.sees_images == 0) | (c.has_tower > 0),
+        lambda r: f"workload.images needs a vision tower, and {r['model']} has none. Try qwen2.5-vl-7b, or no images.",
+    ),
+    Check(
+        "an encoder is trained",
+        "model",
+        lambda c: (c.image_tokens == 0) | (c.training > 0),
+        lambda r: (
+            f"{r['model']} encodes images and writes no tokens, and workload.kind is inference. "
+            "Try workload.kind: training."
+        ),
+    ),
+    Check(
+        "every replica has a request",
+        "workload.batch_size",
+        lambda c: (c.training > 0) | (c.batch_size >= c.dp),
+        sentences.replicas,
+    ),
+    Check(
+        "faults of links need a network of links",
+        "faults",
+        lambda c: (c.link_faults == 0) | (c.flow > 0),
+        lambda r: (
+            f"faults of links, cards and switches need network: flow (got {r['broken']} and network: closed-form). "
+            "Try network: flow."
+        ),
+    ),
+    Check("faults are within the job", "faults", lambda c: c.misplaced == 0, lambda r: str(r["why_misplaced"])),
+    Check(
+        "replicas are even",
+        "workload.batch_size",
+        lambda c: (c.training > 0) | (c.batch_size < c.dp) | divides(c.dp, c.batch_size),
+        sentences.even,
+        "warning",
+    ),
+    Check(
+        "sequence is within the model's context",
+        "workload.sequence_length",
+        lambda c: c.sequence_length <= c.max_position_embeddings,
+        sentences.context,
+        "warning",
+    ),
+)
+"""What must hold of a workload beside its plan, in the order in which a user wants to hear of it."""
