@@ -104,61 +104,65 @@ def mixture(
     expert, and back. What an expert's result counts for is multiplied in where tokens are put back, whose
     backward pass needs the results, or ``weighs_early``, into the activation.
     """
-    p = s.plans
-    act = s.act
-    width = ffn.expert_hidden_size or hidden
-    load = expert_load(ffn, s)
-    rows, hit, largest, pairs = landed(ffn, s)
-    travels = _travels(s)
-    whole = np.where(travels & (p.sp > 0) & (ffn.shared_intermediate_size == 0), 0.0, 1.0)
-    out: list[Canonical] = [*gather("moe", "n2", hidden, s, when=whole)]
-    out.append(
-        matmul(
-            "router",
-            s,
-            m=s.shard,
-            n=ffn.num_experts,
-            k=hidden,
-            reads="n2",
-            writes={"r": s.shard * ffn.num_experts * FP32_BYTES},
-            plain=True,
-        )
-    )
-    out.append(
-        pointwise("topk", "reduce", {"r": s.shard * ffn.num_experts * FP32_BYTES}, {"w": s.shard * 8.0}, saves=("r",))
-    )
-    if ffn.expert_hidden_size:
-        latent = {"n2l": s.shard * width * act}
-        out.append(matmul("latent_down", s, m=s.shard, n=width, k=hidden, reads="n2", writes=latent))
-    buffer = load * s.shard * ffn.num_experts_per_tok * width * act
-    buffer = np.where(p.sp > 0, buffer, buffer / p.tp)
-    cut = (travels & (p.etp > 1)).astype(float)
-    arrived = rows * width * act
-    if travels.any():
-        out.append(Collective("dispatch", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
-    if cut.any():
-        out.append(Collective("expert gather", "all_gather", "reduce_scatter", "etp", arrived, again=True, when=cut))
-    apart = np.where(travels & (p.ep < ffn.num_experts), 1.0, 0.0) if sorts else np.zeros(len(p))
-    if apart.any():
-        out.append(pointwise("sort", "gather", {"xr": arrived}, {"xr": arrived}, when=apart))
-    routed = _experts(ffn, width, (rows, hit, largest, pairs), s.experts, fused=fused)
+    width, landing, travels = ffn.expert_hidden_size or hidden, landed(ffn, s), _travels(s)
+    whole = np.where(travels & (s.plans.sp > 0) & (ffn.shared_intermediate_size == 0), 0.0, 1.0)
+    routed = _experts(ffn, width, landing, s.experts, fused=fused)
     if weighs_early:
         routed[-1].saves = ()
-    out.extend(routed)
-    if apart.any():
-        out.append(pointwise("unsort", "gather", {"dr": arrived}, {"dr": arrived}, when=apart))
-    if cut.any():
-        out.append(Collective("expert scatter", "reduce_scatter", "all_gather", "etp", arrived, when=cut))
-    if travels.any():
-        out.append(Collective("combine", "all_to_all", "all_to_all", "ep", buffer, when=travels.astype(float)))
+    out: list[Canonical] = [*gather("moe", "n2", hidden, s, when=whole), *_router(ffn, hidden, s)]
     if ffn.expert_hidden_size:
-        out.append(
-            matmul("latent_up", s, m=s.shard, n=hidden, k=width, reads="d", writes={"dl": s.shard * hidden * act})
-        )
+        latent = {"n2l": s.shard * width * s.act}
+        out.append(matmul("latent_down", s, m=s.shard, n=width, k=hidden, reads="n2", writes=latent))
+    out.extend(_exchanged(routed, ffn, width, landing[0], travels, s, sorts=sorts))
+    if ffn.expert_hidden_size:
+        raised = {"dl": s.shard * hidden * s.act}
+        out.append(matmul("latent_up", s, m=s.shard, n=hidden, k=width, reads="d", writes=raised))
     if ffn.shared_intermediate_size:
         shared = MLP(intermediate_size=ffn.shared_intermediate_size, gated=ffn.gated)
-        out.extend(renamed(mlp(shared, hidden, s, inter=ffn.shared_intermediate_size / p.tp), "shared_", keep=("n2",)))
-    out.extend(reduce("moe", "d", hidden, s, when=whole))
+        inter = ffn.shared_intermediate_size / s.plans.tp
+        out.extend(renamed(mlp(shared, hidden, s, inter=inter), "shared_", keep=("n2",)))
+    return [*out, *reduce("moe", "d", hidden, s, when=whole)]
+
+
+def _router(ffn: MoE, hidden: int, s: Shapes) -> list[Canonical]:
+    """Scores of all experts in fp32, and the choice among them. Reads 'n2', writes 'w'."""
+    scores = {"r": s.shard * ffn.num_experts * FP32_BYTES}
+    return [
+        matmul("router", s, m=s.shard, n=ffn.num_experts, k=hidden, reads="n2", writes=scores, plain=True),
+        pointwise("topk", "reduce", scores, {"w": s.shard * 8.0}, saves=("r",)),
+    ]
+
+
+def _exchanged(  # noqa: PLR0917
+    routed: list[Operator], ffn: MoE, width: int, rows: Column, travels: Mask, s: Shapes, *, sorts: bool
+) -> list[Canonical]:
+    """Experts between what brings their tokens to them and takes results back; ``rows`` arrive."""
+    p = s.plans
+    sent = expert_load(ffn, s) * s.shard * ffn.num_experts_per_tok * width * s.act
+    sent = np.where(p.sp > 0, sent, sent / p.tp)
+    arrived = rows * width * s.act
+    cut = (travels & (p.etp > 1)).astype(float)
+    apart = np.where(travels & (p.ep < ffn.num_experts), 1.0, 0.0) if sorts else np.zeros(len(p))
+    out: list[Canonical] = list(routed)
+    if apart.any():
+        sort, unsort = ({name: arrived} for name in ("xr", "dr"))
+        out = [
+            pointwise("sort", "gather", sort, sort, when=apart),
+            *out,
+            pointwise("unsort", "gather", unsort, unsort, when=apart),
+        ]
+    if cut.any():
+        out = [
+            Collective("expert gather", "all_gather", "reduce_scatter", "etp", arrived, again=True, when=cut),
+            *out,
+            Collective("expert scatter", "reduce_scatter", "all_gather", "etp", arrived, when=cut),
+        ]
+    if travels.any():
+        there, back = (
+            Collective(name, "all_to_all", "all_to_all", "ep", sent, when=travels.astype(float))
+            for name in ("dispatch", "combine")
+        )
+        out = [there, *out, back]
     return out
 
 
