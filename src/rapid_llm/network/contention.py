@@ -10,7 +10,7 @@ from rapid_llm.errors import InputError
 from rapid_llm.network.candidates import Candidate
 from rapid_llm.network.groups import Group
 from rapid_llm.network.lattice import cycle
-from rapid_llm.network.lines import Way, bare_line
+from rapid_llm.network.lines import Way, bare_line, both_ways
 from rapid_llm.network.regimes import Line
 from rapid_llm.network.tasks import Result, Tasks
 from rapid_llm.network.templates import SLICES, Pattern, Phase, Template
@@ -196,10 +196,7 @@ def _over_links(phase: Phase, group: Group) -> Phase:
         return replace(phase, levels=(0, 1))
     if phase.pattern in _WOVEN and high - low == 1 and kind == "full":
         return replace(phase, pattern=_WOVEN[phase.pattern])
-    closed = group.bounds[low] * group.stride >= group.tiers[low].span  # an open chain returns over its own links
-    if kind == "full" or (kind == "ring" and not closed):  # channels take all links of a mesh, a chain both ways anyway
-        return replace(phase, both=False)
-    return replace(phase, both=True) if kind in ("axis", "torus", "ring") else phase
+    return replace(phase, both=both_ways(phase, group))
 
 
 def with_library(way: Way, size: float, bare: Line, excess: float) -> float:

@@ -120,8 +120,9 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
         busy = _by_one_card(busy, group)
         hop[0] += (group.tiers[0].hop_links(group.bounds[0], group.stride) - 1) * group.tiers[0].latency
         paths = circulation(group.bounds, len(template.phases), hop, busy[0] / (group.bounds[-1] - 1))
-        off = len(waits) * _off_rails(template.phases[0], group)
-        paths = [(wait + off, moving) for wait, moving in paths[:-1]] + paths[-1:]
+        off, (last, most) = _off_rails(template.phases[0], group), paths[-1]
+        paths = [(wait + len(waits) * off, moving) for wait, moving in paths[:-1]]
+        paths.append((last + off * (slowest >= group.inside), most))
     else:
         paths = in_stages(waits.reshape(-1, template.lanes), busy.max(axis=1).reshape(-1, template.lanes))
         ahead, ends = group.tiers[0].from_the_middle(group.bounds[0], group.stride)
@@ -133,13 +134,27 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
 
 
 def _off_rails(phase: Phase, group: Group) -> float:
-    """Seconds that a ring through an odd number of nodes takes once a lap to return to the rail where it began: it
-    leaves every node at another place than where it entered.
+    """Seconds that a ring takes once a lap to return to the rail where it began, since it leaves every node at another
+    place than where it entered: at the one opposite, so that two nodes bring it back, or at one from which only a lap of
+    the places does, where their number is odd or the ring runs both ways round (``sends._along``).
     """
-    inside, high = group.inside, phase.levels[1]
-    if phase.pattern == "chain" or not phase.levels[0] < inside < high:
+    inside, low, high = group.inside, phase.levels[0], phase.levels[1]
+    if phase.pattern == "chain" or not low < inside < high:
         return 0.0
-    return group.tiers[inside].astray if group.bounds[high - 1] // group.bounds[inside - 1] % 2 else 0.0
+    places = group.bounds[inside - 1] // (group.bounds[low - 1] if low else 1)
+    back = places if places % 2 or both_ways(phase, group) else 2
+    return group.tiers[inside].astray if group.bounds[high - 1] // group.bounds[inside - 1] % back else 0.0
+
+
+def both_ways(phase: Phase, group: Group) -> bool:
+    """Whether half of the channels of a ring run backwards: where links form rings, and where the algorithm says so,
+    but for a mesh, of which channels take all links, and an open chain, which returns over its own links anyway.
+    """
+    low = phase.levels[0]
+    tier = group.tiers[low]
+    if tier.kind == "full" or (tier.kind == "ring" and group.bounds[low] * group.stride < tier.span):
+        return False
+    return phase.both or tier.kind in ("axis", "torus", "ring")
 
 
 def _by_one_card(busy: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
