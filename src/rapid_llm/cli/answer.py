@@ -107,6 +107,11 @@ def _verdict(report: Report, width: int) -> list[str]:
         strays = format_percent(spread())
         chance = f"{format_percent(memory.probability)} likely: memory of measured training runs strays by {strays}"
         lines += text.wrapped("", chance, width=width)
+    if memory.displaced_bytes:
+        more = format_bytes(memory.displaced_bytes)
+        full = f"so full that the allocator empties its cache in every pass: tensors of messages want {more} more"
+        helps = "a smaller micro-batch helps, or TORCH_NCCL_AVOID_RECORD_STREAMS=1"
+        lines += text.wrapped("", f"{full} ({helps})", width=width)
     return lines
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.host_experts import experts_on_host
+from rapid_llm.execution.mapping import mapping
 from rapid_llm.execution.messages import send_time, sends
 from rapid_llm.execution.offload import host_copies
 from rapid_llm.execution.passes import Passes, time_passes
@@ -17,7 +18,6 @@ from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.table import FORWARD
 from rapid_llm.workload import HostShare
 
-GIB = 2.0**30
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
@@ -105,17 +105,3 @@ def engine_time(lowered: Lowered, machine: Machine) -> Column:
     growing = host.per_sequence * s.batch + host.per_kv_block * blocks
     ranks = s.plans.tp * s.plans.pp
     return (host.per_step + host.broadcast * np.log2(ranks) + np.where(s.decode > 0, growing, 0.0)) / machine.host_speed
-
-
-def mapping(lowered: Lowered, machine: Machine) -> Column:
-    """Seconds in which the allocator maps memory in each pass [N], because tensors of its messages are not free yet.
-
-    The host runs ahead of a pass, so it needs memory for all of them at once; once that is more than is left, every
-    pass frees what it held and maps it again (PyTorch caching allocator, ``record_stream``).
-    """
-    allocator, host = machine.runtime.allocator, machine.runtime.host
-    passes = lowered.layers.sum(axis=2)
-    found = [m.size * m.count * (m.ranks > 1) * passes[m.unit] for m in lowered.messages if m.op == "all_reduce"]
-    held = sum((rows.sum(axis=0) for rows in found), np.zeros(passes.shape[1]))
-    free = (1.0 - (allocator.utilisation or 1.0)) * machine.accelerator.memory.reported_capacity
-    return np.where(held > free, held / GIB * host.per_gib_mapped / machine.host_speed, 0.0)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.execution.mapping import mapped
 from rapid_llm.execution.messages import Cover, StepMessages, bulks, job_wide, send_time, sends, step_messages
 from rapid_llm.execution.offload import Offloading, offloading
 from rapid_llm.execution.passes import Passes, occupied_share, on_side_stream, time_passes
@@ -31,8 +32,8 @@ class TrainingStep:
     stage: pacing stage [P]; forward, backward: seconds of a micro-batch on each stage [P, S]; send: pipeline messages
     of one micro-batch [P]; beside: what passes save beside each other [P, S]; times: of passes with these messages;
     pipeline: seconds until the last backward [P]; messages; optimizer [P, S]; offload, whose part is in forward and
-    backward; late: what slow accelerators add
-    [P]; total [P].
+    backward; mapping: seconds that the allocator adds to each pass of a stage, in forward and in backward too [P, S];
+    late: what slow accelerators add [P]; total [P].
     """
 
     priced: Priced
@@ -47,6 +48,7 @@ class TrainingStep:
     messages: tuple[StepMessages, ...]
     optimizer: Matrix
     offload: Offloading | None
+    mapping: Matrix
     late: Column
     total: Column
 
@@ -56,8 +58,11 @@ class TrainingStep:
         return np.asarray(_tail(self.optimizer, self.messages, self.offload).argmax(axis=1))
 
 
-def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) -> TrainingStep:
-    """Time one optimizer step of every plan of a lowered training step; ``slow``: accelerators that compute slower."""
+def training_step(
+    lowered: Lowered, machine: Machine, slow: Slow | None = None, displaced: Matrix | None = None
+) -> TrainingStep:
+    """Time one optimizer step of every plan of a lowered training step; ``slow``: accelerators that compute slower;
+    ``displaced``: bytes that each stage's allocator gives back and maps again in every pass [P, S]."""
     plans, runtime = lowered.shapes.plans, machine.runtime
     sent, once = sends(lowered, runtime), bulks(lowered, runtime)
     priced = price_step(lowered, machine, [*sent, *(bulk.request for bulk in once)])
@@ -67,6 +72,8 @@ def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) 
     offload = offloading(lowered, machine, forward, backward)
     if offload:
         forward, backward = forward + offload.forward, backward + offload.backward
+    waits = np.zeros_like(forward) if displaced is None else mapped(displaced, machine)
+    forward, backward = forward + waits, backward + waits
     issued = plans.chunks * (runtime.host.per_send / machine.host_speed)
     send, passing = _paced(send_time(priced.others[: len(sent)], lowered) + issued, priced)
     share = np.where(plans.pp > 1, send, 0.0)[:, None] * (np.arange(forward.shape[1]) < plans.pp[:, None])
@@ -95,6 +102,7 @@ def training_step(lowered: Lowered, machine: Machine, slow: Slow | None = None) 
         messages=messages,
         optimizer=optimizer,
         offload=offload,
+        mapping=waits,
         late=late,
         total=total,
     )

@@ -39,14 +39,17 @@ class Account:
 
     by_category [categories, P, S] at the peak; they sum to peak [P, S] (reserved, with context and libraries).
     allocated is the peak of tensors; persistent what lives between steps. reclaimable: bytes of category ``allocator``
-    that a process short of memory gets back. limits: bytes that a process may use [P, S]; capacity: what the driver
-    reports. host: bytes that live on the host for the rank [P, S], outside the peak.
+    that a process short of memory gets back. displaced: bytes that wait behind a side stream and find no room, so that
+    the allocator empties its cache in every pass; none where the rest does not fit. limits: bytes that a process may
+    use [P, S]; capacity: what the driver reports. host: bytes that live on the host for the rank [P, S], outside the
+    peak.
     """
 
     by_category: Matrix
     persistent: Matrix
     allocated: Matrix
     reclaimable: Matrix
+    displaced: Matrix
     limits: Matrix
     capacity: float
     host: Matrix

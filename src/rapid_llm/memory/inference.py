@@ -68,6 +68,7 @@ def inference_account(  # noqa: PLR0917
         persistent=np.where(alive, weights, 0.0),
         allocated=np.where(alive, weights + cache + workspace, 0.0),
         reclaimable=np.zeros(alive.shape),
+        displaced=np.zeros(alive.shape),
         limits=limits(by_category, allocator, capacity),
         capacity=capacity,
         host=np.where(alive, host, 0.0),

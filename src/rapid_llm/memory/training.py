@@ -93,13 +93,15 @@ def training_account(lowered: Lowered, runtime: Runtime, precision: Precision, a
     capacity = float(accelerator.memory.reported_capacity)
     limit = (allocator.utilisation or 1.0) * capacity
     by_category = stacked(parts, plans, allocator, h.alive)
-    behind = np.where(h.alive, np.minimum(behind, np.maximum(limit - by_category.sum(axis=0), 0.0)), 0.0)
-    by_category[-1] += behind
+    room = limit - by_category.sum(axis=0)
+    reclaimable = np.where(h.alive, np.minimum(behind, np.maximum(room, 0.0)), 0.0)
+    by_category[-1] += reclaimable
     return Account(
         by_category=by_category,
         persistent=np.where(h.alive, h.states.total + h.states.between + h.lasting[:, None], 0.0),
         allocated=tensors,
-        reclaimable=behind,
+        reclaimable=reclaimable,
+        displaced=np.where(h.alive & (room >= 0.0), behind - reclaimable, 0.0),
         limits=np.full(tensors.shape, limit),
         capacity=capacity,
         host=np.where(h.alive, h.host, 0.0),

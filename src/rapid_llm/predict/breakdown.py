@@ -24,6 +24,7 @@ OFFLOAD = "offload"
 WAITING_SLOW = "waiting for slow accelerators"
 WAITING, DRAFTING = "waiting for other requests", "drafting tokens"
 ENCODING = "encoding images"
+MAPPING = "mapping memory again"
 OTHER_HALF = "waiting for the ffn pool"
 _AXIS_NAMES = {"ulysses": "cp", "shard": "dp", "data": "dp", "edp": "dp (experts)", "replicas": "dp"}
 _SUFFIXES = (" dgrad", " wgrad", " grad", " again")
@@ -98,6 +99,7 @@ def training_breakdown(step: TrainingStep) -> Cost:
         tally.add(COMMUNICATION, _axis(message.axis), exposed, max(0.0, whole - exposed), "network")
     tally.add(OPTIMIZER_STEP, OPTIMIZER_STEP, float(step.optimizer[0, end]), bound="memory")
     _offload(tally, step, m)
+    tally.add(HOST, MAPPING, 2.0 * m * float(step.mapping[0, stage]), bound="allocator")
     tally.add(HOST, HOST, step.priced.machine.runtime.host.per_step / step.priced.machine.host_speed, bound="host")
     return tally.tree("step", ORDER)
 
@@ -233,6 +235,12 @@ def _path(communication: Cost) -> str:
     return "host link (offload)" if most == OFFLOAD else f"network ({most})"
 
 
+def _waiting(host: Cost) -> str:
+    """What the accelerator waits for most while its host works."""
+    most = max(host.children, key=lambda child: child.seconds, default=host).name
+    return "allocator (memory is full)" if most == MAPPING else "host (kernel launches)"
+
+
 def bound_by(tree: Cost) -> str:
     """What binds a tree: the largest of its groups, in words."""
     top = max(tree.children, key=lambda child: child.seconds)
@@ -247,7 +255,7 @@ def bound_by(tree: Cost) -> str:
         ENCODING: ENCODING,
         DRAFTING: DRAFTING,
         OPTIMIZER_STEP: "optimizer",
-        HOST: "host (kernel launches)",
+        HOST: _waiting(top),
     }
     share = top.seconds / tree.seconds if tree.seconds else 0.0
     return f"{words[top.name]}: {100 * share:.0f} % of the time"

@@ -29,6 +29,7 @@ def memory_use(account: Account, row: int, ranks_per_stage: int) -> MemoryUse:
         verdict=verdict(need, limit),
         probability=fit_probability(need, limit),
         host_bytes=round(float(account.host[row, stage])),
+        displaced_bytes=round(float(account.displaced[row].max())),
     )
 
 

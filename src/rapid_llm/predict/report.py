@@ -88,7 +88,8 @@ class MemoryUse:
 
     ``limit_bytes``: what a process may use of the capacity; ``stages``: a rank of every pipeline stage; ``verdict``
     (fits, fits narrowly, does not fit) with its ``probability`` of fitting, from measured runs; ``cache`` of an engine;
-    ``host_bytes`` of the rank live outside the accelerator.
+    ``host_bytes`` of the rank live outside the accelerator. ``displaced_bytes`` of messages' tensors find no room, so
+    that the allocator empties its cache in every pass.
     """
 
     persistent_bytes: int
@@ -105,6 +106,7 @@ class MemoryUse:
     probability: float | None = None
     cache: CacheUse | None = None
     host_bytes: int = 0
+    displaced_bytes: int = 0
 
     @property
     def fits(self) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
 from rapid_llm.execution import ForwardSteps, Machine
-from rapid_llm.execution.forward import mapping
+from rapid_llm.execution.mapping import mapping
 from rapid_llm.execution.pricing import price_table
 from rapid_llm.lowering import Lowered
 from rapid_llm.nouns import replaced

@@ -67,8 +67,8 @@ def evaluate_training(
     """
     lowered = lower(model, training_shapes(plans, work, precision, runtime), runtime)
     machine = Machine.of(system, runtime, links)
-    step = training_step(lowered, machine, slow)
     account = training_account(lowered, runtime, precision, machine.accelerator)
+    step = training_step(lowered, machine, slow, account.displaced)
     return TrainingTable(plans, step, account)
 
 

@@ -66,7 +66,8 @@ class Host:
     ``per_send``: of one message between stages, while the accelerator waits; ``per_stage``: handing an inference
     pass to the next stage; ``per_gib_mapped``: collectives on a stream of their own keep their tensors until the
     host sees them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves
-    free of memory, the allocator maps new memory instead of reusing it, per GiB of them. ``captured`` phases run as
+    free of memory, the allocator maps new memory instead of reusing it, per GiB of them; in training, forward and
+    backward pass alike, per GiB by which they exceed the room. ``captured`` phases run as
     a graph: no per-kernel cost, no drift. Seconds of a host of speed 1 (``Node.host_speed``).
     """
 
