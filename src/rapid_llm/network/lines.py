@@ -135,8 +135,8 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
 
 def _off_rails(phase: Phase, group: Group) -> float:
     """Seconds that a ring takes once a lap to return to the rail where it began, since it leaves every node at another
-    place than where it entered: at the one opposite, so that two nodes bring it back, or at one from which only a lap of
-    the places does, where their number is odd or the ring runs both ways round (``sends._along``).
+    place than where it entered: at the one opposite, so that two nodes bring it back, or at one from which only a lap
+    of the places does, where their number is odd or the ring runs both ways round (``sends._along``).
     """
     inside, low, high = group.inside, phase.levels[0], phase.levels[1]
     if phase.pattern == "chain" or not low < inside < high:
