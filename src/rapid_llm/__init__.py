@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rapid_llm.errors import InfeasibleError, InputError, RapidError
-    from rapid_llm.predict import Report, fit, infer, predict, train
+    from rapid_llm.predict import Report, fit, infer, predict, stepper, train
     from rapid_llm.scenario import Scenario, load
 
 __version__ = "0.1.0"
@@ -18,6 +18,7 @@ _HOMES = {
     "fit": "rapid_llm.predict",
     "infer": "rapid_llm.predict",
     "predict": "rapid_llm.predict",
+    "stepper": "rapid_llm.predict",
     "train": "rapid_llm.predict",
     "Scenario": "rapid_llm.scenario",
     "load": "rapid_llm.scenario",
@@ -37,6 +38,7 @@ __all__ = [
     "infer",
     "load",
     "predict",
+    "stepper",
     "train",
 ]
 

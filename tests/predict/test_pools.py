@@ -82,6 +82,7 @@ def test_the_cache_of_a_prompt_travels():
 def test_one_output_token_needs_no_decode_pool():
     table = evaluate(scenario(output_tokens=1))
     assert table.e2e_s == table.ttft_s
+    assert predict(scenario(output_tokens=1)).pools.decode.requests_per_s is None
 
 
 def test_an_automatic_batch_fills_what_limits():

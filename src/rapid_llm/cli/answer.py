@@ -208,10 +208,12 @@ def _pools(report: Report, width: int) -> list[str]:
         return []
     lines = []
     for name, pool in (("prefill", pools.prefill), ("decode", pools.decode)):
-        said = (
-            f"{pool.accelerators:,} accelerators, {pool.replicas:,} replica{'s' if pool.replicas > 1 else ''}: able to "
-            f"run {format_rate(pool.requests_per_s, 'requests/s')}, {format_percent(pool.utilisation)} used"
-        )
+        able = "nothing to do"
+        if pool.requests_per_s is not None:
+            rate = format_rate(pool.requests_per_s, "requests/s")
+            able = f"able to run {rate}, {format_percent(pool.utilisation)} used"
+        replicas = f"{pool.replicas:,} replica{'s' if pool.replicas > 1 else ''}"
+        said = f"{pool.accelerators:,} accelerators, {replicas}: {able}"
         lines += text.wrapped(f"{name} pool", said, width=width)
     if pools.ffn is not None:
         lines += text.wrapped("ffn pool", _halves(pools.ffn), width=width)

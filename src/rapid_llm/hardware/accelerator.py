@@ -1,7 +1,13 @@
 """One accelerator, as its datasheet describes it, and the few numbers that measurements add."""
 
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import AfterValidator
 from pydantic.dataclasses import dataclass
 
+from rapid_llm.dtypes import DTYPES
+from rapid_llm.errors import unknown_name
 from rapid_llm.nouns import STRICT, Map, hash_once
 from rapid_llm.units import (
     Bytes,
@@ -109,6 +115,17 @@ class Sustained:
     matrix: Positive = 1.0
 
 
+FORMATS: Final = tuple(dict.fromkeys([*(one.rate for one in DTYPES.values()), "int4", "fp6", "fp64"]))
+"""Formats for which a datasheet may give a matrix rate."""
+
+
+def _formats(peak: Mapping[str, float]) -> Mapping[str, float]:
+    for name in peak:
+        if name not in FORMATS:
+            raise ValueError(unknown_name("rate of", name, FORMATS))
+    return peak
+
+
 HOST_MEMORY_BANDWIDTH = 328e9
 """B/s of a host that nothing else is known of: that of a DGX A100, as ``architectures.yaml`` has it."""
 
@@ -131,7 +148,7 @@ class Accelerator:
     architecture: str
     compute_units: Count
     clocks: Clocks
-    peak: Map[FlopsPerSecond]
+    peak: Annotated[Map[FlopsPerSecond], AfterValidator(_formats)]
     vector: FlopsPerSecond
     exponentials: Count = 16
     memory: Memory

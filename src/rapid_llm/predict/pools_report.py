@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isfinite
 
 from rapid_llm.memory import Account
 from rapid_llm.predict.breakdown import DRAFTING, OTHER_HALF, WAITING, Phase, bound_by, forward_breakdown
@@ -83,7 +84,7 @@ def _use(prefill: Pool, decode: Pool, memories: list[MemoryUse], table: PoolsTab
         PoolUse(
             accelerators=pool.accelerators,
             replicas=pool.parallelism.dp or 1,
-            requests_per_s=rate,
+            requests_per_s=rate if isfinite(rate) else None,
             utilisation=min(1.0, table.rate / rate) if rate else 0.0,
             memory=memory,
         )

@@ -116,11 +116,13 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
-    """One pool of a disaggregated job: requests/s that it is able to run, and the share of them that it runs."""
+    """One pool of a disaggregated job: requests/s that it is able to run (None where they leave it nothing to do), and
+    the share of them that it runs.
+    """
 
     accelerators: int
     replicas: int
-    requests_per_s: float
+    requests_per_s: float | None
     utilisation: float
     memory: MemoryUse
 

@@ -57,7 +57,7 @@ def _of_version(document: Document, name: str) -> dict[str, Any]:
     base, _, version = name.partition("@")
     versions = data.pop("versions", None) or {}
     data.pop("aliases", None)
-    if version:
+    if version and version != str(data["version"]):
         if version not in versions:
             meant, known = did_you_mean(version, versions), ", ".join([str(data["version"]), *versions])
             said = filter(None, (f"runtime '{base}' has no version '{version}'.", meant, f"It has: {known}."))

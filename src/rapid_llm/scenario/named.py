@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from rapid_llm import hardware, model, runtime
 from rapid_llm.documents import Document, build, join, known_fields, merge, plain, read_yaml, show
 from rapid_llm.dtypes import PRESETS, Precision, dtype, precision
-from rapid_llm.errors import InputError
+from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.hardware import Accelerator, System
 from rapid_llm.model import Model
 from rapid_llm.model.catalogue import CATALOGUE as MODELS
@@ -268,6 +268,12 @@ def own_precision(found: Model, system: System, engine: Runtime) -> tuple[str, s
     Engines run a checkpoint in the format that it comes in; an accelerator without bf16 computes in fp16.
     """
     chip, usual = system.groups[0].node.accelerator, engine.defaults.precision
+    if usual not in PRESETS:
+        raise InputError(
+            unknown_name("runtime.defaults.precision", usual, PRESETS),
+            field="runtime.defaults.precision",
+            suggestions=nearest(usual, PRESETS),
+        )
 
     def computes(preset: str) -> bool:
         return chip.rate(dtype(PRESETS[preset]["compute"]).rate) is not None

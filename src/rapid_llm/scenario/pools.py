@@ -28,6 +28,12 @@ def resolve_whole(document: Document) -> Scenario:
             "{tp: 4}}, decode: {parallelism: {tp: 8}}}.",
             "pools",
         )
+    if not {"prefill", "decode"} & value.keys():
+        raise document.error(
+            "pools needs a pool of prefill or of decode. Try pools.prefill: {parallelism: {tp: 4}}, or to leave pools "
+            "out.",
+            "pools",
+        )
     given: PoolsInput = build(PoolsInput, {"prefill": {}, "decode": {}, **value}, document, "pools")
     phases = [phase for phase in PHASES if getattr(given, phase) is not None]
     found = {phase: _resolved(document, phase) for phase in phases}
@@ -43,6 +49,13 @@ def resolve_whole(document: Document) -> Scenario:
         micro_batches=given.micro_batches,
     )
     _halved(document, decode, pools)
+    asked = document.data.get("accelerators")
+    if asked not in (None, pools.accelerators, decode.accelerators):
+        raise document.error(
+            f"accelerators {asked} is not the {pools.accelerators} of the pools. Try to leave it out, or "
+            "pools.decode.accelerators.",
+            "accelerators",
+        )
     defaults = list(decode.defaults)
     for phase in phases:
         defaults += [f"{phase}: {text}" for text in found[phase].defaults if text not in decode.defaults]

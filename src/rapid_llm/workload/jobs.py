@@ -140,16 +140,22 @@ class Training:
         return sum(length**2 for length in self.documents) / sum(self.documents) if self.documents else None
 
 
+def _one_draft(acceptance: object) -> object:
+    """A rate alone is that of a single draft."""
+    return (acceptance,) if isinstance(acceptance, (int, float)) else acceptance
+
+
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Speculation:
     """Tokens drafted ahead and verified together (Leviathan et al. 2023, arXiv 2211.17192).
 
-    ``acceptance``: the chance that draft i is accepted when all before it were, one number a draft, as measured;
+    ``acceptance``: the chance that draft i is accepted when all before it were, one number a draft, as measured
+    (a number alone: of a single draft);
     it falls with the position. ``draft`` mtp runs one layer and the LM head a draft (DeepSeek-V3, section 2.2), ngram
     looks drafts up in the text and costs nothing, model runs the scenario's ``draft`` model.
     """
 
-    acceptance: tuple[Share, ...] = Field(min_length=1)
+    acceptance: Annotated[tuple[Share, ...], BeforeValidator(_one_draft)] = Field(min_length=1)
     draft: Literal["mtp", "ngram", "model"] = "mtp"
 
     @property
