@@ -201,9 +201,7 @@ def _layers(scenario: Scenario, count: int) -> Scenario:
     model = scenario.model
     pattern = model.pattern * ceil(count / len(model.pattern))
     plan = replaced(scenario.parallelism, layers_per_stage=())  # what was dealt by hand is of another depth
-    return replaced(
-        scenario, model=replaced(model, num_hidden_layers=count, pattern=pattern[:count]), parallelism=plan
-    )
+    return replaced(scenario, model=replaced(model, num_hidden_layers=count, pattern=pattern[:count]), parallelism=plan)
 
 
 def _last(holds: Callable[[int], bool]) -> int | None:
