@@ -92,9 +92,13 @@ def _chosen(columns: tuple[Column, ...], kernel: TiledMoeKernel) -> NDArray[np.f
 
 def _searched(columns: tuple[Column, ...], kernel: TiledMoeKernel) -> NDArray[np.bool_]:
     """Rows of the shapes for which the engine ships a tile that a search has found."""
-    experts, inter = columns[_AT["experts"]], columns[_AT["inter"]]
-    shapes = [e * _WIDEST + n for e, n in kernel.tuned]
-    return np.asarray(np.isin(experts * _WIDEST + inter, shapes))
+    asked = np.asarray(columns[_AT["experts"]] * _WIDEST + columns[_AT["inter"]])
+    return np.asarray((asked[..., None] == _shapes(kernel.tuned)).any(axis=-1))
+
+
+@lru_cache(maxsize=64)
+def _shapes(tuned: tuple[tuple[int, int], ...]) -> Column:
+    return np.array([experts * _WIDEST + inter for experts, inter in tuned], dtype=np.float64)
 
 
 def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates) -> Prices:
