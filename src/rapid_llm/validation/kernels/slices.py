@@ -131,6 +131,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _context("sglang-fa3", "bf16", {"source": _SGLANG_FA3}),
     _context("vllm-fa3", "bf16", {"source": "vllm_flash_attn_fa3"}),
     _context("trtllm-gen", "bf16", {"source": "vllm_flashinfer_trtllmprefill"}),
+    *(_context(f"fa{n}", "bf16", {"source": f"flash_attn_{n}"}) for n in (2, 3, 4)),  # of training: one's own tables
     _cached("trtllm-fmha-kv8", "torch_flow"),
     _cached("vllm-fa3-kv8", "vllm_flash_attn_fa3"),
     _cached("trtllm-gen-kv8", "vllm_flashinfer_trtllmprefill"),
