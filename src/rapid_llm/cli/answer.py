@@ -365,7 +365,7 @@ def _trust(report: Report, width: int) -> list[str]:
         lines += text.wrapped("assumed", "; ".join(report.assumptions), lines=2, width=width)
     if report.defaults:
         lines += text.wrapped("defaults", _by_reason(report.defaults), width=width)
-    lines += text.wrapped("trust", _confidence(report.confidence), lines=4, width=width)
+    lines += text.wrapped("trust", _confidence(report.confidence), lines=5, width=width)
     return [*lines, f"{'reproduce':<{text.INDENT}}rapid-llm {report.version}, scenario {report.hash[:12]}"]
 
 
