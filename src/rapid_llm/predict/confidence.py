@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 from math import prod
@@ -54,10 +55,12 @@ def _nearest(suite: str, metrics: tuple[str, ...], chip: tuple[str, str], runtim
         return same, -metrics.index(row["metric"]), row["group"] == MEAN and not same, row["rows"]
 
     chosen = max(rows, key=nearness)
-    p90, few = _supported(chosen, rows)
-    factor, why = (1.0, ()) if suite == "memory" else _widening(rows, chip, runtime)
-    reasons = (*_reasons(chosen, chip[0], runtime), *few, *why)
-    return Confidence(suite, chosen["group"], chosen["rows"], chosen["median"], chosen["p90"], reasons, p90 * factor)
+    reasons = _reasons(chosen, chip[0], runtime)
+    found = Confidence(suite, chosen["group"], chosen["rows"], chosen["median"], chosen["p90"], reasons, chosen["p90"])
+    if suite == "memory":
+        return found
+    (p90, few), (factor, why) = _supported(chosen, rows), _widening(rows, chip, runtime)
+    return replace(found, reasons=(*reasons, *few, *why), within=p90 * factor)
 
 
 def _supported(row: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[float, tuple[str, ...]]:
