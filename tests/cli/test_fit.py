@@ -242,3 +242,11 @@ def test_recompute_of_one_layer_in_a_thousand():
         "workload.recompute.every 1000 is more than num_hidden_layers 32: no layer would be computed again. "
         "Try every 1, or recompute: none."
     )
+
+
+def test_the_most_requests_are_no_gamble():
+    """The engine fills its share: that it is full at the largest says nothing of whether it fits."""
+    words = "fit infer llama-3.1-8b --accelerator h100-sxm --prompt-tokens 128 --output-tokens 64 --max requests"
+    ran = rapid_llm(*words.split())
+    assert ran.code == 0 and "largest" in ran.out
+    assert "narrowly" not in ran.out and "likely" not in ran.out

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rapid_llm.errors import InputError
 from rapid_llm.lowering import Shapes, lower
-from rapid_llm.memory import fit_probability, inference_footprint, training_footprint, verdict
+from rapid_llm.memory import fit_probability, inference_footprint, spread, training_footprint, verdict
 from rapid_llm.nouns import replaced
 from rapid_llm.predict import fit, plans_of, predict
 from rapid_llm.predict.fitting import footprint, largest
@@ -167,3 +167,20 @@ def test_bytes_that_can_be_given_back_do_not_decide() -> None:
     at = [training(runtime="nanotron@2024-10", plan={"tp": 8}, work={"sequence_length": n}) for n in (55040, 57280)]
     for scenario in at:
         assert fit(scenario).feasible == footprint(scenario).fits
+
+
+def test_an_engine_that_chooses_its_batch_has_no_odds() -> None:
+    """It fills its own share: full by construction."""
+    for report in (fit(inference(work={"batch_size": "auto"})), predict(inference(work={"batch_size": "auto"}))):
+        assert report.memory is not None
+        assert (report.memory.verdict, report.memory.probability) == ("fits", None)
+
+
+def test_odds_of_an_engine_are_those_of_engines() -> None:
+    scenario = inference(work={"prompt_tokens": 2000, "output_tokens": 48})
+    edge = replaced(scenario, workload=replaced(scenario.workload, batch_size=largest(scenario, "requests")))
+    memory = fit(edge).memory
+    assert memory is not None and memory.verdict == "fits narrowly"
+    need = memory.peak_bytes
+    assert memory.probability == pytest.approx(fit_probability(need, memory.limit_bytes, "inference"), abs=0.01)
+    assert spread("inference") < spread("training")

@@ -3,7 +3,7 @@
 import pytest
 
 from rapid_llm.errors import InputError
-from rapid_llm.predict import evaluate, predict
+from rapid_llm.predict import evaluate, fit, predict
 from rapid_llm.scenario import from_mapping
 
 WORK = {"kind": "inference", "batch_size": 1, "prompt_tokens": 969, "output_tokens": 300}
@@ -132,3 +132,40 @@ def test_accelerators_of_a_job_share_the_cpus_of_their_node():
 def test_nonsense_is_refused(change, sentence):
     with pytest.raises(InputError, match=sentence):
         scenario(**change)
+
+
+ALONE = {"model": "deepseek-v3", "system": "rtx-4090-xeon", "workload": WORK}
+
+
+@pytest.mark.parametrize(
+    ("given", "change"),
+    [
+        ({"runtime": "ktransformers"}, "workload.offload.experts true"),
+        ({"runtime": "llama.cpp"}, "workload.offload.experts true"),
+        ({}, "runtime ktransformers precision q4-k workload.offload.experts true"),
+        (
+            {"runtime": "vllm", "precision": "fp8-block"},
+            "runtime ktransformers precision q4-k workload.offload.experts true",
+        ),
+        ({"model": "qwen3-235b-a22b"}, "runtime ktransformers precision bf16 workload.offload.experts true"),
+        (
+            {"model": "qwen3-235b-a22b", "runtime": "vllm", "precision": "bf16"},
+            "runtime ktransformers workload.offload.experts true",
+        ),
+    ],
+)
+def test_experts_on_the_host_are_tried_where_the_rest_would_fit(given, change):
+    """The fix, as it is written, is a scenario that fits; the precision stays where it can."""
+    (violation,) = fit(from_mapping({**ALONE, **given})).violations
+    assert change in [fix.change for fix in violation.fixes]
+    words = iter(change.split())
+    typed = fit(from_mapping({**ALONE, **given}, overrides=[f"{field}={next(words)}" for field in words]))
+    assert typed.feasible
+    saved = next(fix.saves_bytes for fix in violation.fixes if fix.change == change)
+    assert typed.memory.peak_bytes == violation.need - saved
+
+
+@pytest.mark.parametrize("changed", [{"system": "rtx-4090"}, {"model": "llama-3.1-405b"}])
+def test_experts_are_not_sent_where_none_can_run(changed):
+    (violation,) = fit(from_mapping({**ALONE, **changed})).violations
+    assert not any("offload.experts" in fix.change for fix in violation.fixes)

@@ -172,3 +172,26 @@ def test_megatron_core_offloads_no_activations_of_a_pipeline():
 def test_a_share_is_between_none_and_all():
     with pytest.raises(InputError, match=r"workload\.offload\.weights"):
         scenario({"weights": 1.5})
+
+
+MAC = {
+    "model": "llama-3.1-8b",
+    "system": "apple-m3-max",
+    "workload": {"kind": "training", "global_batch_size": 1, "sequence_length": 128},
+}
+
+
+def test_one_memory_offers_no_offload_to_the_host():
+    (violation,) = fit(from_mapping(MAC)).violations
+    assert not any("offload" in fix.change for fix in violation.fixes)
+
+
+@pytest.mark.parametrize("system", ["apple-m3-max", "gb10"])
+def test_one_memory_has_nowhere_to_offload_to(system):
+    work = {**MAC["workload"], "offload": {"optimizer": True}}
+    with pytest.raises(InputError) as caught:
+        fit(from_mapping({**MAC, "system": system, "runtime": "deepspeed", "workload": work}))
+    assert str(caught.value) == (
+        f"workload.offload moves nothing on {system}: its accelerators and their host share one memory. "
+        "Try to leave it out, or to: nvme."
+    )

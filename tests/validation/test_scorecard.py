@@ -130,7 +130,7 @@ def test_memory_readings():
 
 
 def test_quantiles_for_confidence_are_of_unseen_rows(card):
-    text = confidence.quantiles_yaml(card)
+    text = confidence.quantiles_yaml((card,))
     head = "  - {suite: training, group: 'a', metric: step_time, split: unseen, rows: 1, "
     assert head + "median: 0.1000, p90: 0.1000, bias: 0.1000, accelerators: [" in text
     assert "split: fit" not in text
@@ -148,3 +148,41 @@ def test_an_unknown_suite():
 def test_a_folder_without_tables(tmp_path):
     with pytest.raises(InputError, match="has no row for these suites: tables are known by their columns"):
         run(data_dir=tmp_path)
+
+
+def kernels(group, metric, predicted):
+    """A group of one kernel that took 1 s."""
+    return case(group, f"{group}-{metric}", "korthikanti-22B", 1.0, predicted, suite="gemm", metric=metric)
+
+
+def test_what_a_fit_of_its_own_is_worth_is_written_beside_the_quantiles():
+    """Groups with both figures, the means of their p90."""
+    rows = [kernels("a/bf16/x", "latency", 1.1), kernels("a/bf16/x", "latency_lent", 1.3)]
+    rows += [kernels("b/bf16/x", "latency", 1.3), kernels("b/bf16/x", "latency_lent", 1.5)]
+    rows += [kernels("c/fp8/x", "latency", 1.9)]
+    found = score(evaluate((*CASES, *rows), lambda scenario: report(scenario["seconds"])))
+    (lent,) = parse_yaml(confidence.quantiles_yaml((found,))).data["lent"]
+    assert lent == {
+        "suite": "gemm", "metric": "latency", "groups": 2, "own": 0.2, "lent": 0.4, "accelerators": ["a", "b"],
+    }  # fmt: skip
+
+
+def test_groups_that_only_the_published_figures_have_are_written_too(card):
+    other = (case("a", "a9", "korthikanti-22B", 1.0, 3.0), case("z", "z1", "korthikanti-22B", 1.0, 1.5))
+    published = score(evaluate(other, lambda scenario: report(scenario["seconds"])))
+    parsed = parse_yaml(confidence.quantiles_yaml((card, published))).data["quantiles"]
+    assert {row["group"]: row["median"] for row in parsed if row["group"] in "az"} == {"a": 0.1, "z": 0.5}
+    assert parsed[-1]["group"] == "all"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "accelerators", "runtimes"),
+    [
+        ({"system": "gaudi3-8", "runtime": {"base": "vllm", "serving": {}}}, ["gaudi3"], ["vllm"]),
+        ({"system": {"base": "dgx-h100", "accelerator": "h200-sxm"}, "runtime": "sglang"}, ["h200-sxm"], ["sglang"]),
+    ],
+)
+def test_what_a_group_ran_on_is_read_from_changed_systems_and_runtimes(scenario, accelerators, runtimes):
+    one = score(evaluate([case("g", "1", "korthikanti-22B", 1.0, 0.0, scenario=scenario)], lambda _: report(1.1)))
+    row = parse_yaml(confidence.quantiles_yaml((one,))).data["quantiles"][0]
+    assert (row["accelerators"], row["runtimes"]) == (accelerators, runtimes)

@@ -97,6 +97,9 @@ def _name(noun: Any) -> str:
     return str(noun.get("name", "")) if isinstance(noun, Mapping) else str(noun or "")
 
 
+_MEASURED = {"training": "training runs", "inference": "engines"}
+
+
 def _verdict(report: Report, width: int) -> list[str]:
     if not report.feasible:
         return [line for violation in report.violations for line in _violation(violation, report, width)]
@@ -104,8 +107,8 @@ def _verdict(report: Report, width: int) -> list[str]:
     said = "narrowly" if memory.verdict == "fits narrowly" else "yes"
     lines = text.wrapped("fits", f"{said}: {_space(memory, memory.peak_bytes, _limit(memory))}", width=width)
     if memory.probability is not None and said == "narrowly":
-        strays = format_percent(spread())
-        chance = f"{format_percent(memory.probability)} likely: memory of measured training runs strays by {strays}"
+        strays, measured = format_percent(spread(report.kind)), _MEASURED[report.kind]
+        chance = f"{format_percent(memory.probability)} likely: memory of measured {measured} strays by {strays}"
         lines += text.wrapped("", chance, width=width)
     if memory.displaced_bytes:
         more = format_bytes(memory.displaced_bytes)
@@ -367,7 +370,7 @@ def _trust(report: Report, width: int) -> list[str]:
         lines += text.wrapped("assumed", "; ".join(report.assumptions), lines=2, width=width)
     if report.defaults:
         lines += text.wrapped("defaults", _by_reason(report.defaults), width=width)
-    lines += text.wrapped("trust", _confidence(report.confidence), lines=4, width=width)
+    lines += text.wrapped("trust", _confidence(report.confidence), lines=5, width=width)
     return [*lines, f"{'reproduce':<{text.INDENT}}rapid-llm {report.version}, scenario {report.hash[:12]}"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rapid_llm.cli import text
@@ -13,6 +14,7 @@ from rapid_llm.cli.flags import Answering, Fitting, in_flags
 from rapid_llm.cli.style import show
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.predict import fit, grown, grown_field, largest
+from rapid_llm.predict.feasibility import filled
 from rapid_llm.predict.report import Report
 from rapid_llm.scenario import Scenario, check, from_mapping, load, require
 from rapid_llm.workload import Inference
@@ -50,6 +52,8 @@ def _fit(scenario: Scenario, fitting: Fitting, shown: Scenario | None = None) ->
     if fitting.memory_timeline is not None:
         _memory_timeline(scenario, fitting.memory_timeline)
     report = fit(shown or scenario)
+    if shown and fitting.max == "requests" and report.memory:
+        report = replace(report, memory=filled(report.memory))
     if fitting.max is None:
         return _print(report, as_json=fitting.json)
     size = largest(scenario, fitting.max)

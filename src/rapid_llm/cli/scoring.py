@@ -42,14 +42,20 @@ def score(suites: Sequence[str], *, data: str | None, as_json: bool, files: File
     if files.html is not None:
         write_page("--html", files.html, _page(card))
     if files.quantiles is not None:
-        confidence.write(card, Path(files.quantiles))
+        confidence.write((card, *_published(suites, data)), Path(files.quantiles))
     if files.kernel_quantiles is not None:
-        confidence.write(card, Path(files.kernel_quantiles), confidence.KERNELS)
+        confidence.write((card,), Path(files.kernel_quantiles), confidence.KERNELS)
     if as_json:
         print(json.dumps(card.to_json(), indent=2))
     else:
         show(_lines(card))
     return 0
+
+
+def _published(suites: Sequence[str], data: str | None) -> tuple[Scorecard, ...]:
+    """The package's own figures beside those of a folder: groups that the folder lacks are measured all the same."""
+    quoted = [name for name in confidence.QUOTED if not suites or name in suites]
+    return (run(quoted),) if data is not None and quoted else ()
 
 
 def _progress(done: int, total: int) -> None:

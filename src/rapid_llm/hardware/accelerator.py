@@ -37,11 +37,13 @@ class MemoryLevel:
 class Memory:
     """Memory levels of an accelerator, farthest first.
 
-    ``withheld``: bytes of ``hbm`` that no process gets (ECC, firmware, driver).
+    ``withheld``: bytes of ``hbm`` that no process gets (ECC, firmware, driver). ``unified``: the host has no other
+    memory than ``hbm``.
     """
 
     hbm: MemoryLevel
     withheld: Bytes = 0
+    unified: bool = False
     l2: MemoryLevel | None = None
     shared_per_unit: Bytes | None = None
     registers_per_unit: Bytes | None = None

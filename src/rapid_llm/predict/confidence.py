@@ -2,56 +2,108 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
+from math import prod
 from typing import Any
 
+from rapid_llm import hardware
 from rapid_llm.documents import parse_yaml
 from rapid_llm.predict.report import Confidence
 from rapid_llm.scenario import Scenario
 
-_METRIC = {"training": "step_time", "inference": "e2e"}
+_METRICS = {"training": ("step_time",), "inference": ("e2e", "throughput", "tpot", "ttft")}
+"""What an interval may rest on, the headline itself first: a group may have printed a rate or one phase alone."""
+_OF_MEMORY = {"training": "peak", "inference": "cache"}
+MEAN = "all"
+"""The group that is the mean over groups."""
+ENOUGH = 10
+"""Rows from which nine tenths of them can be told apart from all; fewer speak for no narrower an interval than the
+mean over groups."""
 
 
 @lru_cache(maxsize=1)
-def _quantiles() -> tuple[dict[str, Any], ...]:
+def written() -> dict[str, Any]:
+    """The file as the scorecard wrote it: ``quantiles``, and ``lent`` of kernels without a fit of their own."""
     file = resources.files("rapid_llm.predict").joinpath("data", "confidence.yaml")
-    return tuple(parse_yaml(file.read_text("utf-8"), "confidence.yaml").data["quantiles"])
+    return parse_yaml(file.read_text("utf-8"), "confidence.yaml").data
 
 
 def confidence_of(scenario: Scenario, *, memory: bool = False) -> Confidence | None:
-    """The validation group nearest to a scenario: measured on its accelerator and runtime, on either, or the mean.
+    """The validation group nearest to a scenario; None where nothing of the kind was measured.
 
-    Of equally near groups the one with most rows. ``memory``: of peak memory (training) instead of time.
+    Nearest is what ran on its accelerator with its runtime, then on its accelerator, then on its architecture (with its
+    runtime first), then its runtime, else the mean over groups. Of equally near groups the one that printed the
+    headline, then the one with most rows. ``memory``: of what is held instead of time.
     """
     kind = scenario.workload.kind
-    if memory and kind != "training":
-        return None
-    suite, metric = ("memory", "peak") if memory else (kind, _METRIC[kind])
-    chip = scenario.system.groups[0].node.accelerator.name
-    return _nearest(suite, metric, chip, scenario.runtime.name.partition("@")[0])
+    suite, metrics = ("memory", (_OF_MEMORY[kind],)) if memory else (kind, _METRICS[kind])
+    chip = scenario.system.groups[0].node.accelerator
+    return _nearest(suite, metrics, (chip.name, chip.architecture), scenario.runtime.name.partition("@")[0])
 
 
 @lru_cache(maxsize=256)
-def _nearest(suite: str, metric: str, chip: str, runtime: str) -> Confidence | None:
-    rows = [r for r in _quantiles() if r["suite"] == suite and r["metric"] == metric]
+def _nearest(suite: str, metrics: tuple[str, ...], chip: tuple[str, str], runtime: str) -> Confidence | None:
+    rows = [r for r in written()["quantiles"] if r["suite"] == suite and r["metric"] in metrics]
     if not rows:
         return None
 
-    def nearness(row: dict[str, Any]) -> tuple[int, int, int]:
-        same = 2 * (chip in row.get("accelerators", ())) + (runtime in row.get("runtimes", ()))
-        return same, row["group"] == "all" if not same else 0, row["rows"]
+    def nearness(row: dict[str, Any]) -> tuple[int, int, bool, int]:
+        alike = 4 * (chip[0] in row["accelerators"]) + 2 * (chip[1] in _architectures(row))
+        same = alike + (runtime in row["runtimes"])
+        return same, -metrics.index(row["metric"]), row["group"] == MEAN and not same, row["rows"]
 
     chosen = max(rows, key=nearness)
-    return Confidence(
-        suite, chosen["group"], chosen["rows"], chosen["median"], chosen["p90"], _reasons(chosen, chip, runtime)
-    )
+    reasons = _reasons(chosen, chip[0], runtime)
+    found = Confidence(suite, chosen["group"], chosen["rows"], chosen["median"], chosen["p90"], reasons, chosen["p90"])
+    if suite == "memory":
+        return found
+    (p90, few), (factor, why) = _supported(chosen, rows), _widening(rows, chip, runtime)
+    return replace(found, reasons=(*reasons, *few, *why), within=p90 * factor)
+
+
+def _supported(row: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[float, tuple[str, ...]]:
+    """The error that nine tenths stay within, of a group as far as its rows can tell it."""
+    mean = next((r["p90"] for r in rows if r["group"] == MEAN and r["metric"] == row["metric"]), row["p90"])
+    if row["rows"] >= ENOUGH or mean <= row["p90"]:
+        return row["p90"], ()
+    return mean, (f"so few rows: the interval is that of the mean over groups, {100 * mean:.1f} %",)
+
+
+def _widening(rows: list[dict[str, Any]], chip: tuple[str, str], runtime: str) -> tuple[float, tuple[str, ...]]:
+    """By how much an interval grows where no row ran on this accelerator with this runtime, and why.
+
+    Of kernels that price a device without a fit of its own, the scorecard writes the error beside that of the same
+    kernels with it: the mean ratio for a device whose architecture was measured, the largest for one of no such.
+    """
+    if any(chip[0] in row["accelerators"] and runtime in row["runtimes"] for row in rows):
+        return 1.0, ()
+    ratios = [max(1.0, row["lent"] / row["own"]) for row in written().get("lent", ())]
+    if not ratios:
+        return 1.0, ()
+    known = any(chip[1] in _architectures(row) for row in (*rows, *written()["lent"]))
+    if known:
+        mean = prod(ratios) ** (1.0 / len(ratios))
+        return mean, (f"interval {mean:.1f} times as wide, as kernels stray without a fit of their own",)
+    most = max(ratios)
+    why = f"nothing of architecture {chip[1]} was measured in {rows[0]['suite']}: interval {most:.1f} times as wide"
+    return most, (f"{why}, the most that kernels stray without a fit of their own",)
+
+
+def _architectures(row: dict[str, Any]) -> frozenset[str]:
+    return frozenset(_architecture(name) for name in row["accelerators"])
+
+
+@lru_cache(maxsize=256)
+def _architecture(name: str) -> str:
+    return hardware.accelerator(name).architecture
 
 
 def _reasons(row: dict[str, Any], chip: str, runtime: str) -> tuple[str, ...]:
     found = []
-    if chip not in row.get("accelerators", ()):
+    if chip not in row["accelerators"]:
         found.append(f"{chip} was not measured end to end: its datasheet and its architecture's constants answer")
-    if runtime not in row.get("runtimes", ()):
+    if runtime not in row["runtimes"]:
         found.append(f"{runtime} was not measured on it")
     return tuple(found)

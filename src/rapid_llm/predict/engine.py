@@ -113,7 +113,7 @@ def _report(scenario: Scenario, table: TrainingTable | InferenceTable | PoolsTab
         raise TypeError(f"a {work.kind} workload was evaluated as {type(table).__name__}")
     time = headline(report)
     confidence = confidence_of(scenario)
-    band = (time * (1.0 - confidence.p90), time * (1.0 + confidence.p90)) if confidence else None
+    band = (time * max(0.0, 1.0 - confidence.within), time * (1.0 + confidence.within)) if confidence else None
     return replace(
         report,
         confidence=confidence,

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from rapid_llm.memory import CATEGORIES, Account, CacheBudget, fit_probability, verdict
+from rapid_llm.parallelism import Parallelism
 from rapid_llm.predict.report import CacheUse, Fix, MemoryUse, StageMemory, Violation
 from rapid_llm.units import format_bytes
+from rapid_llm.workload import Inference
 
 
-def memory_use(account: Account, row: int, ranks_per_stage: int) -> MemoryUse:
-    """The fullest rank of plan ``row``."""
+def memory_use(account: Account, row: int, ranks_per_stage: int, kind: str = "training") -> MemoryUse:
+    """The fullest rank of plan ``row``; the odds are those of training runs, or of engines (``kind`` inference)."""
     stage = int(account.fullest[row])
     limit = float(account.limits[row, stage])
     need = float(account.need[row, stage])
@@ -26,11 +30,22 @@ def memory_use(account: Account, row: int, ranks_per_stage: int) -> MemoryUse:
         reserved_bytes=round(float(account.reserved[row, stage])),
         limit_bytes=round(limit),
         stages=_stages(account, row),
-        verdict=verdict(need, limit),
-        probability=fit_probability(need, limit),
+        verdict=verdict(need, limit, kind),
+        probability=fit_probability(need, limit, kind),
         host_bytes=round(float(account.host[row, stage])),
         displaced_bytes=round(float(account.displaced[row].max())),
     )
+
+
+def engine_use(account: Account, plan: Parallelism, work: Inference) -> MemoryUse:
+    """The fullest rank of an engine; one that chooses its batch fills its share itself, and fits without odds."""
+    use = memory_use(account, -1, plan.tp * plan.cp * (plan.dp or 1), "inference")
+    return filled(use) if work.batch_size == "auto" else use
+
+
+def filled(use: MemoryUse) -> MemoryUse:
+    """Memory that is full because as much was put in as fits: how full it is says nothing of whether it fits."""
+    return replace(use, verdict="fits", probability=None) if use.fits else use
 
 
 def cache_use(budget: CacheBudget) -> CacheUse:

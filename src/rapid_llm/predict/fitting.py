@@ -21,7 +21,7 @@ from rapid_llm.memory import (
 )
 from rapid_llm.nouns import replaced
 from rapid_llm.predict.confidence import confidence_of
-from rapid_llm.predict.feasibility import cache_use, memory_use
+from rapid_llm.predict.feasibility import cache_use, engine_use, memory_use
 from rapid_llm.predict.job import assumptions, plans_of, training_shapes
 from rapid_llm.predict.report import CacheUse, MemoryUse, Report, without_times
 from rapid_llm.scenario import Scenario, from_mapping, keywords, require
@@ -100,10 +100,9 @@ def memory_of(scenario: Scenario) -> MemoryUse:
     """Bytes on the fullest rank, the verdict, and for an engine what its cache holds."""
     found = footprint(scenario)
     plan, work = scenario.parallelism, scenario.workload
-    use = memory_use(found.account, -1, plan.tp * plan.cp * (plan.dp or 1))
     if not isinstance(work, Inference):
-        return use
-    return replace(use, cache=cache_of(scenario, found))
+        return memory_use(found.account, -1, plan.tp * plan.cp * (plan.dp or 1))
+    return replace(engine_use(found.account, plan, work), cache=cache_of(scenario, found))
 
 
 def by_stage(scenario: Scenario) -> Iterator[tuple[int, str, int]]:

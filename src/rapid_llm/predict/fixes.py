@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
+from rapid_llm import runtime
 from rapid_llm.dtypes import dtype, precision
 from rapid_llm.errors import InputError
 from rapid_llm.model import MoE
@@ -22,7 +23,7 @@ MORE = (1, 2, 4, 8, 16, 32, 64)
 """By how much the accelerators grow at a time, where no single change fits."""
 TIMED = 3
 """Plans of one size of which the fastest is offered."""
-OTHER_ANSWER = ("precision", "kv_cache", "batch_size")
+OTHER_ANSWER = ("precision", "kv_cache", "batch_size", "experts in another precision")
 """Kinds of changes after which the job computes something else."""
 LADDER = ("none", "selective", "full")
 
@@ -124,8 +125,32 @@ def _inference(scenario: Scenario, work: Inference) -> Iterator[Change]:
             yield "precision", f"precision {name}", replaced(scenario, precision=precision(name))
     if dtype(now.kv_cache).bytes > 1.0:
         yield "kv_cache", "precision.kv_cache fp8", replaced(scenario, precision=replaced(now, kv_cache="fp8"))
+    yield from _host_experts(scenario, work)
     if work.batch_size != "auto" and (most := largest(scenario, "requests")):
         yield "batch_size", f"batch_size {most}", _working(scenario, batch_size=most)
+
+
+def _host_experts(scenario: Scenario, work: Inference) -> Iterator[Change]:
+    """Routed experts left to the CPUs of the host, by a runtime that can: the job's own, or another that is named."""
+    node, moved = scenario.system.groups[0].node, work.offload
+    routed = any(isinstance(block.ffn, MoE) for block in scenario.model.blocks)
+    if not routed or node.host_matrix is None or moved.weights or moved.experts or moved.to == "nvme":
+        return
+    said, alone = "workload.offload.experts true", _working(scenario, offload=replaced(moved, experts=1.0))
+    if scenario.runtime.host_experts is not None:
+        yield "experts", said, alone
+        return
+    own = scenario.precision
+    left_open = any(one.startswith("precision:") for one in scenario.defaults)
+    latest = (name for name in runtime.names() if "@" not in name)
+    for engine in (runtime.load(name, node.accelerator.architecture) for name in latest):
+        if engine.host_experts is None:
+            continue
+        changed = replanned(replaced(alone, runtime=engine), scenario.accelerators)
+        yield "experts", f"runtime {engine.name}{f' precision {own.name}' if left_open else ''} {said}", changed
+        usual = engine.defaults.precision
+        words = f"runtime {engine.name} precision {usual} {said}"
+        yield "experts in another precision", words, replaced(changed, precision=precision(usual))
 
 
 def _recomputes(work: Training) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.operators.rates import rates
 from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, ENCODING, WAITING, Phase, bound_by, forward_breakdown
-from rapid_llm.predict.feasibility import memory_use
+from rapid_llm.predict.feasibility import engine_use
 from rapid_llm.predict.fitting import Footprint, cache_of
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.report import Cost, Report, hours
@@ -41,7 +41,7 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
         compute_bound_batch=turning_point(table, scenario.precision) if turns else None,
         tokens_per_s_per_accelerator=output_rate / scenario.accelerators,
         memory=replace(
-            memory_use(table.account, -1, plan.tp * plan.cp * (plan.dp or 1)),
+            engine_use(table.account, plan, work),
             cache=cache_of(scenario, Footprint(table.steps.priced.lowered, table.account)),
         ),
         breakdown=tree,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import isfinite
 
-from rapid_llm.memory import Account
 from rapid_llm.predict.breakdown import DRAFTING, OTHER_HALF, WAITING, Phase, bound_by, forward_breakdown
-from rapid_llm.predict.feasibility import memory_use, memory_violation
+from rapid_llm.predict.feasibility import engine_use, memory_violation
 from rapid_llm.predict.halves import Halves
 from rapid_llm.predict.pools import PoolsTable
 from rapid_llm.predict.replica import job_of
@@ -29,7 +28,7 @@ def pools_report(scenario: Scenario, work: Inference, table: PoolsTable) -> Repo
     output_rate = table.rate * work.output_tokens
     halves = Halves.of(scenario, job_of(pool_scenario(scenario, "decode"))) if table.halved else None
     accounts = [table.prefill.account, table.decode.account, *([halves.ffn.account(1)] if halves else [])]
-    memories = [_memory(pool, account) for pool, account in zip(pools.all, accounts, strict=True)]
+    memories = [engine_use(account, pool.parallelism, work) for pool, account in zip(pools.all, accounts, strict=True)]
     failed = tuple(
         replace(found, message=f"pools.{name}: {found.message}")
         for name, use in zip(PHASES, memories, strict=False)
@@ -54,11 +53,6 @@ def pools_report(scenario: Scenario, work: Inference, table: PoolsTable) -> Repo
         bound_by="; ".join(f"{part.name} by {bound_by(part)}" for part in (prefill, decode) if part.children),
         origin=scenario,
     )
-
-
-def _memory(pool: Pool, account: Account) -> MemoryUse:
-    plan = pool.parallelism
-    return memory_use(account, -1, plan.tp * plan.cp * (plan.dp or 1))
 
 
 def _halves_use(halves: Halves | None, table: PoolsTable, memories: list[MemoryUse]) -> HalvesUse | None:

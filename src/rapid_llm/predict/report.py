@@ -197,7 +197,10 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """How far to trust the answer: the nearest validation suite and group, its error quantiles (fractions), and why."""
+    """How far to trust the answer: the nearest validation suite and group, its error quantiles (fractions), and why.
+
+    ``within``: the error that the interval allows for, wider than ``p90`` where nothing as near was measured.
+    """
 
     suite: str
     group: str
@@ -205,6 +208,7 @@ class Confidence:
     median: float
     p90: float
     reasons: tuple[str, ...] = ()
+    within: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

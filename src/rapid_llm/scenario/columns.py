@@ -51,12 +51,12 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
-    counted_experts, expert_adapters, to_drives, has_drives, experts_leave, runs_host_experts, has_host_matrix,
-    sees_images, has_tower (0 or 1), batch_size (inference), beams, total_requests, speculates, drafts_by_model,
-    has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size, num_hidden_layers,
-    max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads,
-    num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
-    greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
+    counted_experts, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave, runs_host_experts,
+    has_host_matrix, sees_images, has_tower (0 or 1), batch_size (inference), beams, total_requests, speculates,
+    drafts_by_model, has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size,
+    num_hidden_layers, max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads, num_state_heads,
+    num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the greatest common
+    divisor over them, since what divides it divides all; 0 means that the model has no such thing.
     """
     own = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **_faults(scenario)}
     given = {name: np.asarray(value, dtype=np.float64) for name, value in (plans or {}).items()}
@@ -94,6 +94,7 @@ def _system(scenario: Scenario) -> dict[str, int]:
         "node_size": node.accelerators,
         "has_rate": not _without_rate(scenario),
         "has_drives": node.nvme is not None,
+        "unified": node.accelerator.memory.unified,
         "has_host_matrix": node.host_matrix is not None,
         "runs_host_experts": scenario.runtime.host_experts is not None,
         "weight_only": any(dtype(kept).weight_only for kept in _kept(scenario)),
@@ -184,6 +185,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "routed": work.routing != Routing(),
             "counted_experts": len(work.routing.counts),
             "to_drives": work.offload.any and work.offload.to == "nvme",
+            "to_host": work.offload.any and work.offload.to == "host",
             "optimizer_leaves": work.offload.optimizer > 0,
             "gradients_leave": work.offload.gradients > 0,
             "weights_leave": work.offload.weights > 0,
@@ -203,6 +205,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "counted_experts": len(work.routing.counts),
             "expert_adapters": 0,
             "to_drives": work.offload.any and work.offload.to == "nvme",
+            "to_host": work.offload.any and work.offload.to == "host",
             "optimizer_leaves": 0,
             "gradients_leave": 0,
             "weights_leave": 0,

@@ -92,6 +92,15 @@ WORK: tuple[Check, ...] = (
         ),
     ),
     Check(
+        "offload needs a memory to go to",
+        "workload.offload.to",
+        lambda c: (c.to_host == 0) | (c.unified == 0),
+        lambda r: (
+            f"workload.offload moves nothing on {r['system']}: its accelerators and their host share one memory. "
+            "Try to leave it out, or to: nvme."
+        ),
+    ),
+    Check(
         "runtime offloads",
         "workload.offload",
         lambda c: (

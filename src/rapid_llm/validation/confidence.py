@@ -3,9 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from rapid_llm.errors import RapidError
-from rapid_llm.hardware import system
+from rapid_llm.hardware import accelerator, system
+from rapid_llm.predict.confidence import written
 from rapid_llm.validation.evaluation import Result
 from rapid_llm.validation.kernels.lent import LENT
 from rapid_llm.validation.scorecard import MEAN, Scorecard, ScoreRow
@@ -14,7 +17,8 @@ from rapid_llm.validation.suites.kernels import SCHEMAS
 HEADER = """\
 # Errors of predictions against published measurements, by suite and group; written by `make validate`.
 # Rows of split `unseen` were never used to fit a constant. Fractions of the measurement. `accelerators` and `runtimes`
-# are what a group's rows ran on, the most frequent first.
+# are what a group's rows ran on, the most frequent first. `lent`: the p90 of kernels on a device as if nothing had been
+# measured on it or its architecture, beside that of the same groups with their own fits (`own`), means over groups.
 source: the scorecard of this version
 kind: measured
 quantiles:
@@ -38,15 +42,49 @@ def _chosen(rows: tuple[ScoreRow, ...], suites: Sequence[str]) -> list[ScoreRow]
     return sorted(filter(wanted, rows), key=lambda row: row.group == MEAN)
 
 
-def quantiles_yaml(card: Scorecard, suites: Sequence[str] = QUOTED) -> str:
-    """The quantiles of a scorecard as YAML: suite, group, metric, split, rows, median, p90, bias, what it ran on."""
-    lines = (
+def quantiles_yaml(cards: Sequence[Scorecard], suites: Sequence[str] = QUOTED) -> str:
+    """The quantiles of scorecards as YAML: suite, group, metric, split, rows, median, p90, bias, what it ran on.
+
+    A figure of a group comes from the first scorecard that has it.
+    """
+    found: dict[tuple[str, str, str], str] = {}
+    for card in cards:
+        for row in _chosen(card.rows, suites):
+            found.setdefault((row.suite, row.group, row.metric), _line(card, row))
+    lines = [line for key, line in sorted(found.items(), key=lambda item: item[0][1] == MEAN)]
+    return HEADER + "".join(lines) + (_lent_yaml(cards[0].rows) if "inference" in suites else "")
+
+
+def _line(card: Scorecard, row: ScoreRow) -> str:
+    return (
         f"  - {{suite: {row.suite}, group: '{row.group}', metric: {row.metric}, split: {row.split}, "
         f"rows: {row.evaluated}, median: {row.median:.4f}, p90: {row.p90:.4f}, bias: {row.bias:.4f}, "
         f"accelerators: [{_listed(card, row, 'accelerator')}], runtimes: [{_listed(card, row, 'runtime')}]}}\n"
-        for row in _chosen(card.rows, suites)
     )
-    return HEADER + "".join(lines)
+
+
+def _lent_yaml(rows: Sequence[ScoreRow]) -> str:
+    """What a fit of its own is worth, by suite and metric of kernels; of tables without any, what is known already."""
+    own = {(r.suite, r.group, r.metric): r for r in _chosen(tuple(rows), KERNELS)}
+    pairs: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
+    for row in rows:
+        fitted = own.get((row.suite, row.group, row.metric.removesuffix(LENT)))
+        if row.metric.endswith(LENT) and row.split == "unseen" and row.group != MEAN and row.p90 and fitted:
+            pair = fitted.p90 or 0.0, row.p90, row.group.partition("/")[0]
+            pairs.setdefault((row.suite, fitted.metric), []).append(pair)
+    known = [_lent_entry(*key, found) for key, found in pairs.items()] or list(written().get("lent", ()))
+    lines = (
+        f"  - {{suite: {e['suite']}, metric: {e['metric']}, groups: {e['groups']}, own: {e['own']:.4f}, "
+        f"lent: {e['lent']:.4f}, accelerators: [{', '.join(repr(name) for name in e['accelerators'])}]}}\n"
+        for e in known
+    )
+    return "lent:\n" + "".join(lines) if known else ""
+
+
+def _lent_entry(suite: str, metric: str, found: Sequence[tuple[float, float, str]]) -> dict[str, Any]:
+    own, lent = fmean(pair[0] for pair in found), fmean(pair[1] for pair in found)
+    devices = list(dict.fromkeys(device for _, _, device in found))
+    return {"suite": suite, "metric": metric, "groups": len(found), "own": own, "lent": lent, "accelerators": devices}
 
 
 def _listed(card: Scorecard, row: ScoreRow, what: str) -> str:
@@ -60,19 +98,23 @@ def _names(result: Result, what: str) -> Iterator[str]:
     """The accelerator, or the runtime without its version, that a case ran on; none where its scenario has no name."""
     scenario = result.case.scenario or {}
     if what == "runtime":
-        if isinstance(runtime := scenario.get("runtime"), str):
+        runtime = scenario.get("runtime")
+        runtime = runtime.get("base") if isinstance(runtime, dict) else runtime
+        if isinstance(runtime, str):
             yield runtime.partition("@")[0]
         return
     named = scenario.get("system")
-    if isinstance(named, dict):
-        named = named.get("base")
-    if isinstance(named, str):
-        try:
+    replaced = named.get("accelerator") if isinstance(named, dict) else None
+    named = named.get("base") if isinstance(named, dict) else named
+    try:
+        if isinstance(replaced, str):
+            yield accelerator(replaced).name
+        elif isinstance(named, str):
             yield system(named).groups[0].node.accelerator.name
-        except RapidError:
-            return
+    except RapidError:
+        return
 
 
-def write(card: Scorecard, path: Path, suites: Sequence[str] = QUOTED) -> None:
-    """Write the quantiles of some suites of a scorecard to a file."""
-    path.write_text(quantiles_yaml(card, suites), "utf-8")
+def write(cards: Sequence[Scorecard], path: Path, suites: Sequence[str] = QUOTED) -> None:
+    """Write the quantiles of some suites of scorecards to a file."""
+    path.write_text(quantiles_yaml(cards, suites), "utf-8")
