@@ -7,6 +7,7 @@ from typing import Any
 
 from rapid_llm import charts
 from rapid_llm.cli import text, words
+from rapid_llm.cli.objective import objective_lines
 from rapid_llm.energy import missing
 from rapid_llm.memory import spread
 from rapid_llm.predict.report import Confidence, Cost, HalvesUse, MemoryUse, Report, Violation
@@ -17,17 +18,19 @@ GIB = 2**30
 KWH = 3.6e6
 SMALLEST_SHOWN = 0.05 * GIB
 MOST_LINES = 30
-SHOWN_COSTS, FEWEST_COSTS = 5, 2
+SHOWN_WHAT_IFS = 3
+SHOWN = ((5, SHOWN_WHAT_IFS), (4, 3), (3, 3), (2, 3), (1, 3), (1, 1), (0, 0))
+"""How many costs and what-ifs there is room for, the longest answer first; none of either where all is short."""
 BAR = 60
 COST_COLUMNS, COST_NOTE = 44, 44
-SHOWN_WHAT_IFS = 3
 SMALLEST_CHANGE = 5e-4
 
 
 def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
     """Render a report as lines of plain text of at most ``width`` characters, the most important first."""
-    for costs in range(SHOWN_COSTS, FEWEST_COSTS - 1, -1):
+    for costs, what_ifs in SHOWN:
         lines = [
+            *objective_lines(report, width),
             *_title(report.scenario, width),
             *_links(report, width),
             *_notes(report, width),
@@ -39,8 +42,8 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
             *_memory(report, width),
             *_cache(report, width),
             *_costs(report, width, costs),
-            *_what_ifs(report, width),
-            *_trust(report, width),
+            *_what_ifs(report, width, what_ifs),
+            *_trust(report, width, brief=not costs),
         ]
         if len(lines) <= MOST_LINES:
             break
@@ -321,7 +324,7 @@ def _gib(size: float) -> str:
 
 
 def _costs(report: Report, width: int, count: int) -> list[str]:
-    if report.breakdown is None or report.breakdown.seconds <= 0:
+    if report.breakdown is None or report.breakdown.seconds <= 0 or not count:
         return []
     total = report.breakdown.seconds
     leaves = sorted(_named_leaves(report.breakdown), key=lambda pair: -pair[1].seconds)
@@ -352,19 +355,19 @@ def _named_leaves(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[tuple[str,
         yield from _named_leaves(child, (*path, child.name))
 
 
-def _what_ifs(report: Report, width: int) -> list[str]:
+def _what_ifs(report: Report, width: int, count: int) -> list[str]:
     gains = [one for one in report.what_if if abs(one.time_ratio) >= SMALLEST_CHANGE]
-    best = sorted(gains, key=lambda what_if: what_if.time_ratio)[:SHOWN_WHAT_IFS]
+    best = sorted(gains, key=lambda what_if: what_if.time_ratio)[:count]
     changes = [f"{one.change}: {100 * one.time_ratio:+.1f} % time" for one in best]
     return text.flowed("what if", changes, separator="   ", width=width) if changes else []
 
 
-def _trust(report: Report, width: int) -> list[str]:
+def _trust(report: Report, width: int, *, brief: bool) -> list[str]:
     lines: list[str] = []
     if report.assumptions:
-        lines += text.wrapped("assumed", "; ".join(report.assumptions), lines=2, width=width)
+        lines += text.wrapped("assumed", "; ".join(report.assumptions), lines=1 if brief else 2, width=width)
     if report.defaults:
-        lines += text.wrapped("defaults", _by_reason(report.defaults), width=width)
+        lines += text.wrapped("defaults", _by_reason(report.defaults), lines=1 if brief else 3, width=width)
     lines += text.wrapped("trust", _confidence(report.confidence), lines=4, width=width)
     return [*lines, f"{'reproduce':<{text.INDENT}}rapid-llm {report.version}, scenario {report.hash[:12]}"]
 
