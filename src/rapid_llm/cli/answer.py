@@ -175,12 +175,14 @@ def _training(report: Report, step_time_s: float, width: int) -> list[str]:
 
 
 def _inference(report: Report, width: int) -> list[str]:
+    job = report.waves is not None
+    mean, start = ("mean from ", ", all waiting at the start") if job else ("", "")
     times = (
-        ("TTFT", report.ttft_s, "arrival to first token"),
+        ("TTFT", report.ttft_s, f"{mean}arrival to first token{start}"),
         ("TPOT", report.tpot_s, "per output token after the first"),
-        ("E2E", report.e2e_s, "arrival to last token"),
+        ("E2E", report.e2e_s, f"{mean}arrival to last token"),
     )
-    lines = []
+    lines = _in_flight(report, width)
     for name, value, meaning in times:
         if value is not None:
             interval = _interval(report) if name == "E2E" else ""
@@ -196,11 +198,25 @@ def _inference(report: Report, width: int) -> list[str]:
     return [*lines, *_run(report, width)]
 
 
+def _in_flight(report: Report, width: int) -> list[str]:
+    """How many requests run at once, of how many, and in how many waves a job of so many is done."""
+    running, asked = report.running_requests, report.scenario.get("workload", {})
+    if running is None:
+        return []
+    total, batch = asked.get("total_requests"), asked.get("batch_size")
+    said = f"{text.counted(running, 'request')} at once"
+    if report.waves is not None and total:
+        said += f", {text.counted(total, 'request')} in {text.counted(report.waves, 'wave')}"
+    elif isinstance(batch, int) and batch > running:
+        said += f", {batch - running:,} more waiting"
+    return text.wrapped("in flight", said, width=width)
+
+
 def _run(report: Report, width: int) -> list[str]:
     """How long a whole run is, where its length was said."""
     if report.run_time_s is None or report.accelerator_hours is None:
         return []
-    said = f"{text.seconds(report.run_time_s)}, {report.accelerator_hours:,.3g} accelerator hours"
+    said = f"{text.seconds(report.run_time_s)}, {text.amount(report.accelerator_hours)} accelerator hours"
     return text.wrapped("whole run", said, width=width)
 
 
@@ -253,7 +269,7 @@ def _energy(report: Report, width: int) -> list[str]:
     said = [
         f"{energy.joules_per_output_token:.3g} J per output token" if energy.joules_per_output_token else "",
         f"{energy.joules_per_step / KWH:.3g} kWh a step" if energy.joules_per_step else "",
-        f"{energy.run_joules / KWH:,.0f} kWh for all tokens" if energy.run_joules else "",
+        f"{text.amount(energy.run_joules / KWH)} kWh for all tokens" if energy.run_joules else "",
         format_power(energy.mean_power_w),
         f"{each} per accelerator of at most {most}",
         f"accelerators alone, ±{100 * energy.uncertainty:.0f} %",
@@ -271,7 +287,7 @@ def _price(report: Report, width: int) -> list[str]:
         f"{price.per_million_output_tokens:,.3g} a million output tokens" if price.per_million_output_tokens else "",
         f"{price.per_million_tokens:,.3g} a million {tokens}" if price.per_million_tokens else "",
         f"{price.per_step:,.3g} a step" if price.per_step else "",
-        f"{price.run:,.0f} for all tokens" if price.run else "",
+        f"{text.amount(price.run)} for all tokens" if price.run else "",
         f"{price.per_hour:,.4g} an hour",
     ]
     return text.flowed("price", filter(None, said), separator=", ", width=width)
@@ -334,17 +350,22 @@ def _costs(report: Report, width: int, count: int) -> list[str]:
     whole = f"{text.seconds(total)} on the critical rank, {format_percent(network)} of it network"
     lines = text.wrapped("costs", f"{whole}; the largest of {len(leaves)} parts:", width=width)
     for name, cost in shown:
-        hidden = f", {text.seconds(cost.hidden_seconds)} more hidden" if cost.hidden_seconds > 0 else ""
-        bound = f"   bound by {cost.bound}" if cost.bound else ""
-        lines.append(_cost_line(name, cost.seconds, total, bound + hidden, width))
+        hidden = f"{text.seconds(cost.hidden_seconds)} hidden" if cost.hidden_seconds > 0 else ""
+        bound = f"bound by {cost.bound}" if cost.bound else ""
+        lines.append(_cost_line(name, cost.seconds, total, (bound, hidden), width))
     if rest > total * 5e-4:
-        lines.append(_cost_line("everything else", rest, total, "", width))
+        lines.append(_cost_line("everything else", rest, total, (), width))
     return lines
 
 
-def _cost_line(name: str, value: float, total: float, note: str, width: int) -> str:
+def _cost_line(name: str, value: float, total: float, notes: Iterable[str], width: int) -> str:
+    """One cost; of its notes as many as there is room for, none cut."""
     share, room = format_percent(value / total), min(COST_COLUMNS, width - COST_NOTE)
-    return f"  {name[:room]:<{room}} {text.seconds(value):>9} {share:>7}{note}"[:width].rstrip()
+    line, gap = f"  {name[:room]:<{room}} {text.seconds(value):>9} {share:>7}", "   "
+    for note in filter(None, notes):
+        if len(line) + len(gap) + len(note) <= width:
+            line, gap = f"{line}{gap}{note}", ", "
+    return line[:width].rstrip()
 
 
 def _named_leaves(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Cost]]:

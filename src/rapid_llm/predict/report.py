@@ -257,6 +257,7 @@ class Report:
     output_tokens_per_s: float | None = None
     total_tokens_per_s: float | None = None
     running_requests: int | None = None
+    waves: int | None = None
     compute_bound_batch: int | None = None
     pools: PoolsUse | None = None
     # both
