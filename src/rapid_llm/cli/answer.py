@@ -19,8 +19,8 @@ KWH = 3.6e6
 SMALLEST_SHOWN = 0.05 * GIB
 MOST_LINES = 30
 SHOWN_WHAT_IFS = 3
-SHOWN = ((5, SHOWN_WHAT_IFS), (4, 3), (3, 3), (2, 3), (1, 3), (1, 1), (0, 0))
-"""How many costs and what-ifs there is room for, the longest answer first; none of either where all is short."""
+SHOWN = ((5, 3, 3), (4, 3, 3), (3, 3, 3), (2, 3, 3), (1, 3, 3), (1, 1, 3), (1, 0, 3), (0, 0, 3), (0, 0, 2), (0, 0, 1))
+"""How many costs, what-ifs and lines of defaults there is room for, the longest answer first."""
 BAR = 60
 COST_COLUMNS, COST_NOTE = 44, 44
 SMALLEST_CHANGE = 5e-4
@@ -28,7 +28,7 @@ SMALLEST_CHANGE = 5e-4
 
 def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
     """Render a report as lines of plain text of at most ``width`` characters, the most important first."""
-    for costs, what_ifs in SHOWN:
+    for costs, what_ifs, defaults in SHOWN:
         lines = [
             *objective_lines(report, width),
             *_title(report.scenario, width),
@@ -43,7 +43,7 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
             *_cache(report, width),
             *_costs(report, width, costs),
             *_what_ifs(report, width, what_ifs),
-            *_trust(report, width, brief=not costs),
+            *_trust(report, width, defaults=defaults),
         ]
         if len(lines) <= MOST_LINES:
             break
@@ -245,10 +245,11 @@ def _halves(ffn: HalvesUse) -> str:
     """How decode alternates between attention and feed-forward parts, and what would balance them."""
     times = f"attention {text.seconds(ffn.attention_s)}, ffn {text.seconds(ffn.ffn_s)}"
     binds = "too few micro-batches" if ffn.binds == "latency" else ffn.binds
+    balanced = f"{ffn.balanced_replicas:.3g}"
     ratio = (
-        f"{ffn.balanced_replicas:.3g} attention replicas would balance both"
+        f"both equally busy with {balanced} attention replica{'' if balanced == '1' else 's'}"
         if ffn.balanced_replicas
-        else "one attention replica is already more than it keeps up with"
+        else "ffn the slower one even with a single attention replica"
     )
     parts = f"{ffn.micro_batches} micro-batch{'es' if ffn.micro_batches > 1 else ''}"
     way = f"{text.seconds(ffn.transfer_s)} each way"
@@ -383,12 +384,12 @@ def _what_ifs(report: Report, width: int, count: int) -> list[str]:
     return text.flowed("what if", changes, separator="   ", width=width) if changes else []
 
 
-def _trust(report: Report, width: int, *, brief: bool) -> list[str]:
+def _trust(report: Report, width: int, *, defaults: int) -> list[str]:
     lines: list[str] = []
     if report.assumptions:
-        lines += text.wrapped("assumed", "; ".join(report.assumptions), lines=1 if brief else 2, width=width)
+        lines += text.wrapped("assumed", "; ".join(report.assumptions), lines=min(2, defaults), width=width)
     if report.defaults:
-        lines += text.wrapped("defaults", _by_reason(report.defaults), lines=1 if brief else 3, width=width)
+        lines += text.wrapped("defaults", _by_reason(report.defaults), lines=defaults, width=width)
     lines += text.wrapped("trust", _confidence(report.confidence), lines=4, width=width)
     return [*lines, f"{'reproduce':<{text.INDENT}}rapid-llm {report.version}, scenario {report.hash[:12]}"]
 
