@@ -18,8 +18,13 @@ def status(doing: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    stream = sys.stderr
-    timer = Timer(PATIENCE, lambda: print(f"{doing} ...", end="", file=stream, flush=True))
+    stream, told = sys.stderr, list[str]()
+
+    def tell() -> None:
+        told.append(doing)
+        print(f"{doing} ...", end="", file=stream, flush=True)
+
+    timer = Timer(PATIENCE, tell)
     timer.daemon = True
     timer.start()
     try:
@@ -27,7 +32,8 @@ def status(doing: str) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
-        print("\r\x1b[K", end="", file=stream, flush=True)
+        if told:
+            print("\r\x1b[K", end="", file=stream, flush=True)
 
 
 def show(lines: Iterable[str]) -> None:
