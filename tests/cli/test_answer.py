@@ -1,11 +1,13 @@
 """The terminal answer: complete, short, narrow, every number with its unit."""
 
 import dataclasses
+import re
 
 import pytest
 
 from rapid_llm.cli import words
 from rapid_llm.cli.answer import answer
+from rapid_llm.cli.door import run
 from rapid_llm.cli.page import page
 from rapid_llm.predict.report import Cost
 
@@ -111,3 +113,24 @@ def test_page_is_self_contained():
     assert "src=" not in html
     assert "href=" not in html
     assert "communication" in html
+
+
+def test_a_note_that_has_no_room_is_left_out_whole():
+    cost = Cost("decode", 4.67, children=(Cost("offload", 4.67, 4.67, bound="host link"),))
+    report = dataclasses.replace(reports.inference(), breakdown=Cost("request", 4.67, children=(cost,)))
+    for width in range(70, 101):
+        line = next(line for line in answer(report, width=width) if line.startswith("  decode"))
+        assert len(line) <= width
+        assert line.endswith(("%", "bound by host link", "4.67 s hidden"))
+
+
+def test_a_job_says_what_runs_at_once_and_in_how_many_waves(capsys):
+    sizes = ["--prompt-tokens", "1024", "--output-tokens", "256", "--batching", "continuous"]
+    job = ["infer", "llama-3.1-8b", "--accelerator", "h100-sxm", *sizes, "--price-per-hour", "2.5"]
+    assert run([*job, "--batch-size", "300", "--total-requests", "1000"]) == 0
+    out = capsys.readouterr().out
+    assert "\nin flight    300 requests at once, 1,000 requests in 4 waves\n" in out
+    assert "mean from arrival to first token, all waiting at the start" in out
+    assert re.search(r"\b0\.0\d+\sfor all tokens", out) and " 0 kWh" not in out
+    assert run([*job, "--batch-size", "8"]) == 0
+    assert "\nin flight    8 requests at once\n" in capsys.readouterr().out

@@ -21,7 +21,34 @@ def test_the_most_requests_within_a_latency(capsys):
 def test_the_fewest_accelerators_for_some_users(capsys):
     assert run(["infer", *JOB, "--slo", "tpot=30ms", "--users", "64"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("objective    TPOT 30.0 ms: ") and "requests in flight on" in out
+    assert out.startswith("objective    TPOT 30.0 ms for 64 users: ") and "requests in flight, " in out
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--tp", "1", "--price-per-hour", "2.5"],
+        ["--users", "64", "--price-per-hour", "2.5"],
+        ["--prefill", "tp=1", "--decode", "tp=2", "--users", "256", "--price-per-hour", "2.5"],
+    ],
+)
+def test_the_answer_within_an_objective_is_whole_and_comes_out_again_with_its_flags(more, capsys, tmp_path):
+    slo = ["--slo", "ttft=1s,tpot=30ms"]
+    assert run(["infer", *JOB, *more, *slo, "--out", str(tmp_path / "slo")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 30 and max(map(len, lines)) <= 100
+    for label in ("fits", "TTFT", "memory", "energy", "price", "trust", "reproduce", "same with"):
+        assert any(line.startswith(label) for line in lines), label
+    assert (tmp_path / "slo" / "report.json").exists()
+    assert run(["infer", *JOB, *more, *slo, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    kept = [flag for flag in more if flag not in ("--users", "64", "256")]
+    plain = ["infer", *JOB, *(kept[2:] if "--tp" in kept else kept), *found["flags"].split()]
+    assert run([*plain, *(kept[:2] if "--tp" in kept else ()), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["hash"] == found["report"]["hash"]
+    assert again["tpot_s"] == found["tpot_s"] == found["report"]["tpot_s"]
+    assert found["report"]["objective"]["requests_in_flight"] == found["requests_in_flight"]
 
 
 def test_an_objective_that_nothing_keeps(capsys):
@@ -38,6 +65,14 @@ def test_an_objective_that_nothing_keeps(capsys):
         ),
         (["--slo", "ttft"], "--slo ttft: 'ttft' is not a limit, such as ttft=1s or tpot=30ms."),
         (["--slo", "ttft=1"], "--slo: ttft needs a unit, such as '5 us' (got 1)."),
+        (
+            ["--slo", "ttft=1s", "--batch-size", "8"],
+            "--slo finds the batch (got --batch-size 8). Leave one of them out.",
+        ),
+        (
+            ["--slo", "ttft=1s", "--total-requests", "8"],
+            "--slo asks of requests that never end (got --total-requests 8). Leave one of them out.",
+        ),
         (["--users", "8"], "--users needs --slo, such as --slo ttft=1s,tpot=30ms."),
         (["--slo", "ttft=1s", "--users", "none"], "--users must be a whole number of at least 1 (got none)."),
     ],

@@ -1,10 +1,14 @@
 """What the shell can do to standard output: close it, fill it, narrow it to ASCII, leave early, interrupt."""
 
+import io
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from rapid_llm.cli import style
 
 COMMAND = f'"{sys.executable}" -c "from rapid_llm.cli import main; main()" list models'
 
@@ -39,3 +43,24 @@ def test_interrupt_is_silent():
     body = "import os, signal, rapid_llm.cli.door as d; d._answer = lambda argv: os.kill(os.getpid(), signal.SIGINT); "
     ran = shell(f'"{sys.executable}" -c "{body} import rapid_llm.cli as c; c.main()" list models')
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
+
+
+class Screen(io.StringIO):
+    """A standard error that may be a terminal."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.mark.parametrize(("terminal", "slow"), [(True, True), (True, False), (False, True)])
+def test_what_takes_long_says_so_on_a_terminal_and_wipes_it(terminal, slow, monkeypatch):
+    screen = Screen(terminal=terminal)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(style, "PATIENCE", 0.01 if slow else 60.0)
+    with style.status("looking"):
+        time.sleep(0.2 if slow else 0.0)
+    assert screen.getvalue() == ("looking ...\r\x1b[K" if terminal and slow else "")

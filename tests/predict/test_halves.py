@@ -1,8 +1,12 @@
 """Attention and feed-forward parts of decode on pools of their own: halves, the published equation, sentences."""
 
+import dataclasses
+
 import pytest
 
+import rapid_llm
 from rapid_llm import model as models
+from rapid_llm.cli.answer import answer
 from rapid_llm.errors import InputError
 from rapid_llm.model.halves import attention_half, feed_forward_half
 from rapid_llm.predict import evaluate, explain, predict
@@ -91,6 +95,35 @@ def test_a_slow_link_binds():
     )
     assert slow.transfer_s > fast.transfer_s
     assert fast.binds != slow.binds == "transfer"
+
+
+def test_a_pool_that_nobody_gave_is_among_the_defaults():
+    job = {"batch_size": 256, "prompt_tokens": 512, "output_tokens": 128, "batching": "continuous"}
+    given = {"system": "dgx-h200", "tp": 8, "ffn": "dp=16,ep=16", **job}
+    report = rapid_llm.infer("deepseek-v3", **given)
+    assert {
+        "pools.prefill: 8 accelerators, tp 8 dp 1 (like the job itself)",
+        "pools.decode: 8 accelerators, tp 8 dp 1 (like the job itself)",
+    } <= set(report.defaults)
+    assert "prefill 8 accelerators, tp 8 dp 1" in " ".join(" ".join(answer(report)).split())
+    said = rapid_llm.infer("deepseek-v3", prefill="tp=8", decode="tp=8", **given).defaults
+    assert not any(one.startswith("pools.") for one in said)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "words"),
+    [
+        (1.0004, "both equally busy with 1 attention replica"),
+        (1.14, "both equally busy with 1.14 attention replicas"),
+        (0.0, "ffn the slower one even with a single attention replica"),
+    ],
+)
+def test_the_balance_in_words(replicas, words):
+    report = predict(scenario(pools={"micro_batches": 3}, batch_size=8192))
+    ffn = dataclasses.replace(report.pools.ffn, balanced_replicas=replicas)
+    lines = answer(dataclasses.replace(report, pools=dataclasses.replace(report.pools, ffn=ffn)))
+    text = " ".join(" ".join(lines).split())
+    assert f"; {words} " in text and len(lines) <= 30
 
 
 def test_balance_is_where_both_take_as_long():

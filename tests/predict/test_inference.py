@@ -76,7 +76,33 @@ class TestJobsOfSoManyRequests:
 
     def test_memory_splits_rounds_as_it_does_without_a_queue(self):
         many = predict(scenario(batch_size=5_000, prompt_tokens=2_000, total_requests=5_000), allow_infeasible=True)
-        assert many.run_time_s == pytest.approx(many.e2e_s, rel=0.05)
+        plain = predict(scenario(batch_size=5_000, prompt_tokens=2_000), allow_infeasible=True)
+        assert many.run_time_s == pytest.approx(plain.e2e_s, rel=0.05)
+
+    @pytest.mark.parametrize("batching", ["static", "continuous"])
+    def test_times_are_means_over_requests_that_all_wait_at_the_start(self, batching):
+        alone = predict(scenario(batch_size=64, batching=batching))
+        reports = [predict(scenario(batch_size=64, batching=batching, total_requests=64 * n)) for n in (1, 2, 3)]
+        assert [one.waves for one in reports] == [1, 2, 3]
+        assert reports[0].e2e_s == pytest.approx(alone.e2e_s)
+        static = predict(scenario(batch_size=64, batching="static"))
+        assert (0.5 if batching == "continuous" else 1.0) * static.ttft_s <= reports[0].ttft_s <= static.ttft_s
+        for waves, one in enumerate(reports):
+            assert one.ttft_s == pytest.approx(reports[0].ttft_s + waves / 2 * alone.e2e_s)
+            assert one.tpot_s == pytest.approx(reports[0].tpot_s)
+            assert one.e2e_s == pytest.approx(one.ttft_s + 199 * one.tpot_s) and one.e2e_s <= one.run_time_s
+            assert min(leaf.seconds for leaf in one.breakdown.leaves()) >= 0.0
+
+    def test_energy_is_of_the_whole_run(self):
+        one = predict(scenario(batch_size=8, batching="continuous", total_requests=8))
+        ten = predict(scenario(batch_size=8, batching="continuous", total_requests=80))
+        assert one.energy.run_joules == pytest.approx(one.energy.mean_power_w * one.run_time_s)
+        assert one.energy.joules_per_output_token == pytest.approx(one.energy.run_joules / (8 * 200))
+        assert ten.energy.run_joules == pytest.approx(10 * one.energy.run_joules)
+
+    def test_prompts_alone_have_their_first_token_as_they_are_read(self):
+        done = predict(scenario(batch_size=64, batching="continuous", output_tokens=1, total_requests=64))
+        assert 0.4 * done.run_time_s < done.ttft_s == done.e2e_s < done.run_time_s
 
 
 def test_one_output_token_is_its_prefill():

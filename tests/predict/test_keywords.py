@@ -54,6 +54,24 @@ def test_sentences(flags: dict[str, object], sentence: str) -> None:
     assert caught.value.message == sentence
 
 
+JOB = {"accelerator": "h100-sxm", "prompt_tokens": 512, "output_tokens": 128}
+
+
+def test_a_latency_objective_gives_its_report() -> None:
+    report = rapid_llm.infer("llama-3.1-8b", slo="ttft=1s,tpot=30ms", **JOB)
+    assert report.objective is not None and report.objective.met
+    requests = report.objective.requests_in_flight
+    assert rapid_llm.infer("llama-3.1-8b", batch_size=requests, batching="continuous", **JOB).hash == report.hash
+    with pytest.raises(rapid_llm.InfeasibleError, match=r"^No plan of h100-sxm keeps TPOT 1\.00 µs for 4 users\.$"):
+        rapid_llm.infer("llama-3.1-8b", slo="tpot=1us", users=4, **JOB)
+
+
+@pytest.mark.parametrize("keyword", ["out", "json", "set", "allow_infeasible"])
+def test_flags_of_output_are_no_keywords(keyword: str) -> None:
+    with pytest.raises(InputError, match=rf"^{keyword} is a flag of the command line alone: in Python "):
+        rapid_llm.infer("llama-3.1-8b", **JOB, batch_size=1, **{keyword: True})
+
+
 def test_the_table_of_a_report_without_times_is_its_memory() -> None:
     pytest.importorskip("pandas")
     report = rapid_llm.fit("llama-3.1-8b", accelerator="h100-sxm", pp=2, **STEP)

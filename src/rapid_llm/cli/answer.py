@@ -7,6 +7,7 @@ from typing import Any
 
 from rapid_llm import charts
 from rapid_llm.cli import text, words
+from rapid_llm.cli.objective import objective_lines
 from rapid_llm.energy import missing
 from rapid_llm.memory import spread
 from rapid_llm.predict.report import Confidence, Cost, HalvesUse, MemoryUse, Report, Violation
@@ -17,17 +18,19 @@ GIB = 2**30
 KWH = 3.6e6
 SMALLEST_SHOWN = 0.05 * GIB
 MOST_LINES = 30
-SHOWN_COSTS, FEWEST_COSTS = 5, 2
+SHOWN_WHAT_IFS = 3
+SHOWN = ((5, 3, 3), (4, 3, 3), (3, 3, 3), (2, 3, 3), (1, 3, 3), (1, 1, 3), (1, 0, 3), (0, 0, 3), (0, 0, 2), (0, 0, 1))
+"""How many costs, what-ifs and lines of defaults there is room for, the longest answer first."""
 BAR = 60
 COST_COLUMNS, COST_NOTE = 44, 44
-SHOWN_WHAT_IFS = 3
 SMALLEST_CHANGE = 5e-4
 
 
 def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
     """Render a report as lines of plain text of at most ``width`` characters, the most important first."""
-    for costs in range(SHOWN_COSTS, FEWEST_COSTS - 1, -1):
+    for costs, what_ifs, defaults in SHOWN:
         lines = [
+            *objective_lines(report, width),
             *_title(report.scenario, width),
             *_links(report, width),
             *_notes(report, width),
@@ -39,8 +42,8 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
             *_memory(report, width),
             *_cache(report, width),
             *_costs(report, width, costs),
-            *_what_ifs(report, width),
-            *_trust(report, width),
+            *_what_ifs(report, width, what_ifs),
+            *_trust(report, width, defaults=defaults),
         ]
         if len(lines) <= MOST_LINES:
             break
@@ -175,12 +178,14 @@ def _training(report: Report, step_time_s: float, width: int) -> list[str]:
 
 
 def _inference(report: Report, width: int) -> list[str]:
+    job = report.waves is not None
+    mean, start = ("mean from ", ", all waiting at the start") if job else ("", "")
     times = (
-        ("TTFT", report.ttft_s, "arrival to first token"),
+        ("TTFT", report.ttft_s, f"{mean}arrival to first token{start}"),
         ("TPOT", report.tpot_s, "per output token after the first"),
-        ("E2E", report.e2e_s, "arrival to last token"),
+        ("E2E", report.e2e_s, f"{mean}arrival to last token"),
     )
-    lines = []
+    lines = _in_flight(report, width)
     for name, value, meaning in times:
         if value is not None:
             interval = _interval(report) if name == "E2E" else ""
@@ -196,11 +201,25 @@ def _inference(report: Report, width: int) -> list[str]:
     return [*lines, *_run(report, width)]
 
 
+def _in_flight(report: Report, width: int) -> list[str]:
+    """How many requests run at once, of how many, and in how many waves a job of so many is done."""
+    running, asked = report.running_requests, report.scenario.get("workload", {})
+    if running is None:
+        return []
+    total, batch = asked.get("total_requests"), asked.get("batch_size")
+    said = f"{text.counted(running, 'request')} at once"
+    if report.waves is not None and total:
+        said += f", {text.counted(total, 'request')} in {text.counted(report.waves, 'wave')}"
+    elif isinstance(batch, int) and batch > running:
+        said += f", {batch - running:,} more waiting"
+    return text.wrapped("in flight", said, width=width)
+
+
 def _run(report: Report, width: int) -> list[str]:
     """How long a whole run is, where its length was said."""
     if report.run_time_s is None or report.accelerator_hours is None:
         return []
-    said = f"{text.seconds(report.run_time_s)}, {report.accelerator_hours:,.3g} accelerator hours"
+    said = f"{text.seconds(report.run_time_s)}, {text.amount(report.accelerator_hours)} accelerator hours"
     return text.wrapped("whole run", said, width=width)
 
 
@@ -231,10 +250,11 @@ def _halves(ffn: HalvesUse) -> str:
     """How decode alternates between attention and feed-forward parts, and what would balance them."""
     times = f"attention {text.seconds(ffn.attention_s)}, ffn {text.seconds(ffn.ffn_s)}"
     binds = "too few micro-batches" if ffn.binds == "latency" else ffn.binds
+    balanced = f"{ffn.balanced_replicas:.3g}"
     ratio = (
-        f"{ffn.balanced_replicas:.3g} attention replicas would balance both"
+        f"both equally busy with {balanced} attention replica{'' if balanced == '1' else 's'}"
         if ffn.balanced_replicas
-        else "one attention replica is already more than it keeps up with"
+        else "ffn the slower one even with a single attention replica"
     )
     parts = f"{ffn.micro_batches} micro-batch{'es' if ffn.micro_batches > 1 else ''}"
     way = f"{text.seconds(ffn.transfer_s)} each way"
@@ -255,7 +275,7 @@ def _energy(report: Report, width: int) -> list[str]:
     said = [
         f"{energy.joules_per_output_token:.3g} J per output token" if energy.joules_per_output_token else "",
         f"{energy.joules_per_step / KWH:.3g} kWh a step" if energy.joules_per_step else "",
-        f"{energy.run_joules / KWH:,.0f} kWh for all tokens" if energy.run_joules else "",
+        f"{text.amount(energy.run_joules / KWH)} kWh for all tokens" if energy.run_joules else "",
         format_power(energy.mean_power_w),
         f"{each} per accelerator of at most {most}",
         f"accelerators alone, ±{100 * energy.uncertainty:.0f} %",
@@ -273,7 +293,7 @@ def _price(report: Report, width: int) -> list[str]:
         f"{price.per_million_output_tokens:,.3g} a million output tokens" if price.per_million_output_tokens else "",
         f"{price.per_million_tokens:,.3g} a million {tokens}" if price.per_million_tokens else "",
         f"{price.per_step:,.3g} a step" if price.per_step else "",
-        f"{price.run:,.0f} for all tokens" if price.run else "",
+        f"{text.amount(price.run)} for all tokens" if price.run else "",
         f"{price.per_hour:,.4g} an hour",
     ]
     return text.flowed("price", filter(None, said), separator=", ", width=width)
@@ -326,7 +346,7 @@ def _gib(size: float) -> str:
 
 
 def _costs(report: Report, width: int, count: int) -> list[str]:
-    if report.breakdown is None or report.breakdown.seconds <= 0:
+    if report.breakdown is None or report.breakdown.seconds <= 0 or not count:
         return []
     total = report.breakdown.seconds
     leaves = sorted(_named_leaves(report.breakdown), key=lambda pair: -pair[1].seconds)
@@ -336,17 +356,22 @@ def _costs(report: Report, width: int, count: int) -> list[str]:
     whole = f"{text.seconds(total)} on the critical rank, {format_percent(network)} of it network"
     lines = text.wrapped("costs", f"{whole}; the largest of {len(leaves)} parts:", width=width)
     for name, cost in shown:
-        hidden = f", {text.seconds(cost.hidden_seconds)} more hidden" if cost.hidden_seconds > 0 else ""
-        bound = f"   bound by {cost.bound}" if cost.bound else ""
-        lines.append(_cost_line(name, cost.seconds, total, bound + hidden, width))
+        hidden = f"{text.seconds(cost.hidden_seconds)} hidden" if cost.hidden_seconds > 0 else ""
+        bound = f"bound by {cost.bound}" if cost.bound else ""
+        lines.append(_cost_line(name, cost.seconds, total, (bound, hidden), width))
     if rest > total * 5e-4:
-        lines.append(_cost_line("everything else", rest, total, "", width))
+        lines.append(_cost_line("everything else", rest, total, (), width))
     return lines
 
 
-def _cost_line(name: str, value: float, total: float, note: str, width: int) -> str:
+def _cost_line(name: str, value: float, total: float, notes: Iterable[str], width: int) -> str:
+    """One cost; of its notes as many as there is room for, none cut."""
     share, room = format_percent(value / total), min(COST_COLUMNS, width - COST_NOTE)
-    return f"  {name[:room]:<{room}} {text.seconds(value):>9} {share:>7}{note}"[:width].rstrip()
+    line, gap = f"  {name[:room]:<{room}} {text.seconds(value):>9} {share:>7}", "   "
+    for note in filter(None, notes):
+        if len(line) + len(gap) + len(note) <= width:
+            line, gap = f"{line}{gap}{note}", ", "
+    return line[:width].rstrip()
 
 
 def _named_leaves(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Cost]]:
@@ -357,19 +382,19 @@ def _named_leaves(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[tuple[str,
         yield from _named_leaves(child, (*path, child.name))
 
 
-def _what_ifs(report: Report, width: int) -> list[str]:
+def _what_ifs(report: Report, width: int, count: int) -> list[str]:
     gains = [one for one in report.what_if if abs(one.time_ratio) >= SMALLEST_CHANGE]
-    best = sorted(gains, key=lambda what_if: what_if.time_ratio)[:SHOWN_WHAT_IFS]
+    best = sorted(gains, key=lambda what_if: what_if.time_ratio)[:count]
     changes = [f"{one.change}: {100 * one.time_ratio:+.1f} % time" for one in best]
     return text.flowed("what if", changes, separator="   ", width=width) if changes else []
 
 
-def _trust(report: Report, width: int) -> list[str]:
+def _trust(report: Report, width: int, *, defaults: int) -> list[str]:
     lines: list[str] = []
     if report.assumptions:
-        lines += text.wrapped("assumed", "; ".join(report.assumptions), lines=2, width=width)
+        lines += text.wrapped("assumed", "; ".join(report.assumptions), lines=min(2, defaults), width=width)
     if report.defaults:
-        lines += text.wrapped("defaults", _by_reason(report.defaults), width=width)
+        lines += text.wrapped("defaults", _by_reason(report.defaults), lines=defaults, width=width)
     lines += text.wrapped("trust", _confidence(report.confidence), lines=5, width=width)
     return [*lines, f"{'reproduce':<{text.INDENT}}rapid-llm {report.version}, scenario {report.hash[:12]}"]
 

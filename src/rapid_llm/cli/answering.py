@@ -11,7 +11,7 @@ from typing import Any
 from rapid_llm.cli import text
 from rapid_llm.cli.files import page_file, write_page
 from rapid_llm.cli.flags import Answering, Fitting, in_flags
-from rapid_llm.cli.style import show
+from rapid_llm.cli.style import show, status
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.predict import fit, grown, grown_field, largest
 from rapid_llm.predict.feasibility import filled
@@ -99,10 +99,22 @@ def scenario_of(mapping: Mapping[str, Any], overrides: Sequence[str], *, checked
 def _answer(scenario: Scenario, answering: Answering) -> int:
     from rapid_llm.predict import predict
 
+    check_pages(answering)
+    with status("working it out"):
+        report = predict(scenario, allow_infeasible=answering.allow_infeasible, sensitivities=True)
+    write_files(scenario, report, answering)
+    return _print(report, as_json=answering.json)
+
+
+def check_pages(answering: Answering) -> None:
+    """InputError where a page that was asked for has no name of a page."""
     for flag, file in (("--timeline", answering.timeline), ("--memory-timeline", answering.memory_timeline)):
         if file is not None:
             page_file(flag, file)
-    report = predict(scenario, allow_infeasible=answering.allow_infeasible, sensitivities=True)
+
+
+def write_files(scenario: Scenario, report: Report, answering: Answering) -> None:
+    """Write the folder and the pages that were asked for beside an answer."""
     if answering.out is not None:
         from rapid_llm.cli.folder import write
 
@@ -113,7 +125,6 @@ def _answer(scenario: Scenario, answering: Answering) -> int:
         write_timeline(scenario, report, answering.timeline)
     if answering.memory_timeline is not None:
         _memory_timeline(scenario, answering.memory_timeline)
-    return _print(report, as_json=answering.json)
 
 
 def _memory_timeline(scenario: Scenario, file: str) -> None:
@@ -127,9 +138,14 @@ def _print(report: Report, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(report.to_dict(), indent=2))
     else:
-        from rapid_llm.cli.answer import answer
-
-        for violation in report.violations:
-            print(violation.message, file=sys.stderr)
-        show(answer(report, width=text.terminal_width()))
+        show_report(report)
     return 0 if report.feasible else InfeasibleError.exit_code
+
+
+def show_report(report: Report) -> None:
+    """Print an answer; what keeps it from fitting goes to standard error too."""
+    from rapid_llm.cli.answer import answer
+
+    for violation in report.violations:
+        print(violation.message, file=sys.stderr)
+    show(answer(report, width=text.terminal_width()))

@@ -3,9 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from threading import Timer
 
 _LABEL = 12
+PATIENCE = 1.0
+"""Seconds after which a terminal says what it waits for."""
+
+
+@contextmanager
+def status(doing: str) -> Iterator[None]:
+    """Say on a terminal's standard error what takes longer than a moment, and wipe it once it is done."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    stream, told = sys.stderr, list[str]()
+
+    def tell() -> None:
+        told.append(doing)
+        print(f"{doing} ...", end="", file=stream, flush=True)
+
+    timer = Timer(PATIENCE, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        if told:
+            print("\r\x1b[K", end="", file=stream, flush=True)
 
 
 def show(lines: Iterable[str]) -> None:

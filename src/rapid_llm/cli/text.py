@@ -34,6 +34,11 @@ def seconds(value: float) -> str:
     return f"{value:,.1f} s" if MINUTE <= value < HOUR else format_seconds(value)
 
 
+def amount(value: float) -> str:
+    """An amount in three significant digits; from a hundred on in whole numbers."""
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
+
+
 def counted(number: int, noun: str) -> str:
     """A number of things: ``1 token``, ``2,048 tokens``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

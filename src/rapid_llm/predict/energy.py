@@ -38,7 +38,7 @@ def training_energy(scenario: Scenario, work: Training, table: TrainingTable) ->
 
 
 def inference_energy(scenario: Scenario, work: Inference, table: InferenceTable) -> EnergyUse | None:
-    """Energy of the accelerators over a batch, or over a closed loop; None where it is not modelled.
+    """Energy of the accelerators over a batch, a closed loop, or a job to its end; None where it is not modelled.
 
     Waits cost the floor alone; so does drafting, whose passes are small.
     """
@@ -47,10 +47,16 @@ def inference_energy(scenario: Scenario, work: Inference, table: InferenceTable)
         return None
     replicas = scenario.parallelism.dp or 1
     requests = table.running * replicas if work.batch_size == "auto" else work.requests
-    beyond = _per_request(table, model, work.beams) * requests / table.e2e_s
+    seconds = table.e2e_s
+    if table.job_s is not None and work.total_requests is not None:
+        requests, seconds = work.total_requests, table.job_s
+    beyond = _per_request(table, model, work.beams) * requests / seconds
     watts = scenario.accelerators * model.awake + beyond
-    tokens = requests * work.output_tokens / table.e2e_s
-    return EnergyUse(joules_per_output_token=watts / tokens, **_power(watts, scenario.accelerators, model.limit))
+    return EnergyUse(
+        joules_per_output_token=watts * seconds / (requests * work.output_tokens),
+        run_joules=None if table.job_s is None else watts * seconds,
+        **_power(watts, scenario.accelerators, model.limit),
+    )
 
 
 def pools_energy(scenario: Scenario, work: Inference, table: PoolsTable) -> EnergyUse | None:
@@ -105,7 +111,10 @@ def _per_request(table: InferenceTable, model: PowerModel, beams: int) -> float:
         seconds[PROMPTS] += others * table.steps.family("attention")[DECODES]
     plans = priced.lowered.shapes.plans
     each = float(plans.tp[0] * plans.cp[0]) * np.minimum(joules, (model.limit - model.awake) * seconds)
-    prompts = table.prefill + table.streamed + (0.0 if table.crossing is None else table.crossing)
+    if table.crossing is None:
+        prompts = table.prefill + table.streamed
+    else:
+        prompts = np.where(np.arange(len(seconds)) == PROMPTS, table.points.count, 0.0)
     return float(each @ (prompts / table.running + table.decode * beams / table.points.batch))
 
 

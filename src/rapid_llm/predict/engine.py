@@ -151,6 +151,14 @@ def train(model: str, **flags: Any) -> Report:
     return predict(from_mapping(keywords.job("training", model, flags)))
 
 
-def infer(model: str, **flags: Any) -> Report:
-    """Predict one inference batch; flags as the command line's (``system=..., tp=..., batch_size=...``)."""
+def infer(model: str, *, slo: str | None = None, users: int | None = None, **flags: Any) -> Report:
+    """Predict one inference batch; flags as the command line's (``system=..., tp=..., batch_size=...``).
+
+    ``slo`` ("ttft=1s,tpot=30ms") in place of a batch: the report, with its ``objective``, of the most requests in
+    flight within it, or with ``users`` of the fewest accelerators; InfeasibleError where no plan keeps it.
+    """
+    if slo is not None or users is not None:
+        from rapid_llm.predict.within import infer_within
+
+        return infer_within(keywords.job("inference", model, flags), slo, users)
     return predict(from_mapping(keywords.job("inference", model, flags)))

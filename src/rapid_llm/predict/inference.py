@@ -34,7 +34,8 @@ class InferenceTable:
     request's start, its first and its last token [N]; streamed: prefill passes that only the pacing pipeline stage
     sees, behind another [N]; crossing: the same of others' prompts between a request's tokens [N]. running: requests of
     a replica that the engine runs at once, ``rounds`` of them one after the other. ttft_s: until the last prompt's
-    first token; decode_s: from there to its last, ``gaps`` tokens later. job_s: until all of a job's requests are done.
+    first token; decode_s: from there to its last, ``gaps`` tokens later. job_s: until all of a job's requests are done,
+    in so many ``waves``; the times before are then means over its requests, which all arrive at its start.
     """
 
     points: Points
@@ -50,6 +51,7 @@ class InferenceTable:
     gaps: int
     crossing: Column | None = None
     job_s: float | None = None
+    waves: int = 1
 
     @property
     def tpot_s(self) -> float:
@@ -98,12 +100,53 @@ def until_done(job: Job, table: InferenceTable) -> InferenceTable:
     Requests of equal lengths that start one after the other finish in that order, and the next ones start in it too: as
     many as the engine runs at once follow each other in waves of a request's time, and the last wave is what is left
     over. It takes its own steps, which fewer sequences share.
+
+    All requests arrive at the start: those of a wave wait for the waves before it, and have their first token as the
+    prompts of their wave are read one pass after the other. A wave lasts from one start of a request to the next one in
+    its place.
     """
     together = max(1, table.running)
     waves, left = divmod(job.queued or 0, together)
     wave = table if table.rounds == 1 else _batch(job)(job, together)
-    last = _batch(job)(job, left).e2e_s if left else 0.0
-    return replace(table, job_s=waves * wave.e2e_s + last)
+    last = _batch(job)(job, left) if left else wave
+    full, total = together * waves, together * waves + left
+    waited = wave.e2e_s * (full * (waves - 1) / 2.0 + left * waves) / total
+    first = (full * _first_tokens(job, wave) + left * _first_tokens(job, last)) / total
+    lasts = (full * wave.e2e_s + left * last.e2e_s) / total
+    means = replace(wave, account=table.account, rounds=table.rounds, running=together)
+    return replace(
+        _read_first(means, first),
+        ttft_s=waited + first,
+        decode_s=lasts - first if table.gaps else 0.0,
+        job_s=waves * wave.e2e_s + (last.e2e_s if left else 0.0),
+        waves=waves + bool(left),
+    )
+
+
+def _first_tokens(job: Job, wave: InferenceTable) -> float:
+    """Mean seconds from a wave's start to the first tokens of its requests, whose prompts are read together.
+
+    A static batch has its first tokens together, once all prompts are read. Else a request has its own when the pass
+    that reads its prompt is done; it is no sooner than among others in the loop.
+    """
+    if job.work.batching == "static":
+        return wave.ttft_s
+    requests = wave.running
+    together = min(requests, max(1, int(job.engine.max_batched_tokens // job.work.new_tokens)))
+    share = float(np.mean(np.arange(requests) // together + 1.0)) / ceil(requests / together)
+    read = job.ingress + share * (static_batch(job, requests).ttft_s - job.ingress)
+    return min(read, wave.e2e_s) if job.work.output_tokens == 1 else min(max(read, wave.ttft_s), wave.e2e_s)
+
+
+def _read_first(wave: InferenceTable, first: float) -> InferenceTable:
+    """The wave with as many passes of others' prompts before a request's first token as its ``first`` seconds take."""
+    if wave.crossing is None:
+        return wave
+    if not wave.gaps:
+        return replace(wave, streamed=wave.streamed * first / wave.ttft_s)
+    seconds = float(wave.crossing @ (wave.steps.pace + wave.steps.host))
+    share = min(1.0, max(0.0, first - wave.ttft_s) / seconds) if seconds else 0.0
+    return replace(wave, streamed=wave.streamed + share * wave.crossing, crossing=(1.0 - share) * wave.crossing)
 
 
 def _batch(job: Job) -> Callable[[Job, int], InferenceTable]:

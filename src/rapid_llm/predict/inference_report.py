@@ -38,6 +38,7 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
         output_tokens_per_s=output_rate,
         total_tokens_per_s=requests * (work.prompt_tokens + work.output_tokens) / seconds,
         running_requests=min(running, requests),
+        waves=None if table.job_s is None else table.waves,
         compute_bound_batch=turning_point(table, scenario.precision) if turns else None,
         tokens_per_s_per_accelerator=output_rate / scenario.accelerators,
         memory=replace(
@@ -71,7 +72,7 @@ def turning_point(table: InferenceTable, precision: Precision) -> int:
 
 def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
     machine = table.steps.priced.machine
-    alone = table.rounds == 1 and work.batching == "static"
+    alone = table.rounds == table.waves == 1 and work.batching == "static"
     rest = BUBBLE if alone else WAITING
     after = DRAFTING if alone and work.speculation else rest
     ingress = machine.runtime.host.ingress / machine.host_speed

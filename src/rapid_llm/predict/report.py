@@ -220,6 +220,28 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """A latency objective (s by ``ttft``, ``tpot``) and what keeps it: the most requests in flight, and their rate.
+
+    ``requests_in_flight`` is 0 where not one keeps it, and the report then of one a replica; ``users``: those that were
+    asked for; ``binds``: what the next request breaks; ``flags``: with them in place of the objective the same answer
+    comes out.
+    """
+
+    limits_s: Mapping[str, float]
+    users: int | None
+    requests_in_flight: int
+    requests_per_s: float
+    binds: str
+    flags: str
+
+    @property
+    def met(self) -> bool:
+        """Whether anything keeps it."""
+        return self.requests_in_flight > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The answer to one scenario. Times are None where it does not fit (unless infeasible ones are allowed)."""
 
@@ -241,6 +263,7 @@ class Report:
     output_tokens_per_s: float | None = None
     total_tokens_per_s: float | None = None
     running_requests: int | None = None
+    waves: int | None = None
     compute_bound_batch: int | None = None
     pools: PoolsUse | None = None
     # both
@@ -256,6 +279,7 @@ class Report:
     defaults: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     price: Price | None = None
+    objective: Objective | None = None
     origin: Scenario | None = field(default=None, repr=False, compare=False)
     energy_of: Callable[[], EnergyUse | None] | None = field(default=None, repr=False, compare=False)
 

@@ -17,6 +17,17 @@ MOST_CHIPS = 1_000_000
 CHIPS_PER_HOST = 8
 """Of these, as many as share the memory of a server's CPUs."""
 TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults", "pools", "price_per_hour")
+ELSEWHERE = {
+    "out": "in Python report.to_dict() holds what it writes",
+    "json": "in Python report.to_dict() is the same object",
+    "set": "in Python a nested field is a mapping, as offload={'weights': 0.5}",
+    "sets": "in Python a nested field is a mapping, as offload={'weights': 0.5}",
+    "allow_infeasible": "in Python rapid_llm.predict(report.origin, allow_infeasible=True) gives such times",
+    "timeline": "it writes a page",
+    "memory_timeline": "it writes a page",
+    "max": "in Python rapid_llm.predict.largest(scenario, 'requests') finds it",
+}
+"""Flags that are no field of a scenario, and what does their work in Python."""
 _PLAN = known_fields(Parallelism)
 _JOBS = {"training": frozenset(known_fields(Training)), "inference": frozenset(known_fields(Inference))}
 
@@ -32,6 +43,9 @@ def job(kind: str, model: Any, given: Mapping[str, Any], *, memory_alone: bool =
     """The mapping of a scenario of ``kind`` from keywords; those that are None are not given."""
     mapping: dict[str, Any] = {"model": model, "parallelism": {}, "workload": {"kind": kind}}
     said = {name: value for name, value in given.items() if value is not None}
+    for name in said:
+        if name in ELSEWHERE:
+            raise InputError(f"{name} is a flag of the command line alone: {ELSEWHERE[name]}.", field=name)
     for place, value in spelled(with_system(said, memory_alone=memory_alone)).items():
         *slots, field = place.split(".")
         inner = mapping

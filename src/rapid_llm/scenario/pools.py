@@ -56,7 +56,13 @@ def resolve_whole(document: Document) -> Scenario:
             "pools.decode.accelerators.",
             "accelerators",
         )
-    defaults = list(decode.defaults)
+    defaults = [
+        f"pools.{phase}: {found[phase].accelerators} accelerators, tp {plan.tp} dp {plan.dp} (like the job itself)"
+        for phase in phases
+        if value.get(phase) is None
+        for plan in [found[phase].parallelism]
+    ]
+    defaults += decode.defaults
     for phase in phases:
         defaults += [f"{phase}: {text}" for text in found[phase].defaults if text not in decode.defaults]
     return replaced(decode, pools=pools, defaults=tuple(defaults))

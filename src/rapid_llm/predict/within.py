@@ -1,0 +1,117 @@
+"""The answer within a latency objective: the job at the most requests in flight that keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rapid_llm.errors import InfeasibleError, InputError, did_you_mean
+from rapid_llm.predict.engine import predict
+from rapid_llm.predict.objective import Capacity, fewest_accelerators, largest_batch
+from rapid_llm.predict.report import Objective, Report
+from rapid_llm.scenario import Scenario, from_mapping
+from rapid_llm.units import format_seconds, parse
+from rapid_llm.workload import Inference
+
+LIMITS = ("ttft", "tpot")
+
+
+def within(
+    scenario: Scenario,
+    limits: dict[str, float],
+    users: int | None = None,
+    *,
+    allow_infeasible: bool = False,
+    sensitivities: bool = False,
+) -> Report | None:
+    """The report of a job whose batch is open, at the most requests in flight within ``limits`` (s by name).
+
+    With ``users`` the plan with the fewest accelerators is looked for; None where no plan keeps the limits.
+    """
+    ttft, tpot = limits.get("ttft"), limits.get("tpot")
+    if users is None:
+        found: Capacity | None = largest_batch(scenario, ttft, tpot)
+    else:
+        found = fewest_accelerators(scenario, users, ttft, tpot)
+    if found is None:
+        return None
+    objective = Objective(
+        limits_s=limits,
+        users=users,
+        requests_in_flight=found.requests,
+        requests_per_s=found.requests_per_s,
+        binds=found.binds,
+        flags=_flags(found, planned=users is not None),
+    )
+    report = predict(found.scenario, allow_infeasible=allow_infeasible, sensitivities=sensitivities)
+    return replace(report, objective=objective)
+
+
+def infer_within(mapping: dict[str, Any], slo: str | None, users: int | None) -> Report:
+    """The report of a job in plain data within ``slo``; InfeasibleError where no plan keeps it."""
+    limits, users = read_objective(slo, users)
+    open_batch(mapping["workload"])
+    scenario = from_mapping({**mapping, "workload": {**mapping["workload"], "batch_size": "auto"}})
+    report = within(scenario, limits, users)
+    if report is None:
+        raise InfeasibleError(f"No plan of {scenario.system.name} keeps {asked(limits)} for {users:,} users.")
+    return report
+
+
+def asked(limits: Mapping[str, float]) -> str:
+    """The limits in words: ``TTFT 1.00 s, TPOT 30.0 ms``."""
+    return ", ".join(f"{name.upper()} {format_seconds(limit)}" for name, limit in limits.items())
+
+
+def read_objective(slo: str | None, users: str | int | None, dash: str = "") -> tuple[dict[str, float], int | None]:
+    """Limits (s by name) and users of ``ttft=1s,tpot=30ms`` and a number; ``dash`` stands before names in sentences."""
+    if slo is None:
+        raise InputError(f"{dash}users needs {dash}slo, such as {dash}slo ttft=1s,tpot=30ms.", field="users")
+    if users is not None and (not str(users).isdigit() or int(users) < 1):
+        raise InputError(f"{dash}users must be a whole number of at least 1 (got {users}).", field="users")
+    return _limits(str(slo), f"{dash}slo"), None if users is None else int(users)
+
+
+def open_batch(given: Mapping[str, object], dash: str = "") -> None:
+    """InputError where a job that an objective is asked of says what the objective finds: fields of its workload."""
+    for field, why in (
+        ("batch_size", "finds the batch"),
+        ("total_requests", "asks of requests that never end"),
+        ("batching", "asks of continuous batching"),
+    ):
+        value = given.get(field)
+        if value is not None and str(value) not in {"auto", "continuous"}:
+            name = f"{dash}{field.replace('_', '-') if dash else field}"
+            raise InputError(f"{dash}slo {why} (got {name} {value}). Leave one of them out.", field=f"workload.{field}")
+
+
+def _limits(slo: str, name_of: str) -> dict[str, float]:
+    limits: dict[str, float] = {}
+    for part in slo.split(","):
+        name, _, value = part.partition("=")
+        name = name.strip()
+        if name not in LIMITS or not value:
+            meant = f" {did_you_mean(name, LIMITS)}".rstrip() if value else ""
+            raise InputError(
+                f"{name_of} {slo}: '{part.strip()}' is not a limit, such as ttft=1s or tpot=30ms.{meant}", field="slo"
+            )
+        try:
+            limits[name] = parse(value, "time")
+        except ValueError as error:
+            raise InputError(f"{name_of}: {name} {error}", field="slo") from None
+    return limits
+
+
+def _flags(found: Capacity, *, planned: bool) -> str:
+    """What a command line says instead of the objective; ``planned``: the degrees are part of the answer."""
+    scenario, work = found.scenario, found.scenario.workload
+    assert isinstance(work, Inference)
+    said = f"--batch-size {work.batch_size} --batching continuous"
+    if not planned:
+        return said
+    if scenario.pools is None:
+        plan = scenario.parallelism
+        return f"{said} --tp {plan.tp} --dp {plan.dp} --accelerators {scenario.accelerators}"
+    named = zip(("prefill", "decode"), scenario.pools.all, strict=False)
+    return " ".join((said, *(f"--set pools.{name}.parallelism.dp={pool.parallelism.dp}" for name, pool in named)))
