@@ -251,3 +251,37 @@ def test_mask_agrees_with_the_door(tp, pp, vpp, batch, accelerators):
     assert bad == bool(failed)
     for one in failed:
         assert one.message.endswith(".") and "Try " in one.message
+
+
+@pytest.mark.parametrize(
+    ("system", "sentence"),
+    [
+        ("apple-m3-max", "runtime tensorrt-llm runs on accelerators of NVIDIA, and apple-m3-max is of Apple. "
+         "Try runtime: llama.cpp."),
+        ("mi300x", "runtime tensorrt-llm runs on accelerators of NVIDIA, and mi300x is of AMD. Try runtime: vllm."),
+    ],
+)  # fmt: skip
+def test_a_runtime_is_refused_where_it_does_not_run(system, sentence):
+    with pytest.raises(InputError) as caught:
+        read(f"system={system}", "runtime=tensorrt-llm", text=INFERENCE)
+    assert caught.value.message == sentence
+
+
+def test_accelerators_of_a_vendor_of_their_own_run_anything():
+    own = ("system.node.accelerator.vendor=Mine", "runtime=tensorrt-llm")
+    assert read(*own, text=INFERENCE).runtime.name == "tensorrt-llm"
+
+
+@pytest.mark.parametrize(
+    ("system", "text", "name"),
+    [
+        ("apple-m3-max", INFERENCE, "llama.cpp"),
+        ("tpu-v5e", INFERENCE, "vllm"),
+        ("gaudi3", INFERENCE, "vllm"),
+        ("tpu-v5p-pod", TRAINING, "maxtext"),
+        ("mi300x-8", TRAINING, "megatron-core"),
+        ("dgx-h100", TRAINING, "megatron-core"),
+    ],
+)
+def test_the_default_runtime_runs_on_the_accelerator(system, text, name):
+    assert read(f"system={system}", "accelerators=1", text=text, checked=False).runtime.name == name
