@@ -9,7 +9,7 @@ from typing import Any
 
 from rapid_llm.cli import text
 from rapid_llm.cli.files import page_file, write_page
-from rapid_llm.cli.flags import Answering, Fitting, in_flags
+from rapid_llm.cli.flags import Answering, Fitting, Serving, in_flags
 from rapid_llm.cli.style import show
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.predict import fit, grown, grown_field, largest
@@ -23,7 +23,7 @@ def answer_file(file: str, answering: Answering) -> int:
     return _answer(load(file, overrides=list(answering.sets)), answering)
 
 
-def answer_job(kind: str, model: str, overrides: Sequence[str], answering: Answering) -> int:
+def answer_job(kind: str, model: str, overrides: Sequence[str], answering: Serving) -> int:
     """Answer a model with the given flags."""
     mapping = {"model": model, "workload": {"kind": kind}}
     return _answer(scenario_of(mapping, [*overrides, *answering.sets]), answering)
@@ -92,10 +92,11 @@ def scenario_of(mapping: Mapping[str, Any], overrides: Sequence[str], *, checked
         raise in_flags(error) from None
 
 
-def _answer(scenario: Scenario, answering: Answering) -> int:
+def _answer(scenario: Scenario, answering: Serving) -> int:
     from rapid_llm.predict import predict
 
-    for flag, file in (("--timeline", answering.timeline), ("--memory-timeline", answering.memory_timeline)):
+    timeline = answering.timeline if isinstance(answering, Answering) else None
+    for flag, file in (("--timeline", timeline), ("--memory-timeline", answering.memory_timeline)):
         if file is not None:
             page_file(flag, file)
     report = predict(scenario, allow_infeasible=answering.allow_infeasible, sensitivities=True)
@@ -103,10 +104,10 @@ def _answer(scenario: Scenario, answering: Answering) -> int:
         from rapid_llm.cli.folder import write
 
         write(scenario, report, answering.out)
-    if answering.timeline is not None:
+    if timeline is not None:
         from rapid_llm.cli.folder import write_timeline
 
-        write_timeline(scenario, report, answering.timeline)
+        write_timeline(scenario, report, timeline)
     if answering.memory_timeline is not None:
         _memory_timeline(scenario, answering.memory_timeline)
     return _print(report, as_json=answering.json)
