@@ -168,7 +168,7 @@ def diff(
 
 @app.command(name="list")
 def list_(
-    what: Annotated[str, Parameter(name="WHAT", help="models, systems, accelerators or runtimes.")],
+    what: Annotated[str, Parameter(name="WHAT", help="models, systems, accelerators, runtimes or links.")],
     /,
     *,
     json: Json = False,
@@ -181,7 +181,7 @@ def list_(
 
 @app.command
 def show(
-    what: Annotated[str, Parameter(name="WHAT", help="model, system, accelerator or runtime.")],
+    what: Annotated[str, Parameter(name="WHAT", help="model, system, accelerator, runtime or link.")],
     name: Annotated[str, Parameter(name="NAME", help="Catalogue name or file; a model also as a config.json.")],
     /,
     *,
