@@ -86,7 +86,8 @@ class Catalogue:
     def unknown(self, name: str, known: Iterable[str] | None = None) -> InputError:
         """The error for a name that is not in the catalogue (``known`` when it has more names than its files)."""
         names = list(known) if known is not None else [*_names(self), *_aliases(self)]
-        close = nearest(name, names)
+        spelt = _aliases(self)
+        close = list(dict.fromkeys(spelt.get(one.casefold(), one) for one in nearest(name, names)))
         meant = f" Did you mean '{close[0]}'?" if close else ""
         hint = _HINTS.get(self.what, f"See: rapid-llm list {self.what}s")
         message = f"{self.what} '{name}' is not in the catalogue.{meant} {hint}"

@@ -2,10 +2,16 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
 import pytest
+
+from rapid_llm.cli.app import app, spelled_out
+from rapid_llm.cli.door import run as rapid_llm_here
+from rapid_llm.cli.starts import STARTS
+from rapid_llm.validation.suites import SUITES
 
 from .shell import rapid_llm
 
@@ -101,3 +107,24 @@ def test_a_reader_that_leaves_early_is_no_error():
     command = f"{sys.executable} -c 'from rapid_llm.cli import main; main()' train --help | head -1"
     ran = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert ran.stderr == ""
+
+
+@pytest.mark.parametrize("verb", sorted(STARTS))
+def test_every_help_ends_with_a_command_of_its_own(verb, capsys):
+    line = STARTS[verb]
+    assert not verb or line.startswith(verb.removesuffix(" run"))
+    app.parse_args(spelled_out(shlex.split(line)), exit_on_error=False, print_error=False)
+    assert rapid_llm_here([*verb.split(), "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.endswith(f"Start here: rapid-llm {line}")
+
+
+def test_inference_offers_no_timeline_of_a_training_step(capsys):
+    assert rapid_llm_here(["infer", "--help"]) == 0
+    assert " --timeline" not in capsys.readouterr().out
+
+
+def test_the_help_of_validate_names_every_suite(capsys):
+    assert rapid_llm_here(["validate", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in SUITES)

@@ -144,3 +144,29 @@ def test_axes_that_overlap_on_the_same_links_share_them(monkeypatch):
     together = step(plan, **job).step_time_s
     monkeypatch.setattr(meeting, "meet", lambda *_, **__: (0.0, 0.0))
     assert together > step(plan, **job).step_time_s
+
+
+def test_the_report_says_which_policy_won_and_what_a_healthy_step_takes():
+    plan = {"tp": 4}
+    report = step(plan, "flow", {"nic": "node0.nic0", "bandwidth": "50 %"})
+    assert report.faults.healthy_s == step(plan).step_time_s < report.step_time_s
+    hurt = {one.op: one for one in report.faults.messages}
+    assert {one.axis for one in report.faults.messages} == {"dp"}
+    assert hurt["reduce_scatter"].policy == "replan"
+    assert 1 < hurt["reduce_scatter"].slowdown < hurt["reduce_scatter"].detour_slowdown
+    said = report.to_dict()["faults"]
+    assert said["healthy_s"] == report.faults.healthy_s
+    assert said["messages"][0]["policy"] in {"detour", "replan"}
+    assert step(plan).faults is None
+
+
+def test_slow_accelerators_alone_need_no_policy():
+    report = step({"tp": 8}, "closed-form", {"accelerator": 3, "speed": "80 %"})
+    assert report.faults.messages == ()
+    assert report.faults.healthy_s < report.step_time_s
+
+
+def test_serving_says_so_too():
+    report = served("flow", {"link": ["gpu1", "nvswitch"], "bandwidth": "20 %"})
+    assert report.faults.healthy_s < report.e2e_s
+    assert {one.axis for one in report.faults.messages} == {"tp"}

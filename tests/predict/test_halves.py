@@ -160,7 +160,7 @@ def test_dense_models_too():
 def test_faster_hardware_is_faster_in_every_pool():
     plain = evaluate(scenario(batch_size=8192)).halved
     found = {one.change for one in predict(scenario(batch_size=8192), sensitivities=True).what_if}
-    assert {"HBM bandwidth x2", "network cards x2"} <= found
+    assert {"memory bandwidth x2", "network cards x2"} <= found
     chip = {"base": "h200-sxm", "memory": {"hbm": {"capacity": "141 GiB", "bandwidth": "9.6 TB/s"}}}
     faster = scenario(
         batch_size=8192,

@@ -68,7 +68,7 @@ def test_decode_is_bound_by_the_memory_of_the_host():
 def test_what_a_faster_host_would_buy():
     found = {one.change: one.time_ratio for one in predict(scenario(), sensitivities=True).what_if}
     assert found["host memory bandwidth x2"] < -0.2
-    assert found["host memory bandwidth x2"] < found["HBM bandwidth x2"] < 0
+    assert found["host memory bandwidth x2"] < found["memory bandwidth x2"] < 0
 
 
 def test_leaves_sum_to_the_request():

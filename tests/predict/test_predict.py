@@ -133,7 +133,7 @@ def test_more_memory_bandwidth_is_never_slower(mapping):
 def test_sensitivities_name_what_was_doubled():
     report = predict(from_mapping(INFERENCE), sensitivities=True)
     changes = {w.change: w.time_ratio for w in report.what_if}
-    assert changes["HBM bandwidth x2"] == min(changes.values()) < 0
+    assert changes["memory bandwidth x2"] == min(changes.values()) < 0
 
 
 def test_the_report_is_plain_json_with_the_stable_keys():
@@ -204,3 +204,20 @@ def test_a_faster_host_only_shortens_host_time():
 def test_replacing_a_report_field_keeps_its_scenario():
     report = predict(from_mapping(INFERENCE))
     assert replace(report, bound_by="").hash == report.hash
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "runtime", "closest"),
+    [
+        ("tpu-v5e", "vllm", "precision int8-wo"),  # no 8-bit floats
+        ("rtx-4080", "vllm", "precision fp8"),
+    ],
+)
+def test_the_format_that_is_closest_in_precision_is_offered_first(accelerator, runtime, closest):
+    work = {"kind": "inference", "batch_size": 1, "prompt_tokens": 512, "output_tokens": 64}
+    report = predict(
+        from_mapping({"model": "llama-3.1-8b", "system": accelerator, "runtime": runtime, "workload": work})
+    )
+    assert not report.feasible
+    changes = [fix.change for violation in report.violations for fix in violation.fixes]
+    assert [change for change in changes if change.startswith("precision ")] == [closest]

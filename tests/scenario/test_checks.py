@@ -44,6 +44,12 @@ def read(*overrides, text=TRAINING, checked=True):
         ("accelerators=2 system=h100-sxm",
          "accelerators 2 is more than system h100-sxm has: 1 node x 1 = 1. "
          "Try accelerators 1, or a system with more of them, such as dgx-h100."),
+        ("accelerators=2 system=tpu-v5e",
+         "accelerators 2 is more than system tpu-v5e has: 1 node x 1 = 1. "
+         "Try accelerators 1, or a system with more of them, such as tpu-v5e-pod."),
+        ("accelerators=2 system=rtx-3060",
+         "accelerators 2 is more than system rtx-3060 has: 1 node x 1 = 1. "
+         "Try accelerators 1, or a system with more of them."),
         ("accelerators=12 global_batch_size=12",
          "accelerators 12 do not fill nodes of 8: 12 / 8 leaves 4. Try 8 or 16."),
         ("accelerators=100 system=gb200-nvl72 global_batch_size=100",
@@ -256,3 +262,37 @@ def test_mask_agrees_with_the_door(tp, pp, vpp, batch, accelerators):
     assert bad == bool(failed)
     for one in failed:
         assert one.message.endswith(".") and "Try " in one.message
+
+
+@pytest.mark.parametrize(
+    ("system", "sentence"),
+    [
+        ("apple-m3-max", "runtime tensorrt-llm runs on accelerators of NVIDIA, and apple-m3-max is of Apple. "
+         "Try runtime: llama.cpp."),
+        ("mi300x", "runtime tensorrt-llm runs on accelerators of NVIDIA, and mi300x is of AMD. Try runtime: vllm."),
+    ],
+)  # fmt: skip
+def test_a_runtime_is_refused_where_it_does_not_run(system, sentence):
+    with pytest.raises(InputError) as caught:
+        read(f"system={system}", "runtime=tensorrt-llm", text=INFERENCE)
+    assert caught.value.message == sentence
+
+
+def test_accelerators_of_a_vendor_of_their_own_run_anything():
+    own = ("system.node.accelerator.vendor=Mine", "runtime=tensorrt-llm")
+    assert read(*own, text=INFERENCE).runtime.name == "tensorrt-llm"
+
+
+@pytest.mark.parametrize(
+    ("system", "text", "name"),
+    [
+        ("apple-m3-max", INFERENCE, "llama.cpp"),
+        ("tpu-v5e", INFERENCE, "vllm"),
+        ("gaudi3", INFERENCE, "vllm"),
+        ("tpu-v5p-pod", TRAINING, "maxtext"),
+        ("mi300x-8", TRAINING, "megatron-core"),
+        ("dgx-h100", TRAINING, "megatron-core"),
+    ],
+)
+def test_the_default_runtime_runs_on_the_accelerator(system, text, name):
+    assert read(f"system={system}", "accelerators=1", text=text, checked=False).runtime.name == name

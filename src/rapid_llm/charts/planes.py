@@ -36,14 +36,16 @@ def plot(
     title: str = "",
     size: tuple[float, float] = (720, 360),
     unit: float = 1.0,
+    from_zero: bool = True,
 ) -> str:
     """Lines and points, the legend below. Points that a logarithmic axis cannot show (0 or less) are left out.
 
-    ``form`` prints the marks of the upright axis, at round multiples of ``unit``; ``form_x`` those of the other.
+    ``form`` prints the marks of the upright axis, at round multiples of ``unit``; ``form_x`` those of the other, which
+    starts at 0, or (``from_zero`` false) where the points do.
     """
     width, height = size
     kept = [_visible(one, log_x, log_y) for one in series]
-    across = _axis([p[0] for points in kept for p in points], log_x, LEFT, width - RIGHT)
+    across = _axis([p[0] for points in kept for p in points], log_x, LEFT, width - RIGHT, from_zero=from_zero)
     up = _axis([p[1] for points in kept for p in points], log_y, height - BOTTOM, TOP, unit)
     pieces = _grid(across, up, width, height, (form_x, form))
     pieces += [words((LEFT + width) / 2, height - 6, x_label, anchor="middle", dim=True)]
@@ -82,15 +84,18 @@ def _visible(one: Series, log_x: bool, log_y: bool) -> list[tuple[float, float, 
     ]
 
 
-def _axis(values: Sequence[float], log: bool, start: float, end: float, unit: float = 1.0) -> _Axis:
+def _axis(
+    values: Sequence[float], log: bool, start: float, end: float, unit: float = 1.0, *, from_zero: bool = True
+) -> _Axis:
     low, high = (min(values), max(values)) if values else (1.0, 10.0)
     if log:
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         last = max(last, first + 1)
         span = (end - start) / (last - first)
         return _Axis(lambda v: start + (math.log10(v) - first) * span, [10.0**k for k in range(first, last + 1)])
-    low = min(low, 0.0)
+    low = min(low, 0.0) if from_zero else low
     step = _round_step((high - low) / TICKS / unit) * unit
+    low = low if from_zero else math.floor(low / step) * step
     count = math.ceil((high - low) / step) or 1
     ticks = [low + step * k for k in range(count + 1)]
     span = (end - start) / (step * count)

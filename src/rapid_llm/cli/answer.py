@@ -10,7 +10,7 @@ from rapid_llm.cli import text, words
 from rapid_llm.cli.objective import objective_lines
 from rapid_llm.energy import missing
 from rapid_llm.memory import spread
-from rapid_llm.predict.report import Confidence, Cost, HalvesUse, MemoryUse, Report, Violation
+from rapid_llm.predict.report import Confidence, Cost, FaultsUse, HalvesUse, MemoryUse, Report, Violation
 from rapid_llm.scenario import check
 from rapid_llm.units import format_bytes, format_percent, format_power, format_rate
 
@@ -82,7 +82,21 @@ def _links(report: Report, width: int) -> list[str]:
         return []
     priced = "link by link" if asked.network == "flow" else "closed form"
     faults = f"; at fault: {', '.join(map(str, asked.faults))}" if asked.faults else ""
-    return text.wrapped("network", f"{priced}{faults}", lines=3, width=width)
+    lines = text.wrapped("network", f"{priced}{faults}", lines=3, width=width)
+    return lines + (_recovered(report.faults, report.step_time_s or report.e2e_s, width) if report.faults else [])
+
+
+def _recovered(faults: FaultsUse, seconds: float | None, width: int) -> list[str]:
+    """What faults cost beside a healthy cluster, and which policy each axis that they slow down goes by."""
+    if seconds is None:
+        return []
+    by_way: dict[str, list[str]] = {}
+    for one in faults.messages:
+        way = f"re-plan ({one.plan})" if one.policy == "replan" else "detour"
+        by_way.setdefault(way, []).append(f"{one.axis} {one.op} x{one.slowdown:.2f}")
+    ways = [f"{way}: {', '.join(names)}" for way, names in by_way.items()]
+    cost = f"{text.seconds(faults.healthy_s)} without them, x{seconds / faults.healthy_s:.2f} with them"
+    return text.wrapped("faults", "; ".join([cost, *ways]), lines=4, width=width)
 
 
 def _notes(report: Report, width: int) -> list[str]:

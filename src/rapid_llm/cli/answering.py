@@ -10,7 +10,7 @@ from typing import Any
 
 from rapid_llm.cli import text
 from rapid_llm.cli.files import page_file, write_page
-from rapid_llm.cli.flags import Answering, Fitting, in_flags
+from rapid_llm.cli.flags import Answering, Fitting, Serving, in_flags
 from rapid_llm.cli.style import show, status
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.predict import fit, grown, grown_field, largest
@@ -25,7 +25,7 @@ def answer_file(file: str, answering: Answering) -> int:
     return _answer(load(file, overrides=list(answering.sets)), answering)
 
 
-def answer_job(kind: str, model: str, overrides: Sequence[str], answering: Answering) -> int:
+def answer_job(kind: str, model: str, overrides: Sequence[str], answering: Serving) -> int:
     """Answer a model with the given flags."""
     mapping = {"model": model, "workload": {"kind": kind}}
     return _answer(scenario_of(mapping, [*overrides, *answering.sets]), answering)
@@ -96,7 +96,7 @@ def scenario_of(mapping: Mapping[str, Any], overrides: Sequence[str], *, checked
         raise in_flags(error) from None
 
 
-def _answer(scenario: Scenario, answering: Answering) -> int:
+def _answer(scenario: Scenario, answering: Serving) -> int:
     from rapid_llm.predict import predict
 
     check_pages(answering)
@@ -106,23 +106,29 @@ def _answer(scenario: Scenario, answering: Answering) -> int:
     return _print(report, as_json=answering.json)
 
 
-def check_pages(answering: Answering) -> None:
+def check_pages(answering: Serving) -> None:
     """InputError where a page that was asked for has no name of a page."""
-    for flag, file in (("--timeline", answering.timeline), ("--memory-timeline", answering.memory_timeline)):
+    for flag, file in (("--timeline", _timeline(answering)), ("--memory-timeline", answering.memory_timeline)):
         if file is not None:
             page_file(flag, file)
 
 
-def write_files(scenario: Scenario, report: Report, answering: Answering) -> None:
+def _timeline(answering: Serving) -> str | None:
+    """The page of a schedule that was asked for: a training step alone has one."""
+    return answering.timeline if isinstance(answering, Answering) else None
+
+
+def write_files(scenario: Scenario, report: Report, answering: Serving) -> None:
     """Write the folder and the pages that were asked for beside an answer."""
     if answering.out is not None:
         from rapid_llm.cli.folder import write
 
         write(scenario, report, answering.out)
-    if answering.timeline is not None:
+    timeline = _timeline(answering)
+    if timeline is not None:
         from rapid_llm.cli.folder import write_timeline
 
-        write_timeline(scenario, report, answering.timeline)
+        write_timeline(scenario, report, timeline)
     if answering.memory_timeline is not None:
         _memory_timeline(scenario, answering.memory_timeline)
 

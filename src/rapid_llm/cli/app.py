@@ -10,14 +10,13 @@ from cyclopts import App, Parameter
 import rapid_llm
 from rapid_llm.cli import flags
 from rapid_llm.cli.kernel_verbs import kernel
+from rapid_llm.cli.starts import attach
 from rapid_llm.errors import InputError
 from rapid_llm.provenance import is_path
 
 app = App(
     name="rapid-llm",
     help="How long distributed LLM training and inference takes, whether it fits, and what limits it.",
-    help_epilogue="Start here: rapid-llm train llama-3.1-70b --system dgx-h100 --accelerators 64 --tp 8 --pp 2 "
-    "--global-batch-size 512 --sequence-length 8192",
     help_format="plaintext",
     version=rapid_llm.__version__,
     version_flags=["--version"],
@@ -39,6 +38,10 @@ def spelled_out(argv: Sequence[str]) -> list[str]:
     return ["fit", "run", *rest] if short else list(argv)
 
 
+_SUITES = (
+    "training, memory, inference, energy, collectives, network; of kernels: gemm, attention, mla, moe, ssm; "
+    "default: all."
+)
 Model = Annotated[str, Parameter(name="MODEL", help="Catalogue name, YAML file, or a Hugging Face config.json.")]
 File = Annotated[str, Parameter(name="FILE", help="Scenario file (YAML).")]
 First = Annotated[str, Parameter(name="A", help="Scenario (YAML) or result (JSON).")]
@@ -79,7 +82,7 @@ def infer(
     plan: flags.PlanFlags = flags.PLAN,
     job: flags.InferenceFlags = flags.INFERENCE,
     objective: flags.Objective = flags.OBJECTIVE,
-    answering: flags.Answering = flags.ANSWERING,
+    answering: flags.Serving = flags.SERVING,
 ) -> int:
     """Answer one inference batch in one line."""
     from rapid_llm.cli.answering import answer_job
@@ -165,7 +168,7 @@ def diff(
 
 @app.command(name="list")
 def list_(
-    what: Annotated[str, Parameter(name="WHAT", help="models, systems, accelerators or runtimes.")],
+    what: Annotated[str, Parameter(name="WHAT", help="models, systems, accelerators, runtimes or links.")],
     /,
     *,
     json: Json = False,
@@ -178,7 +181,7 @@ def list_(
 
 @app.command
 def show(
-    what: Annotated[str, Parameter(name="WHAT", help="model, system, accelerator or runtime.")],
+    what: Annotated[str, Parameter(name="WHAT", help="model, system, accelerator, runtime or link.")],
     name: Annotated[str, Parameter(name="NAME", help="Catalogue name or file; a model also as a config.json.")],
     /,
     *,
@@ -202,7 +205,7 @@ def schema() -> int:
 
 @app.command
 def validate(
-    *suites: Annotated[str, Parameter(name="SUITE", help="training, memory, inference; default: all.")],
+    *suites: Annotated[str, Parameter(name="SUITE", help=_SUITES)],
     data: Annotated[str | None, Parameter(help="Folder with larger tables of the same schema.")] = None,
     json: Json = False,
     html: Annotated[str | None, Parameter(help="Write the scorecard as a page.")] = None,
@@ -363,3 +366,6 @@ def calibrate_fabric(
     from rapid_llm.cli.calibrating import Request, calibrate_fabric
 
     return calibrate_fabric(name, Request(table, library, link, op, ranks, out), as_json=json)
+
+
+attach(app)

@@ -12,9 +12,9 @@ from rapid_llm.cli.style import show
 from rapid_llm.documents import Document
 from rapid_llm.errors import InputError, nearest
 from rapid_llm.provenance import Source, Sources
-from rapid_llm.units import format_bandwidth, format_bytes, format_count, format_flops
+from rapid_llm.units import format_bandwidth, format_bytes, format_count, format_flops, format_seconds
 
-_KINDS = ("model", "system", "accelerator", "runtime")
+_KINDS = ("model", "system", "accelerator", "runtime", "link")
 
 
 def list_names(what: str, *, as_json: bool) -> int:
@@ -71,6 +71,10 @@ def _entry(kind: str, name: str) -> tuple[Document, Sources]:
         from rapid_llm import runtime
 
         return runtime.catalogue.entry(name)
+    if kind == "link":
+        from rapid_llm.network.technologies import LINKS
+
+        return LINKS.entry(name)
     from rapid_llm import hardware
 
     return hardware.entry("system" if kind == "system" else "accelerator", name)
@@ -78,7 +82,7 @@ def _entry(kind: str, name: str) -> tuple[Document, Sources]:
 
 def _facts(kind: str, name: str) -> dict[str, Any]:
     """What is derived from an entry; building it, a mistake in a file is said instead of shown."""
-    from rapid_llm import hardware, model, runtime
+    from rapid_llm import hardware, model, network, runtime
 
     if kind == "model":
         loaded = model.load(name)
@@ -87,6 +91,7 @@ def _facts(kind: str, name: str) -> dict[str, Any]:
         "system": hardware.system,
         "accelerator": hardware.accelerator,
         "runtime": runtime.load,
+        "link": network.link,
     }
     build[kind](name)
     return {}
@@ -170,9 +175,22 @@ def _runtimes() -> _Table:
     return ("runtime", "version", "workload", "default precision"), rows, ()
 
 
+def _links() -> _Table:
+    from rapid_llm import network
+    from rapid_llm.network.technologies import LINKS
+
+    scopes = {"intra": "in a node", "inter": "between nodes"}
+    rows = []
+    for name in LINKS.names():
+        one = network.link(name)
+        rows.append([name, scopes[one.scope], format_bandwidth(one.bandwidth), format_seconds(one.latency)])
+    return ("link", "where", "bandwidth a direction", "latency of a hop"), rows, (2, 3)
+
+
 TABLES: Mapping[str, Callable[[], _Table]] = {
     "model": _models,
     "accelerator": _accelerators,
     "system": _systems,
     "runtime": _runtimes,
+    "link": _links,
 }

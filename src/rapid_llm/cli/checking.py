@@ -61,7 +61,8 @@ def _lines(findings: Sequence[Finding]) -> list[str]:
         if one.message:
             lines += text.wrapped("", one.message, indent=9, lines=4)
     failed = sum(not one.passed for one in findings)
-    return [*lines, f"{len(findings)} checks, {failed} of them {'does' if failed == 1 else 'do'} not hold"]
+    verdict = f"{failed} of them {'does' if failed == 1 else 'do'} not hold" if failed else "all of them hold"
+    return [*lines, f"{len(findings)} checks, {verdict}"]
 
 
 def print_schema() -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 import rapid_llm
 from rapid_llm.errors import InputError, InternalError, RapidError
+from rapid_llm.notices import listen
 
 REPORT_AT = "the project's issue tracker"
 
@@ -20,6 +21,7 @@ REPORT_AT = "the project's issue tracker"
 def run(argv: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     _open_streams()
+    listen(lambda notice: print(notice, file=sys.stderr, flush=True))
     try:
         code = _answer(argv)
         sys.stdout.flush()

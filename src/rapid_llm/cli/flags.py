@@ -39,23 +39,31 @@ class Common:
 
 
 _MemoryTimeline = Annotated[
-    str | None, _in(_OUTPUT, "HTML page to write: the memory of every stage over a training step.")
+    str | None,
+    _in(_OUTPUT, "HTML page to write: the memory of every stage over a training step, or as a batch is served."),
 ]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Answering(Common):
-    """Flags of the verbs that print an answer."""
+class Serving(Common):
+    """Flags of the verbs that print an answer, of inference alone too."""
 
     out: Annotated[str | None, _in(_OUTPUT, "Folder for the resolved scenario, the report and its tables.")] = None
-    timeline: Annotated[
-        str | None, _in(_OUTPUT, "HTML page to write: the pipeline's schedule of a training step, stage by stage.")
-    ] = None
     memory_timeline: _MemoryTimeline = None
     allow_infeasible: Annotated[
         bool, Parameter(group=_OUTPUT, negative=(), help="Give times even where memory does not fit.")
     ] = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Answering(Serving):
+    """Flags of the verbs that may answer a training step."""
+
+    timeline: Annotated[
+        str | None, _in(_OUTPUT, "HTML page to write: the pipeline's schedule of a training step, stage by stage.")
+    ] = None
 
 
 @Parameter(name="*")
@@ -149,7 +157,7 @@ class InferenceFlags:
     ] = None
 
 
-COMMON, ANSWERING, FITTING, OBJECTIVE = Common(), Answering(), Fitting(), Objective()
+COMMON, ANSWERING, SERVING, FITTING, OBJECTIVE = Common(), Answering(), Serving(), Fitting(), Objective()
 SYSTEM, PLAN, TRAINING, INFERENCE = SystemFlags(), PlanFlags(), TrainingFlags(), InferenceFlags()
 
 ScenarioFlags = SystemFlags | PlanFlags | TrainingFlags | InferenceFlags

@@ -11,7 +11,7 @@ from rapid_llm.cli import words
 from rapid_llm.cli.files import write_page
 from rapid_llm.predict.explaining import KernelLine
 from rapid_llm.scenario import Scenario
-from rapid_llm.units import format_bytes, format_flops, format_percent, format_seconds
+from rapid_llm.units import format_bandwidth, format_flops, format_percent, format_seconds
 
 _HEADER = ("kernel", "implementation", "time", "FLOP per byte", "rate", "of the roof", "bound")
 _POINTS = 64  # of the roof's line
@@ -35,7 +35,7 @@ def write(scenario: Scenario, kernels: Sequence[KernelLine], path: str) -> None:
     labels = tuple(f"{words.kernel(k.name)} ({k.unit}, {k.phase}): {format_seconds(k.seconds)}" for k in counted)
     points = charts.Series("kernels", tuple(intensity), rates, labels=labels, joined=False)
     plot = charts.plot(
-        [roof, points], x_label="FLOP per byte of HBM", y_label="FLOP/s", log_x=True, log_y=True, title="Roofline"
+        [roof, points], x_label="FLOP per byte of memory", y_label="FLOP/s", log_x=True, log_y=True, title="Roofline"
     )
     rows = [_row(kernel, peak, bandwidth) for kernel in shown]
     text = charts.page(
@@ -47,7 +47,7 @@ def write(scenario: Scenario, kernels: Sequence[KernelLine], path: str) -> None:
 
 def _row(kernel: KernelLine, peak: float, bandwidth: float) -> list[str]:
     floor = max(kernel.flops / peak, kernel.hbm_bytes / bandwidth)
-    moved = f"{format_bytes(kernel.hbm_bytes / kernel.seconds)}/s"
+    moved = format_bandwidth(kernel.hbm_bytes / kernel.seconds)
     return [
         f"{words.kernel(kernel.name)} ({kernel.unit}, {kernel.phase})",
         kernel.implementation,

@@ -18,7 +18,7 @@ from rapid_llm.lowering import Kernels, Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD, CAST
 from rapid_llm.network import OPS, CollectivePrices, Fabric, price_experts
 from rapid_llm.network import price as price_messages
-from rapid_llm.network.flow_prices import Interconnect, Links, interconnect, price_flow
+from rapid_llm.network.flow_prices import Interconnect, Links, Policy, interconnect, policy, price_flow
 from rapid_llm.network.technologies import library_for
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import Prices
@@ -253,8 +253,13 @@ def _by_link(request: Request, machine: Machine, net: Interconnect) -> Collectiv
         fabric=machine.fabric,
         library=communication.library,
         small=communication.small_all_reduce,
-        axis=_SAID.get(request.axis, request.axis),
+        axis=said(request.axis),
     )
+
+
+def said(axis: str) -> str:
+    """The name by which a user knows an axis."""
+    return _SAID.get(axis, axis)
 
 
 _SAID = {"data": "dp", "shard": "dp", "replicas": "dp", "edp": "dp"}
@@ -263,13 +268,38 @@ _SAID = {"data": "dp", "shard": "dp", "replicas": "dp", "edp": "dp"}
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A lowered step with a price on every row; ``others``: prices of the further requests, in their order."""
+    """A lowered step with a price on every row; ``others``: prices of the further requests, in their order;
+    ``requests``: all that was asked of the network."""
 
     lowered: Lowered
     machine: Machine
     kernels: tuple[PricedKernels, ...]
     messages: tuple[PricedMessages, ...]
     others: tuple[CollectivePrices, ...]
+    requests: tuple[Request, ...] = ()
+
+
+def policies(priced: Priced) -> dict[tuple[str, str], Policy]:
+    """How messages go on after faults, by axis and operation: the largest of each that faults slow down."""
+    machine, net, found = priced.machine, priced.machine.net, dict[tuple[str, str], tuple[float, Policy]]()
+    communication = machine.runtime.communication
+    for request in priced.requests:
+        if net is None:
+            break
+        key = said(request.axis), request.op
+        columns = (np.ravel(request.size), np.ravel(request.ranks), np.ravel(request.stride))
+        for size, ranks, stride in dict.fromkeys(
+            zip(*(c.tolist() for c in np.broadcast_arrays(*columns)), strict=True)
+        ):
+            if size <= found.get(key, (0.0,))[0]:
+                continue
+            one = policy(
+                request.op, size, int(ranks), int(stride), net, machine.fabric,
+                communication.library, communication.small_all_reduce,
+            )  # fmt: skip
+            if one is not None:
+                found[key] = size, one
+    return {key: one for key, (_, one) in found.items()}
 
 
 def price_step(lowered: Lowered, machine: Machine, others: Sequence[Request] = ()) -> Priced:
@@ -289,6 +319,7 @@ def price_step(lowered: Lowered, machine: Machine, others: Sequence[Request] = (
         if machine.runtime.host.per_peer
         else messages,
         tuple(found[len(messages) :]),
+        (*rows, *others),
     )
 
 

@@ -19,6 +19,7 @@ from rapid_llm.hardware.catalogue import (
     sources,
     system,
     system_names,
+    system_with,
     typical,
 )
 from rapid_llm.hardware.system import (
@@ -55,5 +56,6 @@ __all__ = [
     "sources",
     "system",
     "system_names",
+    "system_with",
     "typical",
 ]

@@ -34,6 +34,18 @@ def system_names() -> list[str]:
     return SYSTEMS.names()
 
 
+@lru_cache(maxsize=64)
+def system_with(name: str, count: int) -> str | None:
+    """The catalogue system with ``count`` or more of an accelerator, the one that goes by its name before others; None
+    where there is none."""
+    family, found = name.partition("-")[0], []
+    for one in system_names():
+        known = system(one)
+        if known.groups[0].node.accelerator.name == name and known.accelerators >= count:
+            found.append((family not in one, len(one), one))
+    return min(found)[2] if found else None
+
+
 def accelerator(name: str) -> Accelerator:
     """The accelerator of a name, an alias (``A100-SXM4-80GB``) or the path of a YAML file.
 

@@ -61,7 +61,7 @@ class Fault:
         if self.link is not None:
             return f"{self.link[0]} - {self.link[1]}"
         if self.random is not None:
-            return f"{self.random.links} random links (seed {self.random.seed})"
+            return f"{self.random.links} random link{'s' * (self.random.links > 1)} (seed {self.random.seed})"
         if self.accelerator is not None:
             return f"accelerator {self.accelerator}"
         return self.nic or self.switch or f"node{str(self.node).removeprefix('node')}"
@@ -70,9 +70,9 @@ class Fault:
         """Where it is and what it does there: ``node1.nic2 at 50 % of its bandwidth``."""
         if self.down:
             return f"{self.place} down"
-        does = []
+        does, whose = [], "their" if self.random is not None and self.random.links > 1 else "its"
         if self.bandwidth is not None:
-            does.append(f"at {format_percent(self.bandwidth)} of its bandwidth")
+            does.append(f"at {format_percent(self.bandwidth)} of {whose} bandwidth")
         if self.latency is not None:
             does.append(f"{format_seconds(self.latency)} slower")
         if self.speed is not None:

@@ -193,31 +193,94 @@ def _between(way: Way, size: float, net: Interconnect) -> float:
 
     The time of a set of flows is piecewise linear and convex in their size, so what lies between is at most the chord.
     """
-    low = ANCHOR ** floor(log(size, ANCHOR))
-    key = replace(way, protocol="", lines=())
+    low = _anchor(size)
+    key = _bare(way)
     first, second = (_excess(key, one, net) for one in (low, low * ANCHOR))
     return first + (second - first) * (size - low) / (low * ANCHOR - low)
 
 
 def _excess(way: Way, size: float, net: Interconnect) -> float:
     """What links take beyond the closed form for one size (s), under the faster policy of ``under_faults``."""
-    return _planned(way, size, net)[1] - bare_line(way).seconds(size)
+    return _planned(way, size, net).seconds - bare_line(way).seconds(size)
 
 
 def plan_of(way: Way, size: float, net: Interconnect) -> Plan:
     """How all groups of a way run on the links of a job, under the faster policy after faults."""
-    return _planned(replace(way, protocol="", lines=()), size, net)[0]
+    return _planned(_bare(way), size, net).plan
+
+
+def _bare(way: Way) -> Way:
+    """A way without what a library adds: what the links see of it."""
+    return replace(way, protocol="", lines=())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planned:
+    """A way on the links, without its library: its plan, and seconds under the faster policy and each, and healthy."""
+
+    plan: Plan
+    seconds: float
+    detour: float
+    replan: float
+    whole: float
 
 
 @lru_cache(maxsize=4096)
-def _planned(way: Way, size: float, net: Interconnect) -> tuple[Plan, float]:
-    """The plan of a way without its library, and its seconds on the links."""
+def _planned(way: Way, size: float, net: Interconnect) -> Planned:
+    """How a way runs on the links without its library. Never faster than without faults."""
     members = groups(len(net.part), way.group.bounds[-1], way.group.stride)
     whole = on_links(way, size, net.healthy, members).seconds
     if net.topology is net.healthy:
-        return Plan(words="", members=members), whole
+        return Planned(Plan(words="", members=members), whole, whole, whole, whole)
     found = _recovered(way, size, net, members, whole)
-    return found.plan, max(whole, min(found.detour.seconds, found.replan.seconds))
+    detour, replan = (max(whole, hurt.seconds) for hurt in (found.detour, found.replan))
+    return Planned(found.plan, min(detour, replan), detour, replan, whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a message goes on after faults: ``name`` is detour or replan, ``plan`` what re-planning does, and by how much
+    the links take longer than healthy ones under it, and under a detour."""
+
+    name: str
+    plan: str
+    slowdown: float
+    detour_slowdown: float
+
+
+def policy(  # noqa: PLR0917
+    op: str,
+    size: float,
+    ranks: int,
+    stride: int,
+    net: Interconnect,
+    fabric: Fabric,
+    library: str | Library,
+    small: str | Library | None,
+) -> Policy | None:
+    """The faster policy of a message that ``price_flow`` priced; None where faults do not slow it down."""
+    if ranks == 1 or size <= 0 or net.topology is net.healthy:
+        return None
+    way = chosen(op, size, ranks, stride, net, fabric, library, small)[0].way
+    found = _planned(_bare(way), _anchor(size), net)
+    if found.seconds <= found.whole * SLOWER:
+        return None
+    again = found.replan < found.detour
+    return Policy(
+        "replan" if again else "detour",
+        found.plan.words if again else "",
+        found.seconds / found.whole,
+        found.detour / found.whole,
+    )
+
+
+SLOWER: Final = 1.001
+"""A message that faults slow down by less is not hurt."""
+
+
+def _anchor(size: float) -> float:
+    """The size below ``size`` that is simulated."""
+    return ANCHOR ** floor(log(size, ANCHOR))
 
 
 def _recovered(way: Way, size: float, net: Interconnect, members: Members, whole: float) -> Recovery:

@@ -9,8 +9,10 @@ from typing import Any, TypedDict
 
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.execution import Slow
+from rapid_llm.execution.pricing import policies
 from rapid_llm.network.faults import speeds
 from rapid_llm.network.flow_prices import Links
+from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Plans
 from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.energy import inference_energy, pools_energy, price_of, training_energy
@@ -22,7 +24,7 @@ from rapid_llm.predict.inference_report import inference_report
 from rapid_llm.predict.job import assumptions, plans_of
 from rapid_llm.predict.pools import PoolsTable, evaluate_pools
 from rapid_llm.predict.pools_report import pools_report
-from rapid_llm.predict.report import EnergyUse, MemoryUse, Report, Violation, without_times
+from rapid_llm.predict.report import EnergyUse, FaultsUse, MemoryUse, Recovered, Report, Violation, without_times
 from rapid_llm.predict.training import TrainingTable, evaluate_training
 from rapid_llm.predict.training_report import training_report
 from rapid_llm.predict.whatif import what_if
@@ -45,9 +47,26 @@ def predict(scenario: Scenario, *, allow_infeasible: bool = False, sensitivities
     report = _report(scenario, table)
     if not report.feasible:
         return _infeasible(scenario, report, keep_times=allow_infeasible)
+    if scenario.faults:
+        report = replace(report, faults=_faults(scenario, table))
     if sensitivities:
         report = replace(report, what_if=what_if(scenario, headline(report), _headline_of))
     return report
+
+
+def _faults(scenario: Scenario, table: TrainingTable | InferenceTable | PoolsTable) -> FaultsUse:
+    """What the faults of a scenario cost, and the policy of each axis whose links are hurt."""
+    step = (
+        table.step if isinstance(table, TrainingTable) else table.steps if isinstance(table, InferenceTable) else None
+    )
+    found = policies(step.priced) if step is not None else {}
+    return FaultsUse(
+        _headline_of(replaced(scenario, faults=())),
+        tuple(
+            Recovered(axis, op, one.name, one.plan, one.slowdown, one.detour_slowdown)
+            for (axis, op), one in found.items()
+        ),
+    )
 
 
 def _cut_off(scenario: Scenario, error: InfeasibleError) -> Report:

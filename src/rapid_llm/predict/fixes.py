@@ -25,6 +25,10 @@ TIMED = 3
 """Plans of one size of which the fastest is offered."""
 OTHER_ANSWER = ("precision", "kv_cache", "batch_size", "experts in another precision")
 """Kinds of changes after which the job computes something else."""
+FORMATS = ("fp8", "int8-wo", "int4-wo")
+"""Smaller weights for inference, those that are closest to 16 bits first."""
+BLOCKS = ("q8-0", "q4-k")
+"""The same where weights are GGUF blocks."""
 LADDER = ("none", "selective", "full")
 
 Change = tuple[str, str, Scenario]
@@ -120,7 +124,7 @@ def _training(scenario: Scenario, work: Training) -> Iterator[Change]:
 
 def _inference(scenario: Scenario, work: Inference) -> Iterator[Change]:
     now = scenario.precision
-    for name in ("fp8", "int4-wo"):
+    for name in BLOCKS if now.name in BLOCKS or scenario.runtime.defaults.precision in BLOCKS else FORMATS:
         if dtype(precision(name).weights).bytes < dtype(now.of_experts.weights).bytes:
             yield "precision", f"precision {name}", replaced(scenario, precision=precision(name))
     if dtype(now.kv_cache).bytes > 1.0:

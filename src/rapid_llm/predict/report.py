@@ -36,6 +36,28 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovered:
+    """How the messages of an axis go on after faults: ``policy`` is the faster of detour and replan, ``plan`` what
+    re-planning does; how many times as long as on healthy links they take there, and with a detour.
+    """
+
+    axis: str
+    op: str
+    policy: str
+    plan: str
+    slowdown: float
+    detour_slowdown: float
+
+
+@dataclass(frozen=True, slots=True)
+class FaultsUse:
+    """What faults cost: the headline time (s) without them, and how messages go on where links are hurt."""
+
+    healthy_s: float
+    messages: tuple[Recovered, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fix:
     """A change that makes an infeasible scenario fit, as ``--set`` takes it; its price was predicted."""
 
@@ -276,6 +298,7 @@ class Report:
     confidence: Confidence | None = None
     interval: tuple[float, float] | None = None
     what_if: tuple[WhatIf, ...] = ()
+    faults: FaultsUse | None = None
     defaults: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     price: Price | None = None

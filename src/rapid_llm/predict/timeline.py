@@ -148,7 +148,9 @@ def _stage(one: Course, moments: int) -> str:
         for name, top in zip(held, tops, strict=True)
     ]
     limit = charts.Series(f"may use {format_bytes(one.limit)}", [x[0], x[-1]], [one.limit] * 2, bound=True)
-    chart = charts.plot([*reversed(bands), limit], x_label=one.x_label, form=format_bytes, unit=2.0**30)
+    chart = charts.plot(
+        [*reversed(bands), limit], x_label=one.x_label, form=format_bytes, unit=2.0**30, from_zero=False
+    )
     parts = [(name.replace("_", " "), format_bytes(float(size[at]))) for name, size in held.items()]
     rows = [*parts, ("the process", format_bytes(float(total[at]))), ("may use", format_bytes(one.limit))]
     return chart + charts.table((f"peak: {one.labels[at]}", ""), rows, numeric=(1,))

@@ -17,7 +17,7 @@ def what_if(scenario: Scenario, base: float, time_of: Callable[[Scenario], float
     found = []
     for text, change in (
         ("matrix rate x2", _matrix),
-        ("HBM bandwidth x2", _hbm),
+        ("memory bandwidth x2", _hbm),
         ("scale-up bandwidth x2", _scale_up),
         ("network cards x2", _nics),
         *([("host memory bandwidth x2", _host)] if getattr(scenario.workload.offload, "experts", 0.0) else []),

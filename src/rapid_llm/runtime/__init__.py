@@ -1,6 +1,6 @@
 """How software executes: kernels, fusion, graph capture, overlap, host cost, allocator."""
 
-from rapid_llm.runtime.catalogue import load, names, sources
+from rapid_llm.runtime.catalogue import USUAL, load, names, runs_on, sources, usual
 from rapid_llm.runtime.software import (
     Allocator,
     Communication,
@@ -16,6 +16,7 @@ from rapid_llm.runtime.software import (
 )
 
 __all__ = [
+    "USUAL",
     "Allocator",
     "Communication",
     "Comparing",
@@ -29,5 +30,7 @@ __all__ = [
     "Training",
     "load",
     "names",
+    "runs_on",
     "sources",
+    "usual",
 ]

@@ -6,7 +6,7 @@ A size of ``serving`` may stand per architecture, ``{default: 2048, "@hopper": 8
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from rapid_llm.documents import Document, build
 from rapid_llm.errors import InputError, did_you_mean, nearest
@@ -23,6 +23,30 @@ def names() -> list[str]:
         versions = CATALOGUE.document(name).data.get("versions") or {}
         found += [name, *(f"{name}@{version}" for version in versions)]
     return found
+
+
+def runs_on(found: Runtime, vendor: str, architecture: str) -> bool:
+    """Whether a runtime runs on accelerators of a vendor and architecture; on those of no vendor that any runtime of
+    the catalogue names, anything is taken to run."""
+    names_it = vendor in found.runs_on or architecture in found.runs_on
+    return names_it or not found.runs_on or not _named(vendor, architecture)
+
+
+@lru_cache(maxsize=128)
+def _named(vendor: str, architecture: str) -> bool:
+    return any({vendor, architecture} & set(load(name).runs_on) for name in CATALOGUE.names())
+
+
+def usual(workload: str, vendor: str, architecture: str) -> str | None:
+    """What runs a workload on such an accelerator where the user does not say; None where nothing does."""
+    return next((name for name in USUAL[workload] if runs_on(load(name), vendor, architecture)), None)
+
+
+USUAL: Final[Mapping[str, tuple[str, ...]]] = {
+    "training": ("megatron-core", "maxtext", "torchtitan"),
+    "inference": ("vllm", "llama.cpp", "hf-transformers"),
+}
+"""Runtimes by workload, the most usual first."""
 
 
 @lru_cache(maxsize=128)

@@ -317,12 +317,14 @@ class HostExperts:
 class Runtime:
     """How software executes. ``fusions`` are runs of canonical operators that become one launch (DESIGN 2.7).
 
-    ``fused_experts``: one kernel family runs permute, both expert GEMMs, activation and unpermute.
+    ``fused_experts``: one kernel family runs permute, both expert GEMMs, activation and unpermute. ``runs_on``: vendors
+    of accelerators, or architectures where it runs on some of a vendor's alone; empty: anything.
     """
 
     name: str
     version: str
     workload: Literal["training", "inference"]
+    runs_on: tuple[str, ...] = ()
     kernels: Kernels
     fusions: tuple[tuple[str, ...], ...] = ()
     fused_experts: bool = False

@@ -12,6 +12,7 @@ from rapid_llm.errors import InputError
 from rapid_llm.lowering.modules import present
 from rapid_llm.model import MLP, Model, MoE
 from rapid_llm.parallelism import FOLDED, TWO_WAY
+from rapid_llm.runtime import runs_on, usual
 from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.workload import Routing, Training
 
@@ -48,7 +49,8 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     and fewest micro-batches;
     of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), ring_alone,
     ulysses_alone, runs_schedule, offloads, offload_zero_stage and experts_need_sp; accelerators, node_size,
-    system_accelerators, training (0 or 1), runtime_training, has_rate, weight_only (a format that cannot be trained),
+    system_accelerators, training (0 or 1), runtime_training, has_rate, has_platform, weight_only (a format that cannot
+    be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
     counted_experts, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave, runs_host_experts,
@@ -88,11 +90,13 @@ def _model(model: Model) -> dict[str, int]:
 
 def _system(scenario: Scenario) -> dict[str, int]:
     node = scenario.system.groups[0].node
+    chip = node.accelerator
     return {
         "accelerators": scenario.accelerators,
         "system_accelerators": scenario.system.accelerators,
         "node_size": node.accelerators,
         "has_rate": not _without_rate(scenario),
+        "has_platform": runs_on(scenario.runtime, chip.vendor, chip.architecture),
         "has_drives": node.nvme is not None,
         "unified": node.accelerator.memory.unified,
         "has_host_matrix": node.host_matrix is not None,
@@ -287,6 +291,9 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "system": scenario.system.name,
         "accelerator": chip.name,
         "runtime": scenario.runtime.name,
+        "platforms": scenario.runtime.runs_on,
+        "vendor": chip.vendor,
+        "usual_runtime": usual(scenario.workload.kind, chip.vendor, chip.architecture),
         "lacked": _lacked(scenario),
         "lacked_module": _lacked_module(scenario),
         "modules": ", ".join(present(scenario.model)),

@@ -71,8 +71,19 @@ def sharded_pipeline(row: Row) -> str:
 def runtime(row: Row) -> str:
     """The runtime runs the other kind of workload."""
     runs, asked = ("training", "inference") if row["runtime_training"] else ("inference", "training")
-    usual = "megatron-core" if asked == "training" else "vllm"
+    usual = row["usual_runtime"] or ("megatron-core" if asked == "training" else "vllm")
     return f"runtime {row['runtime']} runs {runs}, and workload.kind is {asked}. Try runtime: {usual}."
+
+
+def platform(row: Row) -> str:
+    """The runtime does not run on accelerators of this vendor."""
+    *others, last = row["platforms"]
+    places = f"{', '.join(others)} and {last}" if others else last
+    instead = f"Try runtime: {row['usual_runtime']}." if row["usual_runtime"] else "Try system: dgx-h100."
+    return (
+        f"runtime {row['runtime']} runs on accelerators of {places}, and {row['accelerator']} is of {row['vendor']}. "
+        f"{instead}"
+    )
 
 
 def rate(row: Row) -> str:

@@ -40,6 +40,7 @@ def from_mapping(
 
 def _inherit(document: Document, seen: tuple[str, ...] = ()) -> Document:
     """Lay a scenario over the file that its ``base`` names (relative to its own folder)."""
+    _refuse_other(document)
     base = document.data.get("base")
     if base is None:
         return document
@@ -58,6 +59,24 @@ def _inherit(document: Document, seen: tuple[str, ...] = ()) -> Document:
     below = _inherit(inherited, (*seen, name))
     own = {key: value for key, value in document.data.items() if key != "base"}
     return replace(document.over(below), data=layer(below.data, own))
+
+
+_OTHERS: Mapping[str, frozenset[str]] = {
+    "accelerator": frozenset(("peak", "memory", "compute_units", "clocks", "architecture")),
+    "system": frozenset(("node", "nodes", "fabric")),
+}
+"""Fields by which a file of another kind is known: no scenario has any of them."""
+
+
+def _refuse_other(document: Document) -> None:
+    """InputError for the file of an accelerator or a system in place of a scenario's."""
+    for kind, fields in _OTHERS.items() if not {"model", "workload"} & document.data.keys() else ():
+        if fields & document.data.keys():
+            raise InputError(
+                f"this file describes a{'n' * (kind == 'accelerator')} {kind}, not a scenario. Use it as the system of "
+                f"one: system: {document.file}, or rapid-llm infer llama-3.1-8b --system {document.file}.",
+                file=document.file,
+            )
 
 
 def _override(document: Document, overrides: Iterable[str]) -> Document:

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic.dataclasses import dataclass
 
+from rapid_llm import runtime
 from rapid_llm.documents import Document, build, known_fields, plain, show
 from rapid_llm.hardware import System, shared_racks
 from rapid_llm.hardware.health import Fault
@@ -20,9 +21,6 @@ from rapid_llm.scenario.named import DraftInput, draft_of, model_of, own_precisi
 from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.units import Count, Positive
 from rapid_llm.workload import RECOMPUTED, Inference, Recompute, Training, Workload
-
-RUNTIMES: Mapping[str, str] = {"training": "megatron-core", "inference": "vllm"}
-"""What runs a workload when the user does not say."""
 
 Noun = TypeVar("Noun")
 
@@ -86,10 +84,11 @@ def resolve(document: Document) -> Scenario:
     _need(document, "workload")
     workload = _field(document, "workload", Workload, prepare=partial(_workload, document))
     kind = workload.kind
+    usual = _usual_runtime(kind, system)
     if data.get("runtime") is None:
-        document = replace(document, data={**data, "runtime": RUNTIMES[kind]})
-        defaults.append(f"runtime: {RUNTIMES[kind]} (default for {kind})")
-    engine = runtime_of(document, system, RUNTIMES[kind])
+        document = replace(document, data={**data, "runtime": usual})
+        defaults.append(f"runtime: {usual} (default for {kind}{_there(kind, usual, system)})")
+    engine = runtime_of(document, system, usual)
     preset, why = own_precision(found_model, system, engine)
     if data.get("precision") is None:
         document = replace(document, data={**document.data, "precision": preset})
@@ -300,6 +299,16 @@ def _recompute(workload: Training | Inference, engine: Runtime, defaults: list[s
         return workload
     defaults.append(f"workload.recompute: {engine.defaults.recompute} (default of {engine.name})")
     return replace(workload, recompute=Recompute(mode=engine.defaults.recompute))
+
+
+def _usual_runtime(kind: str, system: System) -> str:
+    """What runs a workload on a system where the user does not say; the most usual of all where nothing does."""
+    chip = system.groups[0].node.accelerator
+    return runtime.usual(kind, chip.vendor, chip.architecture) or runtime.USUAL[kind][0]
+
+
+def _there(kind: str, name: str, system: System) -> str:
+    return "" if name == runtime.USUAL[kind][0] else f" on {system.groups[0].node.accelerator.name}"
 
 
 def _origins(document: Document) -> dict[str, str]:

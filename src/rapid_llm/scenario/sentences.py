@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from math import isqrt
 from typing import Any
 
+from rapid_llm.hardware import system_with
+
 Row = Mapping[str, Any]
 """One plan: whole numbers and names by the names of its columns."""
 
@@ -151,7 +153,9 @@ def enough(row: Row) -> str:
     """More ranks than the system has accelerators."""
     size, has = row["node_size"], row["system_accelerators"]
     nodes, need = has // size, -(-row["accelerators"] // size)
-    more = f"--set system.nodes={need}" if has > 1 else "a system with more of them, such as dgx-h100"
+    found = system_with(row["accelerator"], row["accelerators"])
+    larger = "a system with more of them" + (f", such as {found}" if found else "")
+    more = f"--set system.nodes={need}" if has > 1 else larger
     plural = "node" if nodes == 1 else "nodes"
     return (
         f"accelerators {row['accelerators']} is more than system {row['system']} has: "

@@ -5,7 +5,7 @@ from importlib import resources
 from typing import Any
 from zlib import crc32
 
-from numba import njit
+from rapid_llm.network.jit import njit
 
 # Compiled once for all processes, and without reference counts: counting those of every array at every call costs
 # several times more than the event loop's own work, and the loop allocates nothing. All in one piece: handing a state

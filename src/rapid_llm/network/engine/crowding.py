@@ -5,10 +5,10 @@ again with that one tight, so that the result is the one that events for every t
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from rapid_llm.network.engine.state import SLACK, Records, State
+from rapid_llm.network.jit import njit
 from rapid_llm.network.tasks import Floats, Ints
 
 SPREAD = 0.1

@@ -9,9 +9,9 @@ are unique), so one of them stands for all, with the number of its like on each 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from rapid_llm.network.jit import njit
 from rapid_llm.network.tasks import OWN_QUEUE, Floats, Ints, Tasks
 
 Int32s = NDArray[np.int32]

@@ -3,10 +3,10 @@
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from rapid_llm.network.engine.compiled import checksum
+from rapid_llm.network.jit import njit
 from rapid_llm.network.tasks import DISCIPLINES, OWN_QUEUE, Floats, Ints, Tasks, Transport
 
 Records = Any

@@ -1,8 +1,8 @@
 """Rows over the spines of a leaf–spine network, placed so that no spine takes more than its share."""
 
 import numpy as np
-from numba import njit
 
+from rapid_llm.network.jit import njit
 from rapid_llm.network.tasks import Floats, Ints
 from rapid_llm.network.topology import NODE_KINDS, Topology
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from rapid_llm.network.engine.compiled import compiled
+from rapid_llm.network.jit import njit
 from rapid_llm.network.routing.search import HASHED, LOADED, Graph, Search, detour, mix, near, shortest, spread
 from rapid_llm.network.tasks import Floats, Ints
 

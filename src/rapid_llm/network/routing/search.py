@@ -7,10 +7,10 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from rapid_llm.network.engine.compiled import checksum, compiled
+from rapid_llm.network.jit import njit
 from rapid_llm.network.tasks import Floats, Ints
 
 VERSION: Final = np.dtype([(f"source_{checksum(__package__, ('drive', 'search')):08x}", np.bool_)])
