@@ -30,6 +30,8 @@ _ROW = re.compile(r"^\s*\d+\s+\d+\s+[a-z]\w*\s+.*\d")
 _COLUMNS = ("size", "count", "type", "redop", "root", "time")
 """Columns of nccl-tests up to the out-of-place time; older versions lack one or two, as their header says."""
 MICROSECOND = 1e-6
+PLAUSIBLE = (1e-7, 1e3)
+"""Seconds that a collective can take: less than a store to a peer, or more than any watchdog waits, is another unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +161,19 @@ def _table(text: str, file: Path, op: str | None, ranks: int | None) -> Iterator
         if count < 1 or count != whole:
             raise InputError(f"{file} has {whole:g} ranks in a row.", file=str(file), line=index)
         if 0 < size < inf and 0 < time < inf and count > 1:
+            _plausible(time, file, index)
             named = operation(row[names["op"]] if names["op"] else str(op))
             yield Measurement(named, size, count, time * MICROSECOND, row.get("dtype", "").startswith("int"))
+
+
+def _plausible(time: float, file: Path, line: int) -> None:
+    """InputError for a time (us) that no collective can take."""
+    low, high = PLAUSIBLE
+    if not low <= time * MICROSECOND <= high:
+        raise InputError(
+            f"a collective cannot take {time:g} us: times are in microseconds, from {low / MICROSECOND:g} us to "
+            f"{high:g} s.", field="table", file=str(file), line=line,
+        )  # fmt: skip
 
 
 def operation(name: str) -> str:
