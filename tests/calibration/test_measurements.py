@@ -103,6 +103,15 @@ def test_a_bad_table_is_one_sentence(tmp_path, text, sentence):
     assert sentence in str(caught.value)
 
 
+@pytest.mark.parametrize(("data", "why"), [(b"\x89PNG\xff\xfe", "not text in UTF-8"), (b"PK\x03\x00", "not text")])
+def test_a_file_that_is_no_text(tmp_path, data, why):
+    file = tmp_path / "t.csv"
+    file.write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        read(file)
+    assert str(caught.value) == f"{file} cannot be read: it is {why}."
+
+
 def test_a_file_that_is_not_there():
     with pytest.raises(InputError, match=r"^nowhere\.csv cannot be read: no such file or directory\.$"):
         read("nowhere.csv")

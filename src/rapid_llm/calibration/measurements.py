@@ -64,6 +64,8 @@ def read(path: Path | str, *, op: str | None = None, ranks: int | None = None) -
         text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {_reason(error)}.", field="table") from None
+    if "\0" in text:
+        raise InputError(f"{path} cannot be read: it is not text.", field="table")
     if not text.strip():
         raise InputError(f"{path} is empty.", field="table")
     found = _log(text, file, op, ranks) if _is_log(text) else list(_table(text, file, op, ranks))
@@ -73,6 +75,8 @@ def read(path: Path | str, *, op: str | None = None, ranks: int | None = None) -
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not text in UTF-8"
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
