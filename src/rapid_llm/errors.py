@@ -199,6 +199,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"Did you mean '{close[0]}'?" if close else ""
 
 
+def shortened(names: Sequence[str], limit: int = 12) -> str:
+    """Names for a sentence: ``nccl, rccl, xla-ici and 40 more``."""
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
     """``precision 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16.``"""
     names = list(known)

@@ -15,11 +15,15 @@ from types import MappingProxyType
 from typing import Any
 
 from rapid_llm.documents import Document, join, parse_yaml, read_yaml
-from rapid_llm.errors import InputError, nearest
+from rapid_llm.errors import InputError, nearest, shortened
 
 KINDS = ("datasheet", "measured", "fitted", "architecture", "estimate", "user")
 _SUFFIXES = (".yaml", ".yml", ".json")
-_HINTS = {"system": "A path to a YAML file works too."}
+_HINTS = {
+    "system": "A path to a YAML file works too.",
+    **{what: f"See: rapid-llm list {what}s" for what in ("model", "accelerator", "runtime")},
+}
+"""What to try where a sentence need not give the names: ``list`` does."""
 _OWN = frozenset({"name", "aliases"})
 """Fields that an entry does not inherit."""
 _LEAF = frozenset({"value", "source", "kind", "notes"})
@@ -89,7 +93,7 @@ class Catalogue:
         spelt = _aliases(self)
         close = list(dict.fromkeys(spelt.get(one.casefold(), one) for one in nearest(name, names)))
         meant = f" Did you mean '{close[0]}'?" if close else ""
-        hint = _HINTS.get(self.what, f"See: rapid-llm list {self.what}s")
+        hint = _HINTS.get(self.what) or f"Known: {shortened([*dict.fromkeys([*close, *names])])}."
         message = f"{self.what} '{name}' is not in the catalogue.{meant} {hint}"
         return InputError(message, field=self.what, suggestions=close)
 

@@ -11,6 +11,7 @@ from rapid_llm.calibration import fabric as fitting
 from rapid_llm.documents import read_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.network import Fabric, library, price
+from rapid_llm.network.technologies import LIBRARIES
 from rapid_llm.nouns import FrozenDict, replaced
 
 DGX = Fabric.of(hardware.system("dgx-h100"))
@@ -69,6 +70,30 @@ def test_the_file_is_a_library(tmp_path):
     assert path.stat().st_mode == other.stat().st_mode
 
 
+LINKS = [(name, link) for name in LIBRARIES.names() for link in library(name).links]
+
+
+@pytest.mark.parametrize(("name", "link"), LINKS)
+def test_every_link_of_every_library_is_read_as_it_was_written(name, link, tmp_path):
+    known = library(name)
+    cost = known.links[link]
+    found = fitting.Calibration(
+        library=known, link=link, before=cost, after=cost, fitted=("launch",), rows=8, unseen=4, aside=0,
+        held_out="every second size", error_before=0.1, error_after=0.1,
+    )  # fmt: skip
+    path = tmp_path / "mine.yaml"
+    fitting.write(found.document("mine", "a log"), path)
+    assert library(str(path)).links[link] == cost
+
+
+def test_a_link_inside_a_node_is_fitted_and_written(tmp_path):
+    rows = measured(link="nvlink4", ranks=(8,), launch=9e-6)
+    got = calibrate(DGX, rows, library="nccl")
+    path = tmp_path / "mine.yaml"
+    fitting.write(got.document("mine", "a log"), path)
+    assert library(str(path)).links["nvlink4"] == got.after
+
+
 def test_a_file_is_whole_or_not_there(tmp_path, monkeypatch):
     path = tmp_path / "mine.yaml"
     path.write_text("old")
@@ -90,6 +115,8 @@ def test_errors_are_sentences(monkeypatch):
         calibrate(DGX, measured(), library="nccl", link="nvlink4")
     with pytest.raises(InputError, match=r"^7 rows use infiniband-ndr; at least 8 are needed to fit and to check\.$"):
         calibrate(DGX, measured()[:7], library="nccl")
+    with pytest.raises(InputError, match=r"has one message size, so no row is left to check the fit on: measure at"):
+        calibrate(DGX, [Measurement("all_reduce", 1e6, 16, 1e-4)] * 8, library="nccl")
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     with pytest.raises(InputError, match=r"^calibration needs scipy: pip install 'rapid-llm\[fit\]'\.$"):
         calibrate(DGX, measured(), library="nccl")

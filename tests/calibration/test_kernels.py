@@ -12,6 +12,8 @@ from rapid_llm.calibration import accelerators, kernels
 from rapid_llm.calibration.benchmark import script
 from rapid_llm.calibration.writing import replace_block, write_whole
 from rapid_llm.errors import InputError, RapidError
+from rapid_llm.operators.kernels import KERNELS
+from rapid_llm.validation.kernels import slice_of
 
 SHAPES = list(
     itertools.product((1, 4, 16, 64, 256, 1024, 4096), (512, 1024, 2048, 4096, 8192, 16384), (512, 2048, 8192, 16384))
@@ -66,6 +68,25 @@ def test_an_accelerator_is_read_off_its_gemms(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("factor", "sentence"),
+    [
+        (1e3, "which is too slow to be true: is latency_us in microseconds, and gpu right?"),
+        (1e-3, "beat the datasheet's roofline: is latency_us in microseconds, and gpu right?"),
+    ],
+)
+def test_an_accelerator_is_not_read_off_a_table_in_another_unit(tmp_path, factor, sentence, monkeypatch):
+    monkeypatch.setattr(accelerators, "_LEAST", 1)
+    table = gemm_table(tmp_path / "gemm.csv", kernel=operators.kernel("cublas"))
+    assert accelerators.calibrate("h100-sxm", [table]).hbm > 0.5
+    head, *rows = table.read_text().splitlines()
+    cells = [row.rpartition(",") for row in rows]
+    table.write_text("\n".join([head, *(f"{start},{float(time) * factor:.6f}" for start, _, time in cells)]) + "\n")
+    with pytest.raises(InputError) as error:
+        accelerators.calibrate("h100-sxm", [table])
+    assert sentence in error.value.message
+
+
+@pytest.mark.parametrize(
     ("header", "rows", "sentence"),
     [
         ("m,n,k,latency_us", [], "one of gemm also needs the columns dtype."),
@@ -95,6 +116,13 @@ def test_a_kernel_without_tables_says_which_have_some(tmp_path):
     table = gemm_table(tmp_path / "gemm.csv", kernel=operators.kernel("cublas"))
     with pytest.raises(InputError, match="no table describes kernel fa1"):
         list(kernels.calibrate("fa1", [table]))
+    with pytest.raises(InputError, match=r"^no table describes kernel fa3\. Did you mean 'vllm-fa3'\? Of family"):
+        list(kernels.calibrate("fa3", [table]))
+    for name in KERNELS.names():
+        try:
+            slice_of(name)
+        except InputError as error:
+            assert len(error.message) < 250
 
 
 @pytest.mark.parametrize(("name", "what"), [("", "is not one"), ("absent.csv", "does not exist")])

@@ -90,6 +90,8 @@ def test_a_table_of_either_schema(tmp_path):
         ("op,ranks,bytes,time_us\n", "holds no measurement that can be used."),
         ("op,ranks,bytes,time_us\nall_reduce,2.5,8,1\n", "has 2.5 ranks in a row."),
         ("op,ranks,bytes,time_us\nall_reduce,8,1024,inf\n", "holds no measurement that can be used."),
+        ("op,ranks,bytes,time_us\nall_reduce,8,1024,1e-30\n", "t.csv:2: a collective cannot take 1e-30 us: times are"),
+        ("op,ranks,bytes,time_us\nall_reduce,8,1024,1e30\n", "in microseconds, from 0.1 us to 1000 s."),
         ("op,ranks,bytes,time_us\ngather,2,8,1\n", "collective 'gather' is unknown. Known: all_reduce, "),
     ],
 )
@@ -99,6 +101,15 @@ def test_a_bad_table_is_one_sentence(tmp_path, text, sentence):
     with pytest.raises(InputError) as caught:
         read(file)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(("data", "why"), [(b"\x89PNG\xff\xfe", "not text in UTF-8"), (b"PK\x03\x00", "not text")])
+def test_a_file_that_is_no_text(tmp_path, data, why):
+    file = tmp_path / "t.csv"
+    file.write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        read(file)
+    assert str(caught.value) == f"{file} cannot be read: it is {why}."
 
 
 def test_a_file_that_is_not_there():

@@ -86,6 +86,65 @@ def test_edges_of_a_yaml_file(tmp_path):
     assert read_topology(file).bandwidth.tolist() == [1e9, 2e9]
 
 
+def test_a_table_made_by_a_spreadsheet_may_end_its_lines_with_commas(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("from, to, bandwidth, kind,\na, b, 1 GB/s, nic,\n\n")
+    topology = read_topology(file)
+    assert (topology.bandwidth.tolist(), topology.names) == ([1e9] * 2, ("a", "b"))
+
+
+HEAD = "from,to,bandwidth,latency\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (HEAD.replace("latency", "latencyy") + "a,b,1 GB/s,1 us\n", ":1: column 'latencyy' is unknown. Did you mean "
+         "'latency'? Known: from, to, bandwidth, latency, reverse, kind."),
+        ("form,to,bandwidth\na,b,1 GB/s\n", ":1: column 'form' is unknown. Did you mean 'from'? Known: from, to, "
+         "bandwidth, latency, reverse, kind."),
+        ("from,to,bandwidth,kind\na,b,1 GB/s,magic\n", ":2: links[0].kind 'magic' is unknown. Known: scale-up, host, "
+         "nic, fabric, global."),
+        (HEAD + "a,b,1 GB/s,1 us,2 GB/s\n", ":2: has 5 cells below 4 columns."),
+        (HEAD + "a,b,1 GB/s\na,b\n", ":3: links[1] of mine needs bandwidth."),
+        (HEAD + HEAD.replace("latency", "1"), ":2: links[0].bandwidth is not a quantity, such as '3.35 TB/s' "
+         "(got 'bandwidth')."),
+        (HEAD, ": has a header and no row below it."),
+        ("from,to\na,b\n", ":1: needs the columns from, to, bandwidth."),
+        ("from,to,to,bandwidth\na,b,c,1 GB/s\n", ":1: has more than one column to."),
+        ("a,b,1 GB/s\nb,c,1 GB/s\n", ":1: has no header: its first line must be from,to,bandwidth."),
+        ("", ": cannot be read: it is empty."),
+        (" \n", ": cannot be read: it is empty."),
+        (b"\x89PNG\xff\xfe\x00", ": cannot be read: it is not text in UTF-8."),
+        (b"PK\x03\x00", ": cannot be read: it is not text."),
+    ],
+)  # fmt: skip
+def test_a_bad_edge_list_is_one_sentence(tmp_path, text, sentence):
+    file = tmp_path / "mine.csv"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InputError) as error:
+        read_topology(file)
+    assert str(error.value) == f"{file}{sentence}"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("links: [{from: a, to: b, bandwidth: 1 GB/s, latencyy: 1 us}]", "unknown field 'links[0].latencyy'. Did you "
+         "mean 'latency'?"),
+        ("nodes: {hub0: leaf}\nlinks: [{from: a, to: hub, bandwidth: 1 GB/s}]", "nodes of mine name 'hub0', which no "
+         "link joins. Did you mean 'hub'?"),
+        ("link: []", "must hold a list 'links' of {from, to, bandwidth}."),
+    ],
+)  # fmt: skip
+def test_bad_edges_of_a_yaml_file_are_one_sentence(tmp_path, text, sentence):
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError) as error:
+        read_topology(file)
+    assert error.value.message == sentence
+
+
 def test_a_matrix_is_a_link_for_every_pair():
     topology = topology_of_matrix([[0, 1e9], [2e9, 0]])
     assert topology.bandwidth.tolist() == [1e9, 2e9]

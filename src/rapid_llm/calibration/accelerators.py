@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from rapid_llm import hardware, operators
-from rapid_llm.calibration.kernels import Errors, read_table
+from rapid_llm.calibration.kernels import Errors, no_row, read_table
 from rapid_llm.calibration.writing import write_whole
 from rapid_llm.documents import Document
 from rapid_llm.errors import InputError
@@ -21,6 +21,8 @@ _OVER_L2: Final = 4.0  # weights this many times L2 come from HBM
 _STREAM_QUANTILE: Final = 0.99
 _LAUNCH_QUANTILE: Final = 0.01
 _LEAST: Final = 5  # rows that a quantile is taken of
+_LEAST_SHARE: Final = 0.2  # of the datasheet's bandwidth: the best of any memory controller reaches more
+_MOST_LAUNCH: Final = 1e-3  # s: no driver takes so long to start a kernel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,11 @@ def calibrate(name: str, files: Sequence[Path]) -> Sustained:
     side only. InputError where too few.
     """
     device = hardware.accelerator(name)
-    found = [s for s in samples(slice_of("cublas"), [read_table(f) for f in files]) if s.accelerator == device.name]
+    part, tables = slice_of("cublas"), [read_table(f) for f in files]
+    sound = list(samples(part, tables))
+    if not sound:
+        raise InputError(no_row(part, [t for t in tables if t.schema == part.schema], files), field="table")
+    found = [s for s in sound if s.accelerator == device.name]
     train = [s.half("fit") for s in found]
     streaming = np.concatenate([np.zeros(0), *(_bandwidth(s, device) for s in train)])
     times = np.concatenate([np.zeros(0), *(s.seconds for s in train)])
@@ -56,6 +62,7 @@ def calibrate(name: str, files: Sequence[Path]) -> Sustained:
     hbm = min(float(np.quantile(streaming, _STREAM_QUANTILE)) / device.memory.hbm.bandwidth, 1.0)
     setup = operators.kernel("cublas").on(device.architecture, device.clocks.boost).setup
     launch = max(float(np.quantile(times, _LAUNCH_QUANTILE)) - setup, 0.0)
+    _plausible(hbm, launch, device)
     fitted = hardware.build_accelerator(Document({"base": device.name, "sustained": _texts(hbm, launch)}))
     unseen = [s.half("unseen") for s in found]
     labels = ", ".join(dict.fromkeys(s.label for s in found))
@@ -66,6 +73,17 @@ def calibrate(name: str, files: Sequence[Path]) -> Sustained:
         before=_errors(unseen, device),
         after=_errors(unseen, fitted),
         source=f"{len(times)} bf16 GEMMs ({labels}): streaming bandwidth, least times",
+    )
+
+
+def _plausible(hbm: float, launch: float, device: Accelerator) -> None:
+    """InputError for numbers that no accelerator has, which a table in another unit gives."""
+    if hbm >= _LEAST_SHARE and launch <= _MOST_LAUNCH:
+        return
+    raise InputError(
+        f"the fastest GEMMs of the tables reach {hbm:.3g} of the datasheet's bandwidth of {device.name} and take "
+        f"{launch * 1e6:.3g} us to start, which is too slow to be true: is latency_us in microseconds, and gpu right?",
+        field="table",
     )
 
 

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 from rapid_llm.calibration.measurements import Measurement
 from rapid_llm.calibration.writing import write_whole
+from rapid_llm.documents import plain
 from rapid_llm.errors import InputError, unknown_name
 from rapid_llm.network import OPS, Fabric, Library, LinkCost, price
 from rapid_llm.network.groups import group_of
@@ -70,11 +71,7 @@ class Calibration:
 
     def document(self, name: str, source: str) -> dict[str, Any]:
         """The data file: the library it starts from, and the one link that changed."""
-        cost = {
-            field.name: _text(field.name, value)
-            for field in fields(LinkCost)
-            if (value := getattr(self.after, field.name)) not in (None, ())
-        }
+        cost = {field: value for field, value in plain(self.after).items() if value != []}
         links = {self.link: {**cost, "kind": "fitted", "source": source}}
         return {"name": name, "base": self.library.name, "kind": "fitted", "source": source, "links": links}
 
@@ -98,6 +95,12 @@ def calibrate(
         rows_use = "row uses" if len(used) == 1 else "rows use"
         raise InputError(f"{len(used)} {rows_use} {chosen}; at least {2 * FEW_KEYS} are needed to fit and to check.")
     seen, rule = _split(used)
+    if seen.all():
+        raise InputError(
+            "every pair of operation and ranks has one message size, so no row is left to check the fit on: "
+            "measure at least two sizes of each.",
+            field="table",
+        )
     model = _Model(fabric, used, known, chosen)
     values = _solve(model, seen)
     errors = [abs(model(x) / model.seconds - 1)[~seen] for x in (model.start, values)]
@@ -192,17 +195,6 @@ def _solve(model: _Model, seen: NDArray[np.bool_]) -> Vector:
     found = least_squares(residual, start, bounds=bounds, loss="soft_l1", f_scale=SOFT, max_nfev=100, diff_step=1e-3)
     values: Vector = np.clip(np.exp(found.x), model.low, model.high)
     return values
-
-
-def _text(name: str, value: Any) -> str | float | list[str]:
-    """A constant as a data file writes it."""
-    if name == "without":
-        return list(value)
-    if name in ("efficiency", "switch", "spread"):
-        return float(value)
-    if name == "chunk":
-        return f"{value:.0f} B"
-    return f"{value / 1e9:.4g} GB/s" if name in ("copy", "keep") else f"{value * 1e6:.4g} us"
 
 
 def write(document: dict[str, Any], path: Path) -> None:

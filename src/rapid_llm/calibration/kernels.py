@@ -152,12 +152,12 @@ def calibrate(name: str, files: Sequence[Path]) -> Iterator[Calibration]:
     for sample in samples(part, found):
         by_architecture.setdefault(hardware.accelerator(sample.accelerator).architecture, []).append(sample)
     if not by_architecture:
-        raise InputError(_no_row(part, found, files), field="table")
+        raise InputError(no_row(part, found, files), field="table")
     for architecture, mine in by_architecture.items():
         yield calibrate_on(kernel, architecture, mine, part.priors or {})
 
 
-def _no_row(part: KernelSlice, found: Sequence[tables.Table], files: Sequence[Path]) -> str:
+def no_row(part: KernelSlice, found: Sequence[tables.Table], files: Sequence[Path]) -> str:
     """Why tables hold nothing to fit a kernel on: another schema, too fast to be true, or rows of other kernels."""
     names, kernel = ", ".join(map(str, files)), part.kernel
     if not found:

@@ -30,6 +30,8 @@ _ROW = re.compile(r"^\s*\d+\s+\d+\s+[a-z]\w*\s+.*\d")
 _COLUMNS = ("size", "count", "type", "redop", "root", "time")
 """Columns of nccl-tests up to the out-of-place time; older versions lack one or two, as their header says."""
 MICROSECOND = 1e-6
+PLAUSIBLE = (1e-7, 1e3)
+"""Seconds that a collective can take: less than a store to a peer, or more than any watchdog waits, is another unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ def read(path: Path | str, *, op: str | None = None, ranks: int | None = None) -
         text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {_reason(error)}.", field="table") from None
+    if "\0" in text:
+        raise InputError(f"{path} cannot be read: it is not text.", field="table")
     if not text.strip():
         raise InputError(f"{path} is empty.", field="table")
     found = _log(text, file, op, ranks) if _is_log(text) else list(_table(text, file, op, ranks))
@@ -71,6 +75,8 @@ def read(path: Path | str, *, op: str | None = None, ranks: int | None = None) -
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not text in UTF-8"
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
@@ -159,8 +165,19 @@ def _table(text: str, file: Path, op: str | None, ranks: int | None) -> Iterator
         if count < 1 or count != whole:
             raise InputError(f"{file} has {whole:g} ranks in a row.", file=str(file), line=index)
         if 0 < size < inf and 0 < time < inf and count > 1:
+            _plausible(time, file, index)
             named = operation(row[names["op"]] if names["op"] else str(op))
             yield Measurement(named, size, count, time * MICROSECOND, row.get("dtype", "").startswith("int"))
+
+
+def _plausible(time: float, file: Path, line: int) -> None:
+    """InputError for a time (us) that no collective can take."""
+    low, high = PLAUSIBLE
+    if not low <= time * MICROSECOND <= high:
+        raise InputError(
+            f"a collective cannot take {time:g} us: times are in microseconds, from {low / MICROSECOND:g} us to "
+            f"{high:g} s.", field="table", file=str(file), line=line,
+        )  # fmt: skip
 
 
 def operation(name: str) -> str:

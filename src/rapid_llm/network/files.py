@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rapid_llm.documents import parse_yaml
-from rapid_llm.errors import InputError
+from rapid_llm.errors import InputError, did_you_mean, nearest, unknown_name
 from rapid_llm.network.routing import Table
-from rapid_llm.network.topology import Builder, Floats, Ints, Topology
+from rapid_llm.network.topology import LINK_KINDS, Builder, Floats, Ints, Topology
 from rapid_llm.units import parse
 
 COLUMNS: Final = ("from", "to", "bandwidth")
-"""Columns of an edge list; ``latency``, ``reverse`` (bandwidth of the way back; 0 for none) and ``kind`` may follow."""
+"""Columns of an edge list; those of MORE may follow."""
+MORE: Final = ("latency", "reverse", "kind")
+"""``reverse``: bandwidth of the way back, 0 for none; ``kind``: one of LINK_KINDS."""
 GIGA: Final = 1e9
 """Bandwidths are decimal (B/s per GB/s)."""
 GUESSES: Final = {
@@ -46,11 +48,14 @@ def read_topology(path: Path | str) -> Topology:
     if file.suffix.lower() in (".csv", ".txt"):
         if _is_matrix(text):
             return topology_of_matrix(_matrix(text, str(file)), name=file.stem)
-        return topology_of_edges(_rows(text), name=file.stem, file=str(file), first_line=2)
+        return topology_of_edges(_rows(text, file, COLUMNS, MORE), name=file.stem, file=str(file), first_line=2)
     data = parse_yaml(text, str(file)).data
     if not isinstance(data, dict) or not isinstance(data.get("links"), list):
-        raise InputError(f"{file} must hold a list 'links' of {{from, to, bandwidth}}.", field="links", file=str(file))
+        raise InputError("must hold a list 'links' of {from, to, bandwidth}.", field="links", file=str(file))
     kinds = data.get("nodes") or {}
+    if not isinstance(kinds, dict):
+        raise InputError("nodes must be a mapping {NAME: KIND}.", field="nodes", file=str(file))
+    kinds = {str(name): str(kind) for name, kind in kinds.items()}
     return topology_of_edges(data["links"], name=str(data.get("name", file.stem)), kinds=kinds, file=str(file))
 
 
@@ -81,28 +86,47 @@ def read_traffic(path: Path | str, topology: Topology) -> tuple[Ints, Ints, Floa
     return ends[0], ends[1], np.array(amount, np.float64)
 
 
-def _listed(path: Path | str, columns: tuple[str, ...]) -> list[Mapping[str, Any]]:
+def _listed(path: Path | str, columns: tuple[str, ...]) -> list[dict[str, str]]:
     """The rows of a CSV with these columns."""
-    rows = _rows(_text(Path(path)))
-    missing = [column for column in columns if not rows or column not in rows[0]]
-    if missing:
-        raise InputError(f"{path} needs the columns {', '.join(columns)}.", field=missing[0], file=str(path), line=1)
-    return [{key: (value or "").strip() for key, value in row.items()} for row in rows]
+    return _rows(_text(Path(path)), Path(path), columns)
 
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text("utf-8-sig")
+        text = file.read_text("utf-8-sig")
+        why = "it is not text" if "\0" in text else "it is empty" if not text.strip() else None
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text in UTF-8"
-        raise InputError(f"{file} cannot be read: {why}.", field="topology", file=str(file)) from error
+    if why:
+        raise InputError(f"cannot be read: {why}.", field="topology", file=str(file)) from None
+    return text
 
 
-def _rows(text: str) -> list[Mapping[str, Any]]:
-    return [
-        {(key or "").strip(): value for key, value in row.items() if not isinstance(value, list)}
-        for row in csv.DictReader(io.StringIO(text))
-    ]
+def _rows(text: str, file: Path, columns: tuple[str, ...], more: tuple[str, ...] = ()) -> list[dict[str, str]]:
+    """The rows of a CSV that must have some columns and may have more, blanks round cells left out.
+
+    InputError for a file without a header or a row, a column of another name, and a row with more cells than columns.
+    """
+    try:
+        header, *rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text)) if row]
+    except csv.Error as error:
+        raise InputError(f"cannot be read as CSV: {error}.", field="topology", file=str(file)) from None
+    named, known = [name for name in header if name], (*columns, *more)
+    if not set(named) & set(known) and not nearest(named[0] if named else "", known):
+        raise InputError(f"has no header: its first line must be {','.join(columns)}.", file=str(file), line=1)
+    for name in named:
+        if name not in known:
+            raise InputError(unknown_name("column", name, known), field=name, file=str(file), line=1)
+        if named.count(name) > 1:
+            raise InputError(f"has more than one column {name}.", field=name, file=str(file), line=1)
+    if missing := [name for name in columns if name not in named]:
+        raise InputError(f"needs the columns {', '.join(columns)}.", field=missing[0], file=str(file), line=1)
+    if not rows:
+        raise InputError("has a header and no row below it.", file=str(file))
+    for line, row in enumerate(rows, 2):
+        if any(cell and not name for name, cell in zip_longest(header, row, fillvalue="")):
+            raise InputError(f"has {len(row)} cells below {len(named)} columns.", file=str(file), line=line)
+    return [{name: cell for name, cell in zip_longest(header, row, fillvalue="") if name} for row in rows]
 
 
 def _is_matrix(text: str) -> bool:
@@ -148,11 +172,12 @@ def topology_of_edges(
     """A topology from mappings with ``from``, ``to``, ``bandwidth`` (``50 GB/s``; both ways unless ``reverse``) and
     maybe ``latency`` (``1 us``) and ``kind``. InputError for a missing column, a bad quantity or a link to itself.
     """
-    ends, back, rates = [], [], []
+    ends, back, rates, sorts = [], [], [], []
     names: dict[str, None] = {}
     for index, row in enumerate(rows):
         line = None if first_line is None else first_line + index
         where = f"links[{index}]"
+        _known(row, where, file, line)
         missing = [c for c in COLUMNS if not (isinstance(row, Mapping) and row.get(c) not in (None, ""))]
         if missing:
             raise InputError(f"{where} of {name} needs {' and '.join(missing)}.", field=where, file=file, line=line)
@@ -174,10 +199,27 @@ def topology_of_edges(
         wait = row.get("latency")
         delay = 0.0 if wait in (None, "") else _quantity(wait, "time", f"{where}.latency", file, line)
         rates.append((rate, delay))
+        sorts.append(LINK_KINDS.index(row.get("kind") or "fabric"))
         ends.append((a, b))
         names.update({a: None, b: None})
     table = np.array(rates).reshape(-1, 2)
-    return _built(name, list(names), ends, rates=table, back=np.array(back), kinds=kinds or {})
+    return _built(
+        name, list(names), ends, rates=table, back=np.array(back), sorts=np.array(sorts, np.int8), kinds=kinds or {}
+    )
+
+
+def _known(row: Any, where: str, file: str | None, line: int | None) -> None:
+    """InputError for a field of an edge that none has, and for a kind of link that is none."""
+    if not isinstance(row, Mapping):
+        return
+    known = (*COLUMNS, *MORE)
+    for name in row:
+        if name not in known:
+            hint = did_you_mean(str(name), known) or f"Known: {', '.join(known)}."
+            raise InputError(f"unknown field '{where}.{name}'. {hint}", field=where, file=file, line=line)
+    if row.get("kind") and row["kind"] not in LINK_KINDS:
+        said = unknown_name(f"{where}.kind", str(row["kind"]), LINK_KINDS)
+        raise InputError(said, field=f"{where}.kind", file=file, line=line)
 
 
 def topology_of_matrix(bandwidth: ArrayLike, *, latency: float = 0.0, name: str = "matrix") -> Topology:
@@ -205,16 +247,27 @@ def topology_of_matrix(bandwidth: ArrayLike, *, latency: float = 0.0, name: str 
 
 
 def _built(
-    name: str, names: list[str], ends: list[tuple[str, str]], *, rates: Any, back: Any, kinds: Mapping[str, str]
+    name: str,
+    names: list[str],
+    ends: list[tuple[str, str]],
+    *,
+    rates: Any,
+    back: Any,
+    sorts: Any,
+    kinds: Mapping[str, str],
 ) -> Topology:
+    unknown = next((one for one in kinds if one not in names), None)
+    if unknown is not None:
+        hint = did_you_mean(str(unknown), names)
+        raise InputError(f"nodes of {name} name '{unknown}', which no link joins. {hint}".strip(), field="nodes")
     build, place = Builder(name), {}
     for one in names:
         box = re.match(r"node(\d+)\.", one)
         place[one] = int(build.add([one], kinds.get(one) or _guess(one), box=int(box[1]) if box else -1)[0])
     a, b = (np.array([place[pair[k]] for pair in ends], np.int64) for k in (0, 1))
-    build.join(a, b, rates[:, 0], rates[:, 1], both=False)
+    build.join(a, b, rates[:, 0], rates[:, 1], sorts, both=False)
     returns = back > 0
-    build.join(b[returns], a[returns], back[returns], rates[returns, 1], both=False)
+    build.join(b[returns], a[returns], back[returns], rates[returns, 1], sorts[returns], both=False)
     return build.build()
 
 

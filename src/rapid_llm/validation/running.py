@@ -48,6 +48,11 @@ def run(
     found = tables.find(folder)
     cases = cases_of(suites, found)
     if not cases:
+        if data_dir is None:
+            raise InputError(
+                "the published figures have no row for these suites: name a folder of tables with --data FOLDER.",
+                field="data",
+            )
         raise InputError(
             f"{folder} has no row for these suites: tables are known by their columns. See: rapid-llm validate --help",
             field="data",

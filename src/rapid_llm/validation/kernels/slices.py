@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm import operators, runtime
-from rapid_llm.errors import InputError
+from rapid_llm.errors import InputError, nearest, shortened
 from rapid_llm.execution.pricing import implementation
 from rapid_llm.operators.kernels import AttentionKernel
 from rapid_llm.validation.kernels.columns import Cells
@@ -191,9 +191,25 @@ def slice_of(kernel: str) -> KernelSlice:
     """The slice that a kernel is fitted on; InputError where there is none."""
     found = next((one for one in SLICES if one.kernel == kernel), None)
     if found is None:
-        known = ", ".join(one.kernel for one in SLICES)
-        raise InputError(f"no table describes kernel {kernel}: tables describe {known}.", field="kernel")
+        raise _undescribed(kernel)
     return found
+
+
+def _undescribed(kernel: str) -> InputError:
+    """The error for a kernel without a table: some of its family that have one, the nearest first."""
+    family = operators.kernel(kernel).family
+    known = list(dict.fromkeys(one.kernel for one in SLICES if operators.kernel(one.kernel).family == family))
+    if not known:
+        return InputError(f"no table describes kernel {kernel}, nor another of family {family}.", field="kernel")
+    engines = sorted((name for name in known if name.endswith(f"-{kernel}")), key=len)  # vllm-fa3 of fa3
+    close = engines or nearest(kernel, known)
+    named = list(dict.fromkeys([*close, *known]))
+    meant = f" Did you mean '{close[0]}'?" if close else ""
+    return InputError(
+        f"no table describes kernel {kernel}.{meant} Of family {family}, tables describe {shortened(named, 6)}.",
+        field="kernel",
+        suggestions=close,
+    )
 
 
 def chosen(part: KernelSlice, framework: str, table_dtype: str, architecture: str) -> str | None:
