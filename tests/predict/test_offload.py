@@ -174,24 +174,23 @@ def test_a_share_is_between_none_and_all():
         scenario({"weights": 1.5})
 
 
-MAC = {
+SHARED = {
     "model": "llama-3.1-8b",
-    "system": "apple-m3-max",
+    "system": "gb10",
     "workload": {"kind": "training", "global_batch_size": 1, "sequence_length": 128},
 }
 
 
 def test_one_memory_offers_no_offload_to_the_host():
-    (violation,) = fit(from_mapping(MAC)).violations
+    (violation,) = fit(from_mapping(SHARED)).violations
     assert not any("offload" in fix.change for fix in violation.fixes)
 
 
-@pytest.mark.parametrize("system", ["apple-m3-max", "gb10"])
-def test_one_memory_has_nowhere_to_offload_to(system):
-    work = {**MAC["workload"], "offload": {"optimizer": True}}
+def test_one_memory_has_nowhere_to_offload_to():
+    work = {**SHARED["workload"], "offload": {"optimizer": True}}
     with pytest.raises(InputError) as caught:
-        fit(from_mapping({**MAC, "system": system, "runtime": "deepspeed", "workload": work}))
+        fit(from_mapping({**SHARED, "runtime": "deepspeed", "workload": work}))
     assert str(caught.value) == (
-        f"workload.offload moves nothing on {system}: its accelerators and their host share one memory. "
+        "workload.offload moves nothing on gb10: its accelerators and their host share one memory. "
         "Try to leave it out, or to: nvme."
     )

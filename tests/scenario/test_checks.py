@@ -169,8 +169,8 @@ def full(override):
          "workload.total_requests 9 is answered for one pool. Try to leave it out: the rates of both pools are those "
          "of a queue that never ends."),
         (["pools={transfer: whole}"],
-         "pools needs a pool of prefill or of decode. Try pools.prefill: {parallelism: {tp: 4}}, or to leave pools "
-         "out."),
+         "pools needs a pool, of prefill or of decode. Try pools.prefill: {parallelism: {tp: 4}}, or to leave "
+         "pools out."),
         (["accelerators=4", "pools={prefill: {accelerators: 1}, decode: {accelerators: 1}}"],
          "accelerators 4 is not the 2 of the pools. Try to leave it out, or pools.decode.accelerators."),
         (["workload.routing.skew=1"],

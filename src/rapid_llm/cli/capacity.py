@@ -8,7 +8,7 @@ from typing import Any
 
 from rapid_llm.cli import text
 from rapid_llm.cli.answering import check_pages, scenario_of, show_report, write_files
-from rapid_llm.cli.flags import Answering, Objective
+from rapid_llm.cli.flags import Objective, Serving
 from rapid_llm.cli.objective import replicas
 from rapid_llm.cli.style import show, status
 from rapid_llm.errors import InfeasibleError
@@ -17,7 +17,7 @@ from rapid_llm.predict.within import asked, open_batch, read_objective, within
 from rapid_llm.scenario import Scenario
 
 
-def answer_objective(model: str, overrides: Sequence[str], objective: Objective, answering: Answering) -> int:
+def answer_objective(model: str, overrides: Sequence[str], objective: Objective, answering: Serving) -> int:
     """Answer a latency objective; exit code 3 where nothing keeps it."""
     limits, users = read_objective(objective.slo, objective.users, "--")
     check_pages(answering)

@@ -28,9 +28,9 @@ def resolve_whole(document: Document) -> Scenario:
             "{tp: 4}}, decode: {parallelism: {tp: 8}}}.",
             "pools",
         )
-    if not {"prefill", "decode"} & value.keys():
+    if not {*PHASES} & value.keys():
         raise document.error(
-            "pools needs a pool of prefill or of decode. Try pools.prefill: {parallelism: {tp: 4}}, or to leave pools "
+            "pools needs a pool, of prefill or of decode. Try pools.prefill: {parallelism: {tp: 4}}, or to leave pools "
             "out.",
             "pools",
         )
