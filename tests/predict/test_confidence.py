@@ -75,7 +75,6 @@ def test_an_unmeasured_accelerator_is_named():
         ("gaudi3-8", "vllm", "intel/gaudi3"),
         ("apple-m3-max", "llama.cpp", "cpp/m3-max"),
         ("apple-m4-max", "llama.cpp", "cpp/m2"),
-        ("apple-m3-ultra", "llama.cpp", "cpp/m3-max"),
         ("rtx-4090", "vllm", "cpp/4090"),
         ("dgx-h100", "vllm", "bench/h100"),
     ],
