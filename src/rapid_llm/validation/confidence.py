@@ -18,7 +18,7 @@ HEADER = """\
 # Errors of predictions against published measurements, by suite and group; written by `make validate`.
 # Rows of split `unseen` were never used to fit a constant. Fractions of the measurement. `accelerators` and `runtimes`
 # are what a group's rows ran on, the most frequent first. `lent`: the p90 of kernels on a device as if nothing had been
-# measured on it or its architecture, beside that of the same groups with their own fits (`own`), means over groups by device.
+# measured on it or its architecture, beside that of the same groups with their own fits (`own`), means over a device's.
 source: the scorecard of this version
 kind: measured
 quantiles:
