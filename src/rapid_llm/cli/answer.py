@@ -429,5 +429,6 @@ def _confidence(confidence: Confidence | None) -> str:
         nearest = "no measurement is near this scenario: the answer rests on datasheets and architecture constants"
         return "; ".join((nearest, *(confidence.reasons if confidence else ())))
     errors = f"error median {format_percent(confidence.median)}, 90 % of rows within {format_percent(confidence.p90)}"
-    nearest = f"nearest measurements: {confidence.suite}, {confidence.group} ({confidence.rows} rows), {errors}"
+    rows = text.counted(confidence.rows, "row")
+    nearest = f"nearest measurements: {confidence.suite}, {confidence.group} ({rows}), {errors}"
     return "; ".join((nearest, *confidence.reasons))

@@ -18,7 +18,7 @@ HEADER = """\
 # Errors of predictions against published measurements, by suite and group; written by `make validate`.
 # Rows of split `unseen` were never used to fit a constant. Fractions of the measurement. `accelerators` and `runtimes`
 # are what a group's rows ran on, the most frequent first. `lent`: the p90 of kernels on a device as if nothing had been
-# measured on it or its architecture, beside that of the same groups with their own fits (`own`), means over groups.
+# measured on it or its architecture, beside that of the same groups with their own fits (`own`), means over a device's.
 source: the scorecard of this version
 kind: measured
 quantiles:
@@ -64,14 +64,14 @@ def _line(card: Scorecard, row: ScoreRow) -> str:
 
 
 def _lent_yaml(rows: Sequence[ScoreRow]) -> str:
-    """What a fit of its own is worth, by suite and metric of kernels; of tables without any, what is known already."""
+    """What a fit of its own is worth, by suite, metric and device; of tables of no kernels, what is known already."""
     own = {(r.suite, r.group, r.metric): r for r in _chosen(tuple(rows), KERNELS)}
-    pairs: dict[tuple[str, str], list[tuple[float, float, str]]] = {}
+    pairs: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for row in rows:
         fitted = own.get((row.suite, row.group, row.metric.removesuffix(LENT)))
         if row.metric.endswith(LENT) and row.split == "unseen" and row.group != MEAN and row.p90 and fitted:
-            pair = fitted.p90 or 0.0, row.p90, row.group.partition("/")[0]
-            pairs.setdefault((row.suite, fitted.metric), []).append(pair)
+            key = (row.suite, fitted.metric, row.group.partition("/")[0])
+            pairs.setdefault(key, []).append((fitted.p90 or 0.0, row.p90))
     known = [_lent_entry(*key, found) for key, found in pairs.items()] or list(written().get("lent", ()))
     lines = (
         f"  - {{suite: {e['suite']}, metric: {e['metric']}, groups: {e['groups']}, own: {e['own']:.4f}, "
@@ -81,10 +81,9 @@ def _lent_yaml(rows: Sequence[ScoreRow]) -> str:
     return "lent:\n" + "".join(lines) if known else ""
 
 
-def _lent_entry(suite: str, metric: str, found: Sequence[tuple[float, float, str]]) -> dict[str, Any]:
+def _lent_entry(suite: str, metric: str, device: str, found: Sequence[tuple[float, float]]) -> dict[str, Any]:
     own, lent = fmean(pair[0] for pair in found), fmean(pair[1] for pair in found)
-    devices = list(dict.fromkeys(device for _, _, device in found))
-    return {"suite": suite, "metric": metric, "groups": len(found), "own": own, "lent": lent, "accelerators": devices}
+    return {"suite": suite, "metric": metric, "groups": len(found), "own": own, "lent": lent, "accelerators": [device]}
 
 
 def _listed(card: Scorecard, row: ScoreRow, what: str) -> str:
