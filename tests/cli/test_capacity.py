@@ -40,6 +40,7 @@ def test_the_answer_within_an_objective_is_whole_and_comes_out_again_with_its_fl
     for label in ("fits", "TTFT", "memory", "energy", "price", "trust", "reproduce", "same with"):
         assert any(line.startswith(label) for line in lines), label
     assert (tmp_path / "slo" / "report.json").exists()
+    assert "<title>llama-3.1-8b inference" in (tmp_path / "slo" / "report.html").read_text("utf-8")
     assert run(["infer", *JOB, *more, *slo, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     kept = [flag for flag in more if flag not in ("--users", "64", "256")]
