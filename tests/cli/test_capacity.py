@@ -30,6 +30,16 @@ def test_the_fewest_accelerators_for_some_users(capsys):
         ["--tp", "1", "--price-per-hour", "2.5"],
         ["--users", "64", "--price-per-hour", "2.5"],
         ["--prefill", "tp=1", "--decode", "tp=2", "--users", "256", "--price-per-hour", "2.5"],
+        [
+            "--prefill",
+            "tp=1,accelerators=2",
+            "--decode",
+            "tp=2,accelerators=2",
+            "--users",
+            "256",
+            "--price-per-hour",
+            "2",
+        ],
     ],
 )
 def test_the_answer_within_an_objective_is_whole_and_comes_out_again_with_its_flags(more, capsys, tmp_path):
@@ -40,6 +50,7 @@ def test_the_answer_within_an_objective_is_whole_and_comes_out_again_with_its_fl
     for label in ("fits", "TTFT", "memory", "energy", "price", "trust", "reproduce", "same with"):
         assert any(line.startswith(label) for line in lines), label
     assert (tmp_path / "slo" / "report.json").exists()
+    assert "<title>llama-3.1-8b inference" in (tmp_path / "slo" / "report.html").read_text("utf-8")
     assert run(["infer", *JOB, *more, *slo, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     kept = [flag for flag in more if flag not in ("--users", "64", "256")]

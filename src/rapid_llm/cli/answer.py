@@ -31,7 +31,7 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
     for costs, what_ifs, defaults in SHOWN:
         lines = [
             *objective_lines(report, width),
-            *_title(report.scenario, width),
+            *title(report.scenario, width),
             *_links(report, width),
             *_notes(report, width),
             *_verdict(report, width),
@@ -50,7 +50,7 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
     return lines
 
 
-def _title(scenario: Mapping[str, Any], width: int) -> list[str]:
+def title(scenario: Mapping[str, Any], width: int) -> list[str]:
     """Say what was asked in one line."""
     degrees = scenario.get("parallelism", {})
     plan = " ".join(

@@ -27,7 +27,8 @@ def objective_lines(report: Report, width: int) -> list[str]:
     users = f" for {found.users:,} users" if found.users else ""
     binds = f"next limit {_BINDS.get(found.binds, found.binds)}"
     whole = f"{asked(found.limits_s)}{users}: {said} on {_where(scenario)}; {binds}"
-    again = f"{found.flags} (requests replaced as they finish)"
+    instead = "--slo, --users and the job's own degrees" if found.users else "--slo"
+    again = f"{found.flags} in place of {instead}"
     return [*text.wrapped("objective", whole, width=width), *text.wrapped("same with", again, width=width)]
 
 

@@ -6,14 +6,15 @@ from html import escape
 
 from rapid_llm import charts
 from rapid_llm.cli import text, words
-from rapid_llm.cli.answer import answer
+from rapid_llm.cli.answer import answer, title
 from rapid_llm.predict.pictures import memory_svg
 from rapid_llm.predict.report import Report
 
 
 def page(report: Report) -> str:
     """The terminal answer, the memory bar and the breakdown as HTML without any outside resource."""
-    title, *lines = answer(report)
+    lines, heading = answer(report), title(report.scenario, text.WIDTH)[0]
+    lines.remove(heading)
     sections = [
         ("Answer", f"<pre>{escape(chr(10).join(lines))}</pre>"),
         ("Memory of the fullest rank", memory_svg(report)),
@@ -21,4 +22,4 @@ def page(report: Report) -> str:
     if report.breakdown is not None:
         drawn = charts.icicle(words.branch(report.breakdown), form=text.seconds, title="Where the time goes")
         sections.append(("Where the time goes", drawn))
-    return charts.page(title, sections)
+    return charts.page(heading, sections)

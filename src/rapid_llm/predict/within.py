@@ -42,7 +42,7 @@ def within(
         requests_in_flight=found.requests,
         requests_per_s=found.requests_per_s,
         binds=found.binds,
-        flags=_flags(found, planned=users is not None),
+        flags=_flags(scenario, found, planned=users is not None),
     )
     report = predict(found.scenario, allow_infeasible=allow_infeasible, sensitivities=sensitivities)
     return replace(report, objective=objective)
@@ -103,8 +103,9 @@ def _limits(slo: str, name_of: str) -> dict[str, float]:
     return limits
 
 
-def _flags(found: Capacity, *, planned: bool) -> str:
-    """What a command line says instead of the objective; ``planned``: the degrees are part of the answer."""
+def _flags(given: Scenario, found: Capacity, *, planned: bool) -> str:
+    """What a command line says in place of the objective; ``planned``: the degrees are part of the answer, of pools
+    those that are not as given."""
     scenario, work = found.scenario, found.scenario.workload
     assert isinstance(work, Inference)
     said = f"--batch-size {work.batch_size} --batching continuous"
@@ -113,5 +114,12 @@ def _flags(found: Capacity, *, planned: bool) -> str:
     if scenario.pools is None:
         plan = scenario.parallelism
         return f"{said} --tp {plan.tp} --dp {plan.dp} --accelerators {scenario.accelerators}"
-    named = zip(("prefill", "decode"), scenario.pools.all, strict=False)
-    return " ".join((said, *(f"--set pools.{name}.parallelism.dp={pool.parallelism.dp}" for name, pool in named)))
+    assert given.pools is not None
+    names = ("prefill", "prefill: "), ("decode", "")
+    for (name, default), pool, before in zip(names, scenario.pools.all, given.pools.all, strict=False):
+        if pool == before:
+            continue
+        said += f" --set pools.{name}.parallelism.dp={pool.parallelism.dp}"
+        if not any(one.startswith(f"{default}accelerators: ") for one in scenario.defaults):
+            said += f" --set pools.{name}.accelerators={pool.accelerators}"
+    return said
