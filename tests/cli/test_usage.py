@@ -49,7 +49,7 @@ SENTENCES = [
     (
         ("list", "modles"),
         "'modles' is not a part of the catalogue. Did you mean 'models'? "
-        "Known: models, systems, accelerators, runtimes.",
+        "Known: models, systems, accelerators, runtimes, links.",
     ),
 ]
 
