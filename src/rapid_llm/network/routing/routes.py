@@ -95,7 +95,7 @@ def route(
     if policy not in POLICIES:
         raise InputError(unknown_name("routing", policy, POLICIES), field="network.routing")
     source, target = np.asarray(source, np.int64), np.asarray(target, np.int64)
-    amounts = np.ascontiguousarray(np.broadcast_to(np.asarray(amount, np.float64), source.shape))
+    amounts = np.array(np.broadcast_to(np.asarray(amount, np.float64), source.shape))  # a copy: always of one type
     usual = "spray" if (topology.node_kind == 0).all() else "balanced"
     usual = "dimension-order" if topology.grid is not None else usual
     chosen = usual if policy in ("auto", "fan") else policy
@@ -112,7 +112,7 @@ def route(
 
 def _from_table(topology: Topology, source: Ints, target: Ints, table: Table, amount: Floats | float) -> Routes:
     """Routes of a table, and those of ``auto`` where it has none; rows that meet a dead link detour all the same."""
-    amounts = np.ascontiguousarray(np.broadcast_to(np.asarray(amount, np.float64), np.shape(source)))
+    amounts = np.array(np.broadcast_to(np.asarray(amount, np.float64), np.shape(source)))
     rest = route(topology, source, target, amount=amounts)
     pairs = zip(np.asarray(source).tolist(), np.asarray(target).tolist(), strict=True)
     rows = [table.get(pair) for pair in pairs]
