@@ -63,6 +63,10 @@ def test_a_folder_with_the_answer_and_its_page(tmp_path):
     [
         (("size", "256"), "--size needs a unit, such as '80 GiB' (got 256)."),
         (("size", "0MB"), "--size must be above 0 (got 0MB)."),
+        (("size", "-5MiB"), "--size must be positive (got -5MiB)."),
+        (("stride", "-1"), "--stride must be at least 1 (got -1)."),
+        (("stride", "0"), "--stride must be at least 1 (got 0)."),
+        (("library", "nope"), "collective library 'nope' is not in the catalogue. Known: nccl, nccl-virtual, rccl, "),
         (("accelerators", "1"), "one accelerator has nobody to talk to. Use --accelerators 2 or more."),
         (
             ("accelerators", "0"),
@@ -131,9 +135,12 @@ def test_link_by_link_with_a_fault(tmp_path):
     code, _, err = run(accelerators="16", network="flow", fault="accelerator: 9, down: true")
     assert (code, err) == (
         3,
-        "no path from node1.gpu1 to node0.gpu0 with 2 links down: group 0 spans them. "
+        "no live path joins accelerator 9 (node1.gpu1) with the other 15, with 2 links down: group 0 spans them. "
         "Try another placement or fewer faults.\n",
     )
+    code, _, err = run(accelerators="16", network="flow", fault="node: node1, down: true")
+    assert (code, err.count("(node1.gpu")) == (3, 8)
+    assert "15 (node1.gpu7) with the other 8, with 24 links down: group 0 spans them." in err
     code, _, err = run(fault="link: [node0.nic0, leaf0.0], down: true")
     assert (code, err) == (2, "the closed form knows no single link: faults need --network flow.\n")
 

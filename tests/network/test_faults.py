@@ -39,6 +39,14 @@ def test_a_degraded_link_keeps_its_share():
     assert slow.latency[hit].tolist() == pytest.approx([3e-6, 3e-6])
 
 
+@pytest.mark.parametrize(("link", "got"), [(["a", "b", "c"], "3 of them"), (["a"], "1 of them"), ("a", "'a'")])
+def test_a_link_joins_two_nodes(link, got):
+    with pytest.raises(InputError) as error:
+        read_faults([{"link": link, "down": True}])
+    said = "faults[0].link must name the two nodes that it joins, such as [node0.nic0, leaf0.0]"
+    assert error.value.message == f"{said} (got {got})."
+
+
 def test_faults_at_cards_switches_nodes_and_accelerators():
     net = cluster()
     for fault in ({"nic": "node1.nic2"}, {"switch": "leaf0.1"}, {"node": 2}, {"node": "node2"}, {"accelerator": 9}):

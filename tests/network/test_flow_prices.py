@@ -86,7 +86,7 @@ def test_a_partition_names_the_ranks_it_cuts_off():
     with pytest.raises(InfeasibleError) as error:
         seconds("all_gather", 2**20, 8, 8, {"accelerator": 24, "down": True}, axis="dp")
     assert error.value.message == (
-        "no path from node3.gpu0 to node0.gpu0 with 2 links down: dp group 0 spans them. "
+        "no live path joins accelerator 24 (node3.gpu0) with the other 63, with 2 links down: dp group 0 spans them. "
         "Try another placement or fewer faults."
     )
 

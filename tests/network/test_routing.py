@@ -4,6 +4,8 @@ import pytest
 from rapid_llm import hardware
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.network import clusters, shapes
+from rapid_llm.network.faults import apply, read_faults
+from rapid_llm.network.files import topology_of_edges
 from rapid_llm.network.routing import route
 from rapid_llm.network.topology import Topology
 
@@ -142,6 +144,32 @@ def test_a_partition_names_the_ranks_it_cuts_off():
         "ring-6 is disconnected: no live path joins accelerators 1 (gpu1), 2 (gpu2) with the other 4; "
         "remove a fault or leave these accelerators out."
     )
+
+
+def test_a_dead_box_is_named_whole_though_nothing_in_it_is_joined():
+    net = apply(Topology.of(hardware.system("dgx-h100"), 16), read_faults([{"node": 1, "down": True}]))
+    with pytest.raises(
+        InfeasibleError, match=r"accelerators 8 \(node1\.gpu0\), .* 15 \(node1\.gpu7\) with the other 8;"
+    ):
+        route(net, net.accelerators[:1], net.accelerators[12:13])
+
+
+def test_a_way_that_lacks_one_direction_is_no_partition():
+    edges = [{"from": "a", "to": "b", "bandwidth": "1 GB/s", "reverse": "0 GB/s"}]
+    net = topology_of_edges(edges)
+    with pytest.raises(
+        InfeasibleError, match=r"^edges has no live path from b to a that routing may take; remove a fault"
+    ):
+        route(net, np.array([1]), np.array([0]))
+
+
+@pytest.mark.parametrize("policy", ["minimal", "ugal"])
+def test_routing_of_a_dragonfly_is_refused_elsewhere(policy):
+    net = Topology.of(hardware.system("dgx-h100"), 32)
+    with pytest.raises(
+        InputError, match=rf"^routing '{policy}' is for a dragonfly, .* has no router\. Try auto, balanced"
+    ):
+        route(net, *pairs(net), policy=policy)
 
 
 def test_policies_that_do_not_fit_are_refused():

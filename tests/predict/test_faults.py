@@ -88,7 +88,7 @@ def test_a_partition_is_an_answer_without_times():
     (violation,) = report.violations
     assert (report.feasible, report.step_time_s, violation.kind) == (False, None, "network")
     assert violation.message == (
-        "no path from node0.gpu5 to node0.gpu0 with 2 links down: tp group 0 spans them. "
+        "no live path joins accelerator 5 (node0.gpu5) with the other 15, with 2 links down: tp group 0 spans them. "
         "Try another placement or fewer faults."
     )
     assert report.to_dict()["scenario"]["faults"] == [{"accelerator": 5, "down": True}]

@@ -145,6 +145,15 @@ def test_an_unknown_suite():
         run(["trainin"])
 
 
+@pytest.mark.parametrize("suite", ["network", "energy"])
+def test_a_suite_without_published_figures_wants_a_folder(suite):
+    with pytest.raises(InputError) as error:
+        run([suite])
+    assert error.value.message == (
+        "the published figures have no row for these suites: name a folder of tables with --data FOLDER."
+    )
+
+
 def test_a_folder_without_tables(tmp_path):
     with pytest.raises(InputError, match="has no row for these suites: tables are known by their columns"):
         run(data_dir=tmp_path)

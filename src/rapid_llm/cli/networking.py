@@ -84,6 +84,8 @@ def collective(
 ) -> int:
     """Price one collective and print it; with ``html`` or ``out`` write a page of it as well."""
     known = hardware.system(system)
+    if stride < 1:
+        raise InputError(f"--stride must be at least 1 (got {stride}).", field="stride")
     asked = Question(
         op.replace("-", "_"),
         system,

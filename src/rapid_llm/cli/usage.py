@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from cyclopts import (
@@ -28,7 +29,7 @@ def input_error(error: CycloptsError, argv: Sequence[str] = ()) -> InputError:
     if isinstance(error, UnknownOptionError):
         return _unknown_flag(error, command, argv)
     if isinstance(error, MissingArgumentError):
-        return _missing(error, command)
+        return _missing(error, command, argv)
     if isinstance(error, UnusedCliTokensError):
         extra = " ".join(error.unused_tokens or ())
         return InputError(f"'{command}' does not take '{extra}'. See: {command} --help")
@@ -74,8 +75,10 @@ def _value_of(flag: str, argv: Sequence[str]) -> str:
     return ""
 
 
-def _missing(error: MissingArgumentError, command: str) -> InputError:
+def _missing(error: MissingArgumentError, command: str, argv: Sequence[str]) -> InputError:
     name = error.argument.name if error.argument is not None else ""
+    if error.keyword and re.match(r"-\.?\d", given := _value_of(error.keyword, argv)):
+        return InputError(f"{error.keyword} must be positive (got {given}).")
     if error.keyword:
         return InputError(f"{error.keyword} needs a value. See: {command} --help")
     hint = f"Try: {command} {_EXAMPLES[name]}" if name in _EXAMPLES else f"See: {command} --help"

@@ -185,6 +185,9 @@ def _said(kind: str, given: Any, context: Mapping[str, Any]) -> str:
     ):
         if name in context:
             return f"must be {words} {_number(context[name])} (got {show(given)})."
+    if kind in ("too_long", "too_short"):
+        most = f"at most {context['max_length']}" if kind == "too_long" else f"at least {context['min_length']}"
+        return f"must have {most} items (got {context['actual_length']})."
     for start, wanted in _WANTED.items():
         if kind.startswith(start):
             whole = isinstance(given, float) and given.is_integer() and abs(given) < 1e15

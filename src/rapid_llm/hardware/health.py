@@ -1,9 +1,19 @@
 """The health of a cluster: what is degraded, slow or down, as a user writes it."""
 
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT
 from rapid_llm.units import Count, Fraction, Seconds, format_percent, format_seconds
+
+
+def _pair(value: Any) -> Any:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        given = f"{len(value)} of them" if isinstance(value, (list, tuple)) else f"'{value}'"
+        raise ValueError(f"must name the two nodes that it joins, such as [node0.nic0, leaf0.0] (got {given})")
+    return value
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -23,7 +33,7 @@ class Fault:
     left; ``latency``, added per link (s); ``speed``, the share of compute that an accelerator or node has left.
     """
 
-    link: tuple[str, str] | None = None
+    link: Annotated[tuple[str, str], BeforeValidator(_pair)] | None = None
     nic: str | None = None
     switch: str | None = None
     node: str | int | None = None

@@ -15,6 +15,7 @@ from rapid_llm.hardware import System
 from rapid_llm.hardware.health import Fault
 from rapid_llm.network.candidates import Candidate, candidates
 from rapid_llm.network.collectives import CollectivePrices
+from rapid_llm.network.connected import parts, severed
 from rapid_llm.network.contention import (
     RUNS,
     Contended,
@@ -71,23 +72,7 @@ def interconnect(system: System, links: Links) -> Interconnect:
     hurt = apply(healthy, links.faults) if links.faults else healthy
     degraded = (hurt.health > 0) & (hurt.health < 1)
     avoiding = hurt.with_health(np.where(degraded, 0.0, hurt.health)) if degraded.any() else None
-    return Interconnect(hurt, healthy, avoiding, _parts(hurt)[hurt.accelerators])
-
-
-def _parts(topology: Topology) -> NDArray[np.int64]:
-    """The lowest node that each node is joined to by live links."""
-    live = topology.health > 0
-    a, b = topology.source[live], topology.target[live]
-    part = np.arange(topology.nodes)
-    while True:
-        low = np.minimum(part[a], part[b])
-        fresh = part.copy()
-        np.minimum.at(fresh, a, low)
-        np.minimum.at(fresh, b, low)
-        fresh = fresh[fresh]
-        if (fresh == part).all():
-            return part
-        part = fresh
+    return Interconnect(hurt, healthy, avoiding, parts(hurt, hurt.health > 0)[hurt.accelerators])
 
 
 def price_flow(
@@ -150,13 +135,11 @@ def _whole(net: Interconnect, members: Members, axis: str) -> None:
     apart = net.part[members] != net.part[members[:, :1]]
     if not apart.any():
         return
-    group = int(np.flatnonzero(apart.any(axis=1))[0])
-    near, far = members[group, 0], members[group, int(np.flatnonzero(apart[group])[0])]
-    names, nodes = net.topology.names, net.topology.accelerators
-    down = net.down
+    group, down = int(np.flatnonzero(apart.any(axis=1))[0]), net.down
     raise InfeasibleError(
-        f"no path from {names[nodes[far]]} to {names[nodes[near]]} with {down} link{'' if down == 1 else 's'} down: "
-        f"{f'{axis} ' if axis else ''}group {group} spans them. Try another placement or fewer faults.",
+        f"no live path joins {severed(net.topology, net.topology.health > 0)}, with {down} "
+        f"link{'' if down == 1 else 's'} down: {f'{axis} ' if axis else ''}group {group} spans them. "
+        "Try another placement or fewer faults.",
         field="faults",
     )
 

@@ -104,7 +104,8 @@ def read(path: Path) -> Table | None:
             return Table(schema, path, ())
         rows = tuple({k: _cell(v) for k, v in row.items() if k is not None} for row in reader)
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read as a CSV table: {error}. Give a .csv or .csv.gz file.") from error
+        why = "it is not text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
+        raise InputError(f"{path} cannot be read as a CSV table: {why}. Give a .csv or .csv.gz file.") from error
     return Table(schema, path, rows)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.errors import InfeasibleError, InputError, unknown_name
+from rapid_llm.network.connected import severed
 from rapid_llm.network.tasks import Floats, Ints
 from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
 
@@ -161,11 +162,11 @@ def _searched(
         length, links, shares = drive.each_spread(graph, work, source, target)
     elif policy == "ugal":
         routers = np.flatnonzero(topology.node_kind == NODE_KINDS.index("router"))
-        _needs_groups(topology, policy, len(routers) > 0)
+        _needs_groups(topology, policy)
         length, links = drive.each_ugal(graph, work, source, target, amounts, seed, routers, threshold)
     else:
         if policy == "minimal":
-            _needs_groups(topology, policy, bool((topology.box != NONE).any()))
+            _needs_groups(topology, policy)
         mode = {"shortest": FIRST, "ecmp": HASHED}.get(policy, LOADED)
         via = _rail_peers(topology, source, target) if policy == "rail" else none
         zoned = policy == "minimal"
@@ -218,9 +219,13 @@ def _inside(topology: Topology, routes: Routes, source: Ints, target: Ints) -> R
     return Routes(_starts(lengths), link, share)
 
 
-def _needs_groups(topology: Topology, policy: str, has: bool) -> None:
-    if not has:
-        raise InputError(f"routing '{policy}' needs groups, which {topology.name} has not.", field="network.routing")
+def _needs_groups(topology: Topology, policy: str) -> None:
+    if not (topology.node_kind == NODE_KINDS.index("router")).any():
+        raise InputError(
+            f"routing '{policy}' is for a dragonfly, whose routers form groups; {topology.name} has no router. "
+            "Try auto, balanced or ecmp.",
+            field="network.routing",
+        )
 
 
 def _rail_peers(topology: Topology, source: Ints, target: Ints) -> Ints:
@@ -326,29 +331,16 @@ def _starts(length: Ints) -> Ints:
 
 
 def _cut_off(topology: Topology, source: Ints, target: Ints, capacity: Floats) -> None:
-    """Raise InfeasibleError naming the accelerators of the smaller part."""
-    live = capacity > 0
-    ends = np.unique(np.concatenate([source, target]))
-    parts = [set(_reachable(topology, int(node), live).tolist()) for node in (source[0], target[0])]
-    sides = [[n for n in topology.accelerators.tolist() if n in part] for part in parts]
-    small = min(sides, key=len) or ends.tolist()
-    place = {node: rank for rank, node in enumerate(topology.accelerators.tolist())}
-    shown = ", ".join(f"{place[n]} ({topology.names[n]})" for n in small[:8])
-    more = f" and {len(small) - 8} more" if len(small) > 8 else ""
+    """Raise InfeasibleError naming the accelerators that no live path joins with the most of them."""
+    cut = severed(topology, capacity > 0)
+    if cut is not None:
+        raise InfeasibleError(
+            f"{topology.name} is disconnected: no live path joins {cut}; remove a fault or leave these accelerators "
+            "out.",
+            field="faults",
+        )
+    ends = f"{topology.names[source[0]]} to {topology.names[target[0]]}"
     raise InfeasibleError(
-        f"{topology.name} is disconnected: no live path joins accelerators {shown}{more} with the other "
-        f"{len(topology.accelerators) - len(small)}; remove a fault or leave these accelerators out.",
+        f"{topology.name} has no live path from {ends} that routing may take; remove a fault or try another routing.",
         field="faults",
     )
-
-
-def _reachable(topology: Topology, node: int, live: Any) -> Ints:
-    """Nodes that a node reaches over live links."""
-    seen = np.zeros(topology.nodes, np.bool_)
-    seen[node] = True
-    source, target = topology.source[live], topology.target[live]
-    while True:
-        fresh = target[seen[source] & ~seen[target]]
-        if not len(fresh):
-            return np.flatnonzero(seen)
-        seen[fresh] = True
