@@ -85,6 +85,13 @@ def test_training_says_all_that_a_first_look_needs():
         assert part in text
 
 
+def test_an_interval_wider_than_measured_says_so():
+    report = reports.training()
+    wide = dataclasses.replace(report.confidence, within=2.0 * report.confidence.p90)
+    text = "\n".join(answer(dataclasses.replace(report, confidence=wide)))
+    assert "(wider than validated cases: 10.1 s to 11.9 s)" in text
+
+
 def test_inference_names_its_times():
     text = "\n".join(answer(reports.inference()))
     assert "TTFT         200 ms     arrival to first token" in text

@@ -317,7 +317,9 @@ def _interval(report: Report) -> str:
     if report.interval is None:
         return ""
     low, high = report.interval
-    return f"(90 % of validated cases: {text.seconds(low)} to {text.seconds(high)})"
+    wider = report.confidence is not None and report.confidence.within > report.confidence.p90
+    said = "wider than validated cases" if wider else "90 % of validated cases"
+    return f"({said}: {text.seconds(low)} to {text.seconds(high)})"
 
 
 def _memory(report: Report, width: int) -> list[str]:
