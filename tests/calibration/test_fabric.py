@@ -84,6 +84,8 @@ def test_every_link_of_every_library_is_read_as_it_was_written(name, link, tmp_p
     path = tmp_path / "mine.yaml"
     fitting.write(found.document("mine", "a log"), path)
     assert library(str(path)).links[link] == cost
+    assert " us\n" in path.read_text()
+    assert " B/s" not in path.read_text()
 
 
 def test_a_link_inside_a_node_is_fitted_and_written(tmp_path):

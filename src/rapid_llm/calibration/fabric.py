@@ -18,6 +18,7 @@ from rapid_llm.network import OPS, Fabric, Library, LinkCost, price
 from rapid_llm.network.groups import group_of
 from rapid_llm.network.technologies import library_of
 from rapid_llm.nouns import FrozenDict, replaced
+from rapid_llm.units import parse
 from rapid_llm.validation import split_of
 
 Vector = NDArray[np.float64]
@@ -37,6 +38,8 @@ PRIOR: Final = 0.05
 """Weight of a weak pull to the known values (log units): it decides only what the table does not identify."""
 SOFT: Final = 0.1
 """Relative error beyond which a row counts linearly: outliers of a shared machine do not bend the fit."""
+_WRITTEN: Final = {"s": ("us", 1e-6, "time"), "B/s": ("GB/s", 1e9, "bandwidth")}
+"""SI unit to the unit of data files, its factor and its dimension."""
 FEW_KEYS: Final = 4
 """With fewer pairs of operation and ranks, every second size is held out instead of whole pairs."""
 
@@ -71,7 +74,7 @@ class Calibration:
 
     def document(self, name: str, source: str) -> dict[str, Any]:
         """The data file: the library it starts from, and the one link that changed."""
-        cost = {field: value for field, value in plain(self.after).items() if value != []}
+        cost = {field: _readable(value) for field, value in plain(self.after).items() if value != []}
         links = {self.link: {**cost, "kind": "fitted", "source": source}}
         return {"name": name, "base": self.library.name, "kind": "fitted", "source": source, "links": links}
 
@@ -195,6 +198,18 @@ def _solve(model: _Model, seen: NDArray[np.bool_]) -> Vector:
     found = least_squares(residual, start, bounds=bounds, loss="soft_l1", f_scale=SOFT, max_nfev=100, diff_step=1e-3)
     values: Vector = np.clip(np.exp(found.x), model.low, model.high)
     return values
+
+
+def _readable(value: Any) -> Any:
+    """Quantities in the units that data files use (us, GB/s), where these are read back to the last bit."""
+    if isinstance(value, dict):
+        return {name: _readable(item) for name, item in value.items()}
+    number, _, unit = value.partition(" ") if isinstance(value, str) else ("", "", "")
+    if unit not in _WRITTEN:
+        return value
+    shown, factor, dimension = _WRITTEN[unit]
+    text = f"{float(number) / factor:.12g} {shown}"
+    return text if parse(text, dimension) == float(number) else value
 
 
 def write(document: dict[str, Any], path: Path) -> None:
