@@ -68,3 +68,11 @@ def test_links_are_part_of_the_catalogue():
     assert "25 GB/s" in rapid_llm("show", "link", "nvlink4").out
     ran = rapid_llm("show", "link", "nvlink44")
     assert (ran.code, "Did you mean 'nvlink4'?" in ran.err) == (2, True)
+
+
+def test_a_faulted_step_prints_both_policies_and_the_healthy_time():
+    out = " ".join(rapid_llm("run", "examples/faulted-training.yaml").out.split())
+    said = out[out.index(" faults ") : out.index(" fits ")]
+    assert re.search(r"[\d.]+ s without them, x1\.\d+ with them", said)
+    assert "re-plan (round degraded links): dp reduce_scatter x1." in said
+    assert "by detour)" in said

@@ -93,7 +93,8 @@ def _recovered(faults: FaultsUse, seconds: float | None, width: int) -> list[str
     by_way: dict[str, list[str]] = {}
     for one in faults.messages:
         way = f"re-plan ({one.plan})" if one.policy == "replan" else "detour"
-        by_way.setdefault(way, []).append(f"{one.axis} {one.op} x{one.slowdown:.2f}")
+        instead = f" (x{one.detour_slowdown:.2f} by detour)" if one.policy == "replan" else ""
+        by_way.setdefault(way, []).append(f"{one.axis} {one.op} x{one.slowdown:.2f}{instead}")
     ways = [f"{way}: {', '.join(names)}" for way, names in by_way.items()]
     cost = f"{text.seconds(faults.healthy_s)} without them, x{seconds / faults.healthy_s:.2f} with them"
     return text.wrapped("faults", "; ".join([cost, *ways]), lines=4, width=width)
