@@ -110,17 +110,26 @@ def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: Tile
     """
     rows, _, _, pairs, tokens, _, hidden, inter, matrices, *_ = columns
     scanned = rows if kernel.sorts else pairs
-    tile = _chosen(columns, kernel)
-    if kernel.tuned and (searched := _searched(columns, kernel)).any():
-        tries = _SEARCHED if np.ndim(rows) == 0 else _SEARCHED[:, :, None]
-        fastest = _SEARCHED[:, _gemms(columns, tries, kernel, c, r)[0].argmin(axis=0)]
-        tile = np.where(searched, fastest, tile)
-    gemms, compute, memory = _gemms(columns, tile, kernel, c, r)
+    gemms, compute, memory = _tuned(columns, kernel, c, r)
     between = 2.0 * (matrices - 1.0) + 1.0
     passes = (scanned * (between * inter + 2.0 * hidden) + tokens * hidden) * _ROW_BYTES
     flops, moved = moe_work(columns)
     variable = gemms + r.stream(passes, c.passes)
     return summarise(r.launch + c.setup, variable, work=(flops, moved + passes), sides=(compute, memory))
+
+
+def _tuned(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates) -> tuple[Column, ...]:
+    """``_gemms`` with the tile of each row: the fastest of a search where the engine ships it, else that of its rule."""
+    searched = np.asarray(_searched(columns, kernel) if kernel.tuned else False)
+    if not searched.any():
+        return _gemms(columns, _chosen(columns, kernel), kernel, c, r)
+    tries = _gemms(columns, _SEARCHED if np.ndim(columns[0]) == 0 else _SEARCHED[:, :, None], kernel, c, r)
+    best = tries[0].argmin(axis=0)[None]
+    fastest = tuple(np.take_along_axis(one, best, 0)[0] for one in tries)
+    if searched.all():
+        return fastest
+    by_rule = _gemms(columns, _chosen(columns, kernel), kernel, c, r)
+    return tuple(np.where(searched, one, other) for one, other in zip(fastest, by_rule, strict=True))
 
 
 def _gemms(
