@@ -119,7 +119,7 @@ def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: Tile
 
 
 def _tuned(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates) -> tuple[Column, ...]:
-    """``_gemms`` with the tile of each row: the fastest of a search where the engine ships it, else that of its rule."""
+    """``_gemms`` with the tile of each row: the fastest of a search where the engine ships it, else the rule's."""
     searched = np.asarray(_searched(columns, kernel) if kernel.tuned else False)
     if not searched.any():
         return _gemms(columns, _chosen(columns, kernel), kernel, c, r)
