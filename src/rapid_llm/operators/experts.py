@@ -120,15 +120,20 @@ def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: Tile
 
 def _tuned(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates) -> tuple[Column, ...]:
     """``_gemms`` with the tile of each row: the fastest of a search where the engine ships it, else the rule's."""
-    searched = np.asarray(_searched(columns, kernel) if kernel.tuned else False)
-    if not searched.any():
-        return _gemms(columns, _chosen(columns, kernel), kernel, c, r)
-    tries = _gemms(columns, _SEARCHED if np.ndim(columns[0]) == 0 else _SEARCHED[:, :, None], kernel, c, r)
+    if np.ndim(columns[0]) == 0:
+        shape = float(columns[_AT["experts"]]), float(columns[_AT["inter"]])
+        if shape not in kernel.tuned:
+            return _gemms(columns, _chosen(columns, kernel), kernel, c, r)
+        tries = _gemms(columns, _SEARCHED, kernel, c, r)
+        at = int(tries[0].argmin())
+        return tuple(one[at] for one in tries)
+    by_rule = _gemms(columns, _chosen(columns, kernel), kernel, c, r)
+    searched = _searched(columns, kernel) if kernel.tuned else None
+    if searched is None or not searched.any():
+        return by_rule
+    tries = _gemms(columns, _SEARCHED[:, :, None], kernel, c, r)
     best = tries[0].argmin(axis=0)[None]
     fastest = tuple(np.take_along_axis(one, best, 0)[0] for one in tries)
-    if searched.all():
-        return fastest
-    by_rule = _gemms(columns, _chosen(columns, kernel), kernel, c, r)
     return tuple(np.where(searched, one, other) for one, other in zip(fastest, by_rule, strict=True))
 
 
