@@ -123,6 +123,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _gemm("cutlass-nvfp4", "nvfp4", dtype="nvfp4", framework="vllm"),
     _gemm("sglang-nvfp4", "nvfp4", dtype="nvfp4", framework="sglang"),
     _gemm("trtllm-nvfp4", "nvfp4", dtype="nvfp4", framework="trtllm"),
+    _gemm("aiter-fp4", "mxfp4", dtype="mxfp4"),
     _gemm("marlin-int4-wo", "int4_wo", dtype="int4_wo"),
     _gemm("int8-wo", "int8_wo", dtype="int8_wo"),
     _gemm("int8-smoothquant", "int8", dtype="sq"),
