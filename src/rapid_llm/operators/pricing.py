@@ -117,7 +117,7 @@ def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
             f"kernel {chosen.name} serves {chosen.family}, not {family}. Try a kernel of the family {family}.",
             field=f"kernels.{family}",
         )
-    if isinstance(chosen, GemmKernel) and chosen.computes and number_format(chosen.computes).rate in accelerator.peak:
+    if chosen.computes and number_format(chosen.computes).rate in accelerator.peak:
         dtype = chosen.computes
     known = rates(accelerator, dtype, clock=clock, replayed=replayed)
     return _price(chosen, columns, kind, known, accelerator.architecture)
@@ -132,7 +132,10 @@ def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, a
     chosen, constants = chosen.shaped(architecture), chosen.on(architecture, r.clock)
     match chosen:
         case GemmKernel():
-            return gemm.price_gemm(columns, chosen, architecture, r)
+            prices = gemm.price_gemm(columns, chosen, architecture, r)
+            for rival in chosen.rivals:
+                prices = _faster(prices, _price(_kernel(rival), columns, kind, r, architecture))
+            return prices
         case DecodeKernel():
             return price_decode(columns, chosen, constants, r)
         case MoeKernel():
@@ -186,6 +189,12 @@ def _last_query(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """The last of the queries alone, over the same cache."""
     batch, new, past, *rest = columns
     return (batch, np.ones_like(new), past + new - 1.0, *rest)
+
+
+def _faster(one: Prices, other: Prices) -> Prices:
+    """The faster of two in every row."""
+    less = other.seconds < one.seconds
+    return Prices(*(np.where(less, getattr(other, name), getattr(one, name)) for name in Prices.__slots__))
 
 
 def _no_less(prices: Prices, least: Prices) -> Prices:
