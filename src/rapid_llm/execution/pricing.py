@@ -316,9 +316,7 @@ def price_step(lowered: Lowered, machine: Machine, others: Sequence[Request] = (
         lowered,
         machine,
         tuple(_unturned(price_table(rows, machine), lowered, machine) for rows in lowered.kernels),
-        tuple(_with_skew(message, lowered, machine) for message in messages)
-        if machine.runtime.host.skew
-        else messages,
+        tuple(_with_skew(message, lowered, machine) for message in messages) if machine.runtime.host.skew else messages,
         tuple(found[len(messages) :]),
         (*rows, *others),
     )
