@@ -314,11 +314,15 @@ class DecodeKernel(Kernel):
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MoeKernel(Kernel):
-    """Grouped GEMMs over experts by a library that picks the fastest of its tiles, of at most ``row_tile`` rows."""
+    """Grouped GEMMs over experts by a library that picks the fastest of its tiles, of at most ``row_tile`` rows.
+
+    ``computes``: the format to which it rounds activations beside weights of fewer bits, and whose rate it has.
+    """
 
     family: Literal["moe"]
     constants: Map[MoeConstants]
     row_tile: Count
+    computes: DtypeName | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
