@@ -105,8 +105,9 @@ class Overlap:
     ``fetched_once``: only then, where its weights are fetched for the recomputation and the next layer's after the
     backward pass. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
     same: an operation, a compute format, or ``again``: gathers repeated for a weight gradient. ``shared_experts``
-    alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything. ``nano_batches``: into
-    so many an inference pass is dealt, the messages of one beside the kernels of the others.
+    alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything. ``shared_beside``: in
+    inference passes that run as a graph a shared expert has a stream of its own beside the routed ones.
+    ``nano_batches``: into so many an inference pass is dealt, the messages of one beside the kernels of the others.
     """
 
     gradient_reduce: bool = False
@@ -117,6 +118,7 @@ class Overlap:
     waits: tuple[str, ...] = ()
     expert_all_to_all: bool = False
     shared_experts: bool = False
+    shared_beside: bool = False
     context_parallel: bool = False
     pipeline: bool = False
     nano_batches: Count = 1
