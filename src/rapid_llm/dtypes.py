@@ -196,7 +196,7 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "fp8-block": _preset("bf16", compute="fp8_block", weights="fp8_block"),
         "mxfp8": _preset("bf16", compute="mxfp8", weights="mxfp8"),
         "nvfp4": _preset("bf16", compute="nvfp4", weights="nvfp4", kv_cache="fp8"),
-        # ModelOpt checkpoints of DeepSeek and its like leave attention in 16 bit.
+        # ModelOpt's recipe for mixtures (nvfp4_experts_only-fp8_kv) leaves attention in 16 bit.
         "nvfp4-experts": _preset("bf16", experts="nvfp4", kv_cache="fp8"),
         "mxfp4": _preset("bf16", weights="mxfp4_wo"),
         "mxfp4-experts": _preset("bf16", experts="mxfp4_wo"),
