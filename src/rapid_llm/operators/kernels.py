@@ -157,7 +157,8 @@ class PointwiseConstants:
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Kernel:
     """One implementation of a family; ``variants``: fields of its structure that differ on an architecture;
-    ``computes``: the format whose rate its instructions have, where that is not the row's own."""
+    ``computes``: the format whose rate its instructions have, where that is not the row's own (activations may be
+    rounded to it beside weights of fewer bits)."""
 
     name: str
     family: str
@@ -207,7 +208,6 @@ class GemmKernel(Kernel):
     faster. ``edges``: where a library takes its tile by rows alone, the most rows of each tile but the last.
     ``turns``: the operands of a weight gradient must be copied the other way round first; instructions that read either
     way need no copy.
-    ``rivals``: implementations among which an engine picks the fastest of each shape, this one included.
     Of kernels with few loads in flight, by architecture: ``draws``, B/s of weights that a compute unit takes at most,
     and ``unpacks``, operations of the vector lanes on each weight.
     """
@@ -220,7 +220,6 @@ class GemmKernel(Kernel):
     quantise: int = 0
     vector: bool = False
     turns: bool = True
-    rivals: tuple[str, ...] = ()
     edges: Map[tuple[Count, ...]] = FrozenDict()
     draws: Map[BytesPerSecond] = FrozenDict()
     unpacks: Map[NonNegative] = FrozenDict()

@@ -132,10 +132,7 @@ def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, a
     chosen, constants = chosen.shaped(architecture), chosen.on(architecture, r.clock)
     match chosen:
         case GemmKernel():
-            prices = gemm.price_gemm(columns, chosen, architecture, r)
-            for rival in chosen.rivals:
-                prices = _faster(prices, _price(_kernel(rival), columns, kind, r, architecture))
-            return prices
+            return gemm.price_gemm(columns, chosen, architecture, r)
         case DecodeKernel():
             return price_decode(columns, chosen, constants, r)
         case MoeKernel():
@@ -189,12 +186,6 @@ def _last_query(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """The last of the queries alone, over the same cache."""
     batch, new, past, *rest = columns
     return (batch, np.ones_like(new), past + new - 1.0, *rest)
-
-
-def _faster(one: Prices, other: Prices) -> Prices:
-    """The faster of two in every row."""
-    less = other.seconds < one.seconds
-    return Prices(*(np.where(less, getattr(other, name), getattr(one, name)) for name in Prices.__slots__))
 
 
 def _no_less(prices: Prices, least: Prices) -> Prices:
