@@ -259,3 +259,8 @@ def bound_by(tree: Cost) -> str:
     }
     share = top.seconds / tree.seconds if tree.seconds else 0.0
     return f"{words[top.name]}: {100 * share:.0f} % of the time"
+
+
+def binding(*phases: Cost) -> str:
+    """What binds each phase of a request, in words."""
+    return "; ".join(f"{phase.name} by {bound_by(phase)}" for phase in phases if phase.children)

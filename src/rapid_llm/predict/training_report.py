@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from rapid_llm.execution import TrainingStep
+from rapid_llm.lazy import Later
 from rapid_llm.predict.breakdown import bound_by, training_breakdown
 from rapid_llm.predict.feasibility import memory_use
-from rapid_llm.predict.report import Report, hours
+from rapid_llm.predict.report import Report, Where, hours
 from rapid_llm.predict.training import TrainingTable, utilisation
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Training
@@ -23,7 +27,6 @@ def training_report(scenario: Scenario, work: Training, table: TrainingTable) ->
     )
     rate = work.global_batch_size * work.sequence_length / time
     run = work.tokens / rate if work.tokens else None
-    tree = training_breakdown(table.step)
     return Report(
         kind="training",
         feasible=bool(table.fits[0]),
@@ -36,7 +39,11 @@ def training_report(scenario: Scenario, work: Training, table: TrainingTable) ->
         run_time_s=run,
         accelerator_hours=hours(run, scenario.accelerators),
         memory=memory_use(table.account, 0, int(plans.tp[0] * plans.cp[0] * plans.dp[0])),
-        breakdown=tree,
-        bound_by=bound_by(tree),
+        where=Later(partial(_where, table.step)),
         origin=scenario,
     )
+
+
+def _where(step: TrainingStep) -> Where:
+    tree = training_breakdown(step)
+    return Where(tree, bound_by(tree))
