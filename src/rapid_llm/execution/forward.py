@@ -56,7 +56,7 @@ class ForwardSteps:
         """Seconds that one family of kernels takes in one pass through all stages [N]."""
         passes = self.priced.lowered.layers.sum(axis=2)
         tables = [t for t in self.priced.kernels if t.rows.family == name]
-        found = [(t.prices.seconds * t.rows.count * passes[t.rows.unit]).sum(axis=0) for t in tables]
+        found = [(t.seconds * t.rows.count * passes[t.rows.unit]).sum(axis=0) for t in tables]
         return np.asarray(sum(found, np.zeros(passes.shape[1])))
 
 

@@ -161,7 +161,7 @@ def time_passes(priced: Priced) -> Passes:
     lowered, machine = priced.lowered, priced.machine
     compute = lowered.shapes.compute
     shape = (len(PHASES), len(lowered.units), len(lowered.shapes.plans))
-    spent = [(table.rows, table.prices.seconds * table.rows.count) for table in priced.kernels]
+    spent = [(table.rows, table.seconds * table.rows.count) for table in priced.kernels]
     moving = [(message.rows, message.rows.count * (message.rows.ranks > 1)) for message in priced.messages]
     sent = [(m.rows, m.prices.seconds * count) for m, (_, count) in zip(priced.messages, moving, strict=True)]
     kernels = _by_cell(spent, shape)

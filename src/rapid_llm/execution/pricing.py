@@ -22,7 +22,7 @@ from rapid_llm.network.flow_prices import Interconnect, Links, Policy, interconn
 from rapid_llm.network.technologies import library_for
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import Prices
-from rapid_llm.operators import price as price_kernels
+from rapid_llm.operators import price_rows
 from rapid_llm.operators.rates import rates
 from rapid_llm.runtime import Runtime
 
@@ -90,11 +90,26 @@ def _driven(system: System, nics: int | None) -> System:
 
 @dataclass(frozen=True, slots=True)
 class PricedKernels:
-    """A table of kernels with its prices [R, P] per launch."""
+    """A table of kernels with its prices per launch: of its ``distinct`` cells, and ``at`` which of them each cell
+    [R, P] is, or of all [R, P] where that is None."""
 
     rows: Kernels
     kernel: str
-    prices: Prices
+    distinct: Prices
+    at: NDArray[np.int64] | None = None
+
+    @property
+    def seconds(self) -> Matrix:
+        """Seconds of each launch [R, P]."""
+        return self._spread(self.distinct.seconds)
+
+    @property
+    def prices(self) -> Prices:
+        """All that is known of each launch [R, P]."""
+        return self.distinct if self.at is None else _map(self.distinct, self._spread)
+
+    def _spread(self, column: NDArray[Any]) -> NDArray[Any]:
+        return column if self.at is None else column[self.at]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,38 +159,47 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     dtype = _computed(rows, machine.accelerator)
     name = implementation(machine.runtime, rows.family, dtype, machine.accelerator.architecture)
     columns = np.array(list(rows.columns.values()))
-    first, runs = (_ALL, _ALL) if rows.family == "attention" else _runs(columns)  # whose caches all differ
-    columns = columns[:, :, first]
-    shape = columns.shape[1:]
-    kinds = np.repeat(rows.kind, shape[1])
-    cells = np.concatenate([kinds[None], columns.reshape(len(columns), -1)])
-    unique, inverse = (cells, None) if cells.shape[1] < DEDUPLICATE_ABOVE else _distinct(cells)
-    prices = price_kernels(
+    first, runs = (_ALL, None) if rows.family == "attention" else _runs(columns)  # whose caches all differ
+    cells = columns[:, :, first]
+    shape = cells.shape[1:]
+    cells, kinds, inverse = cells.reshape(len(columns), -1), rows.kind.repeat(shape[1]), None
+    if cells.shape[1] >= DEDUPLICATE_ABOVE:
+        unique, inverse = _distinct(np.concatenate([kinds[None], cells]))
+        cells, kinds = unique[1:], unique[0].astype(np.int64)
+    prices = price_rows(
         rows.family,
-        dict(zip(rows.columns, unique[1:], strict=True)),
-        kind=kinds if inverse is None else unique[0].astype(np.int64),
+        cells,
+        kind=kinds,
         dtype=dtype,
         kernel=name,
         accelerator=machine.accelerator,
         clock=_clock(rows, name, machine),
     )
-    if inverse is None:
-        return PricedKernels(rows, name, _map(prices, lambda column: column.reshape(shape)[:, runs]))
-    back = inverse.reshape(shape)[:, runs]
-    return PricedKernels(rows, name, _map(prices, lambda column: column[back]))
+    if inverse is None and runs is None:
+        return PricedKernels(rows, name, _map(prices, lambda column: column.reshape(shape)))
+    at = (np.arange(shape[0] * shape[1]) if inverse is None else inverse).reshape(shape)
+    return PricedKernels(rows, name, prices, at if runs is None else at[:, runs])
 
 
 _ALL = slice(None)
 
 
-def _runs(columns: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first plan of every run of plans with equal rows, and the run of each plan, from columns [C, R, P].
+def _runs(columns: NDArray[np.float64]) -> tuple[NDArray[np.int64] | slice, NDArray[np.int64] | None]:
+    """The first plan of every run of plans with equal rows, and the run of each plan, from columns [..., P]; None where
+    no plan equals the one before.
 
     Decode steps of one batch differ in their cache alone, so most tables have one run of them.
     """
-    changes = (columns[:, :, 1:] != columns[:, :, :-1]).any(axis=(0, 1))
-    runs = np.concatenate([[0], np.cumsum(changes)])
-    return np.flatnonzero(np.concatenate([[True], changes])), runs
+    columns = columns.reshape(-1, columns.shape[-1])
+    changes = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
+    return _alike(changes.tobytes())
+
+
+@lru_cache(maxsize=512)
+def _alike(changes: bytes) -> tuple[NDArray[np.int64] | slice, NDArray[np.int64] | None]:
+    """Runs, from whether each plan but the first differs from the one before."""
+    starts = np.concatenate([[True], np.frombuffer(changes, np.bool_)])
+    return (_ALL, None) if starts.all() else (np.flatnonzero(starts), np.cumsum(starts) - 1)
 
 
 def _computed(rows: Kernels, accelerator: Accelerator) -> str:
@@ -233,7 +257,9 @@ def price_requests(requests: Sequence[Request], machine: Machine) -> list[Collec
         library=communication.library,
         small=communication.small_all_reduce,
     )
-    columns = {name: getattr(prices, name)[:, runs] for name in CollectivePrices.__slots__}
+    columns = {name: getattr(prices, name) for name in CollectivePrices.__slots__}
+    if runs is not None:
+        columns = {name: column[:, runs] for name, column in columns.items()}
     out, start = [], 0
     for request, count in zip(requests, counts, strict=True):
         part, shape = slice(start, start + count), request.size.shape
@@ -333,7 +359,7 @@ def _unturned(table: PricedKernels, lowered: Lowered, machine: Machine) -> Price
     if getattr(product, "turns", True):
         return table
     kept = _not_turned(rows.names, tuple(rows.kind.tolist()))
-    return replace(table, prices=_map(table.prices, lambda column: column * kept))
+    return replace(table, distinct=_map(table.prices, lambda column: column * kept), at=None)
 
 
 @lru_cache(maxsize=256)

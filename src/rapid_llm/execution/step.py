@@ -132,7 +132,7 @@ def _weight_gradients(priced: Priced) -> Matrix | None:
     seconds = np.zeros(lowered.dense.shape)
     for table in priced.kernels:
         rows = np.array([name.endswith(WEIGHT_GRADIENT) for name in table.rows.names])
-        np.add.at(seconds, table.rows.unit[rows], (table.prices.seconds * table.rows.count)[rows])
+        np.add.at(seconds, table.rows.unit[rows], (table.seconds * table.rows.count)[rows])
     return np.asarray(np.einsum("ups,up->ps", lowered.layers, seconds))
 
 

@@ -93,6 +93,13 @@ def price(
         return _priced(family, _columns(values), asked)
 
 
+def price_rows(
+    family: str, cells: NDArray[np.float64], *, kind: _Kind, dtype: str, kernel: str, accelerator: Accelerator, clock: float
+) -> Prices:
+    """``price`` of rows that stand in one array [columns, rows], in the order of ``families.COLUMNS``."""
+    return _priced(family, tuple(cells), (kind, dtype, kernel, accelerator, clock, False))
+
+
 @lru_cache(maxsize=4096)
 def _one(family: str, values: tuple[float, ...], asked: _Asked) -> Prices:
     """The price of a row that is given in numbers; whoever asks again gets the same, which nobody may change."""
@@ -178,10 +185,11 @@ def _merge(
     columns: tuple[Column, ...], mask: NDArray[np.bool_], run: Callable[[tuple[Column, ...], bool], Prices]
 ) -> Prices:
     """Price the rows inside and outside a mask apart, and put them back in order."""
-    if mask.all() or not mask.any():
-        return run(columns, bool(mask.all()))
-    sides = [(_block(side), inside) for side, inside in ((mask, True), (~mask, False))]
-    parts = [(side, run(tuple(c[side] for c in columns), inside)) for side, inside in sides]
+    inside, outside = np.flatnonzero(mask), np.flatnonzero(~mask)
+    if not len(inside) or not len(outside):
+        return run(columns, bool(len(inside)))
+    sides = [(_block(inside), True), (_block(outside), False)]
+    parts = [(side, run(tuple(c[side] for c in columns), within)) for side, within in sides]
     merged = {name: np.empty(len(mask), dtype=getattr(parts[0][1], name).dtype) for name in Prices.__slots__}
     for side, prices in parts:
         for name, values in merged.items():
@@ -189,10 +197,10 @@ def _merge(
     return Prices(**merged)
 
 
-def _block(mask: NDArray[np.bool_]) -> NDArray[np.bool_] | slice:
-    """The rows of a mask as a slice, where they stand together: views cost less than copies."""
-    first, count = int(mask.argmax()), int(mask.sum())
-    return slice(first, first + count) if mask[first : first + count].all() else mask
+def _block(rows: NDArray[np.intp]) -> NDArray[np.intp] | slice:
+    """Rows as a slice, where they stand together: views cost less than copies."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first + 1 == len(rows) else rows
 
 
 def roofline(family: str, columns: Mapping[str, ArrayLike], *, dtype: str, accelerator: Accelerator) -> Prices:
