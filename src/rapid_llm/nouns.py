@@ -5,6 +5,7 @@ A noun is written ``@dataclass(frozen=True, kw_only=True, config=STRICT)``; a ma
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import lru_cache
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import AfterValidator, ConfigDict
@@ -53,9 +54,21 @@ def hash_once(noun: _Class) -> _Class:
     return noun
 
 
+@lru_cache(maxsize=1024)
+def shared(noun: _Noun) -> _Noun:
+    """The first noun of this value that was asked for: caches compare what is the same object by identity."""
+    return noun
+
+
 def replaced(noun: _Noun, **changes: Any) -> _Noun:
     """A copy of a noun with fields changed to values already in SI units (the door is not passed again)."""
     copy = object.__new__(type(noun))
     kept: dict[str, Any] = noun.__dict__
-    copy.__dict__.update({field.name: kept[field.name] for field in fields(type(noun))} | changes)  # type: ignore[arg-type]
+    copy.__dict__.update({name: kept[name] for name in _names(type(noun))} | changes)
     return copy
+
+
+@lru_cache(maxsize=256)
+def _names(noun: type) -> tuple[str, ...]:
+    """The fields of a noun."""
+    return tuple(field.name for field in fields(noun))

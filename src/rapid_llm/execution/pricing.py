@@ -17,12 +17,12 @@ from rapid_llm.hardware import Accelerator, Node, System
 from rapid_llm.lowering import Kernels, Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD, CAST
 from rapid_llm.network import OPS, CollectivePrices, Fabric, price_experts
-from rapid_llm.network import price as price_messages
+from rapid_llm.network.collectives import price_rows as price_messages
 from rapid_llm.network.flow_prices import Interconnect, Links, Policy, interconnect, policy, price_flow
 from rapid_llm.network.technologies import library_for
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import Prices
-from rapid_llm.operators import price_rows
+from rapid_llm.operators import price_rows as price_kernels
 from rapid_llm.operators.rates import rates
 from rapid_llm.runtime import Runtime
 
@@ -166,7 +166,7 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     if cells.shape[1] >= DEDUPLICATE_ABOVE:
         unique, inverse = _distinct(np.concatenate([kinds[None], cells]))
         cells, kinds = unique[1:], unique[0].astype(np.int64)
-    prices = price_rows(
+    prices = price_kernels(
         rows.family,
         cells,
         kind=kinds,
@@ -242,30 +242,26 @@ def price_requests(requests: Sequence[Request], machine: Machine) -> list[Collec
         return []
     if machine.net is not None:
         return [_by_link(request, machine, machine.net) for request in requests]
-    communication, plans = machine.runtime.communication, requests[0].size.shape[-1]
-    lines = [[np.reshape(getattr(r, name), (-1, plans)) for r in requests] for name in ("size", "ranks", "stride")]
-    cells = np.array([np.concatenate(line) for line in lines])
-    first, runs = _runs(cells)
-    size, ranks, stride = cells[:, :, first]
-    counts = [len(line) for line in lines[0]]
+    communication = machine.runtime.communication
+    groups = np.empty((3, sum(r.size.size for r in requests)), np.int64)
+    parts, start = [], 0
+    for r in requests:
+        parts.append(part := slice(start, start + r.size.size))
+        groups[0, part], groups[1, part], groups[2, part] = OPS.index(r.op), r.ranks.ravel(), r.stride.ravel()
+        start = part.stop
+    sizes = np.concatenate([r.size.ravel() for r in requests])
     prices = price_messages(
-        np.repeat([OPS.index(r.op) for r in requests], counts)[:, None],
-        size,
-        ranks.astype(np.int64),
-        stride.astype(np.int64),
+        groups,
+        sizes,
         fabric=machine.fabric,
         library=communication.library,
         small=communication.small_all_reduce,
     )
-    columns = {name: getattr(prices, name) for name in CollectivePrices.__slots__}
-    if runs is not None:
-        columns = {name: column[:, runs] for name, column in columns.items()}
-    out, start = [], 0
-    for request, count in zip(requests, counts, strict=True):
-        part, shape = slice(start, start + count), request.size.shape
-        out.append(CollectivePrices(**{name: column[part].reshape(shape) for name, column in columns.items()}))
-        start = part.stop
-    return out
+    columns = [getattr(prices, name) for name in CollectivePrices.__slots__]
+    return [
+        CollectivePrices(*(column[part].reshape(r.size.shape) for column in columns))
+        for r, part in zip(requests, parts, strict=True)
+    ]
 
 
 def _by_link(request: Request, machine: Machine, net: Interconnect) -> CollectivePrices:

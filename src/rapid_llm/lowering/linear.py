@@ -188,7 +188,7 @@ def _sample(table: Table, degrees: Degrees, count: int, *, large: bool) -> Shape
     given = dict(zip((name for name in PLAN_COLUMNS if name not in _SIZES), values, strict=True))
     columns: dict[str, Any] = {name: np.full(count, given.get(name, 1.0)) for name in PLAN_COLUMNS}
     plans = Plans(**{**columns, "micro_batch": batch}, order=order, stage_layers=stage_layers)
-    s = Shapes.of(
+    return Shapes.of(
         plans,
         new=new,
         past=past,
@@ -197,6 +197,5 @@ def _sample(table: Table, degrees: Degrees, count: int, *, large: bool) -> Shape
         runtime=runtime,
         routing=routing,
         verified=verified,
+        padding=np.where(decode, 1.0 + (np.arange(count) % 5) / 4.0, 1.0),
     )
-    pad = np.where(decode, 1.0 + (np.arange(count) % 5) / 4.0, 1.0)
-    return replace(s, tokens=s.tokens * pad, shard=s.shard * pad)
