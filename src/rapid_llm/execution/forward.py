@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,13 +14,14 @@ from rapid_llm.execution.pricing import Machine, Priced, price_step
 from rapid_llm.execution.stragglers import Slow, paces
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.table import FORWARD
+from rapid_llm.nouns import light
 from rapid_llm.workload import HostShare
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class ForwardSteps:
     """N forward passes, each with its own shapes.
 

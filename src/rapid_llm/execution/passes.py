@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -25,6 +24,7 @@ from rapid_llm.lowering.table import (
     WITH_PRODUCT,
 )
 from rapid_llm.network import expert_library
+from rapid_llm.nouns import light
 
 Matrix = NDArray[np.float64]
 
@@ -59,7 +59,7 @@ _SHARED = "shared_"
 """How the names of kernels of shared experts begin."""
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Passes:
     """Seconds of one pass per phase, unit and plan [phases, U, P].
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -20,7 +20,7 @@ from rapid_llm.network import OPS, CollectivePrices, Fabric, price_experts
 from rapid_llm.network.collectives import price_rows as price_messages
 from rapid_llm.network.flow_prices import Interconnect, Links, Policy, interconnect, policy, price_flow
 from rapid_llm.network.technologies import library_for
-from rapid_llm.nouns import replaced
+from rapid_llm.nouns import light, replaced
 from rapid_llm.operators import Prices
 from rapid_llm.operators import price_rows as price_kernels
 from rapid_llm.operators.rates import rates
@@ -88,7 +88,7 @@ def _driven(system: System, nics: int | None) -> System:
     return replaced(system, groups=(replaced(group, node=node),))
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class PricedKernels:
     """A table of kernels with its prices per launch: of its ``distinct`` cells, and ``at`` which of them each cell
     [R, P] is, or of all [R, P] where that is None."""
@@ -106,13 +106,13 @@ class PricedKernels:
     @property
     def prices(self) -> Prices:
         """All that is known of each launch [R, P]."""
-        return self.distinct if self.at is None else _map(self.distinct, self._spread)
+        return self.distinct if self.at is None else self.distinct.each(self._spread)
 
     def _spread(self, column: NDArray[Any]) -> NDArray[Any]:
         return column if self.at is None else column[self.at]
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class PricedMessages:
     """A table of messages with its prices [R, P] per message."""
 
@@ -176,7 +176,7 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
         clock=_clock(rows, name, machine),
     )
     if inverse is None and runs is None:
-        return PricedKernels(rows, name, _map(prices, lambda column: column.reshape(shape)))
+        return PricedKernels(rows, name, prices.each(lambda column: column.reshape(shape)))
     at = (np.arange(shape[0] * shape[1]) if inverse is None else inverse).reshape(shape)
     return PricedKernels(rows, name, prices, at if runs is None else at[:, runs])
 
@@ -209,11 +209,6 @@ def _computed(rows: Kernels, accelerator: Accelerator) -> str:
     return next((wide for wide in ("bf16", "fp16") if accelerator.rate(wide) is not None), rows.dtype)
 
 
-def _map(prices: Prices, change: Callable[[Matrix], Matrix]) -> Prices:
-    changed: dict[str, Any] = {name: change(getattr(prices, name)) for name in Prices.__slots__}
-    return Prices(**changed)
-
-
 def _distinct(cells: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
     """Distinct columns of a [C, N] table and where each of the N came from."""
     packed = np.ascontiguousarray(cells.T).view(np.dtype((np.void, cells.shape[0] * cells.itemsize))).ravel()
@@ -221,7 +216,7 @@ def _distinct(cells: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
     return cells[:, first], inverse
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Request:
     """Messages of one operation to be priced: bytes, ranks of their groups, stride between them, of one shape; and the
     parallel axis that sends them, for sentences."""
@@ -257,11 +252,7 @@ def price_requests(requests: Sequence[Request], machine: Machine) -> list[Collec
         library=communication.library,
         small=communication.small_all_reduce,
     )
-    columns = [getattr(prices, name) for name in CollectivePrices.__slots__]
-    return [
-        CollectivePrices(*(column[part].reshape(r.size.shape) for column in columns))
-        for r, part in zip(requests, parts, strict=True)
-    ]
+    return [prices.part(part, r.size.shape) for r, part in zip(requests, parts, strict=True)]
 
 
 def _by_link(request: Request, machine: Machine, net: Interconnect) -> CollectivePrices:
@@ -288,7 +279,7 @@ _SAID = {"data": "dp", "shard": "dp", "replicas": "dp", "edp": "dp"}
 """Axes whose groups a user knows by another name."""
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Priced:
     """A lowered step with a price on every row; ``others``: prices of the further requests, in their order;
     ``requests``: all that was asked of the network."""
@@ -355,7 +346,7 @@ def _unturned(table: PricedKernels, lowered: Lowered, machine: Machine) -> Price
     if getattr(product, "turns", True):
         return table
     kept = _not_turned(rows.names, tuple(rows.kind.tolist()))
-    return replace(table, distinct=_map(table.prices, lambda column: column * kept), at=None)
+    return replace(table, distinct=table.prices.each(lambda column: column * kept), at=None)
 
 
 @lru_cache(maxsize=256)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -24,6 +24,7 @@ from rapid_llm.lowering.sharding import gradient_sum, shard_rows
 from rapid_llm.lowering.table import AGAIN, Builder, Kernels, Messages, gathered_bytes, saved_bytes
 from rapid_llm.lowering.weights import ahead_parameters, block_parameters, outer_parameters
 from rapid_llm.model.architecture import Attention, Model, MoE
+from rapid_llm.nouns import light
 from rapid_llm.runtime import Overlap, Runtime, Training
 
 Matrix = NDArray[np.float64]
@@ -33,7 +34,7 @@ REMEMBERED_PLANS = 8
 """Plans up to which a lowered table is kept: about 0.1 MB each."""
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Lowered:
     """A step as tables. Units are the block kinds (and 'mtp'), 'embedding' and 'head'; U units, P plans, S stages.
 

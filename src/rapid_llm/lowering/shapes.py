@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision, dtype
+from rapid_llm.nouns import light
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
 from rapid_llm.workload import Lora, Offload, Routing, Training
@@ -20,7 +21,7 @@ EVEN, AT_HOME = Routing(), Offload()
 """What a pass has that loads experts evenly, and of which nothing lives on the host."""
 
 
-@dataclass(frozen=True, eq=False)
+@light
 class Shapes:
     """One rank's share of a pass, arrays [P] over plans (or points of one plan); hashable by what it was made ``of``.
 
@@ -141,9 +142,13 @@ class Shapes:
             modules=work.recompute.modules if work and work.recompute else (),
             tensor_parallel=bool(np.count_nonzero(plans.tp > 1)),
             context_parallel=context_parallel,
-            made_of=(precision, runtime, work, routing, verified is None or verified.tobytes(), np.asarray(padding).tobytes()),
+            made_of=(precision, runtime, work, routing, verified is None or verified.tobytes(), _bytes(padding)),
             **_formats(precision, runtime, training=training),
         )
+
+
+def _bytes(padding: Column | float) -> bytes | float:
+    return padding.tobytes() if isinstance(padding, np.ndarray) else padding
 
 
 @lru_cache(maxsize=256)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.memory.account import CATEGORIES, Account, stacked
 from rapid_llm.model import Model
+from rapid_llm.nouns import light
 from rapid_llm.runtime import Allocator, Runtime, Serving
 from rapid_llm.workload import HostShare
 
@@ -133,7 +133,7 @@ def _workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
     return np.asarray(np.maximum(passes, present[-1] * (logits + stream / RESIDUAL_STREAMS)[:, None]))
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class CacheBudget:
     """What an engine's cache holds on the stage that holds least.
 

@@ -20,6 +20,7 @@ from rapid_llm.network.lines import Way, ways
 from rapid_llm.network.technologies import Library, library_of
 from rapid_llm.network.templates import OPS
 from rapid_llm.network.tuner import tuned
+from rapid_llm.nouns import light
 
 Column = NDArray[np.float64]
 
@@ -31,7 +32,7 @@ ANY_SIZE: Final = (-1.0, np.inf)
 """Above what size, and up to what size (bytes), a line holds that always does."""
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class CollectivePrices:
     """One entry a row. seconds: time of the collective; algorithm: index into ALGORITHMS; wire_bytes: bytes that one
     rank sends (B); nodes: nodes that the group spans.
@@ -41,6 +42,15 @@ class CollectivePrices:
     algorithm: NDArray[np.int8]
     wire_bytes: Column
     nodes: NDArray[np.int64]
+
+    def part(self, rows: slice, shape: tuple[int, ...]) -> "CollectivePrices":
+        """Some of the rows, in a shape."""
+        return CollectivePrices(
+            self.seconds[rows].reshape(shape),
+            self.algorithm[rows].reshape(shape),
+            self.wire_bytes[rows].reshape(shape),
+            self.nodes[rows].reshape(shape),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +87,7 @@ def price(
     code, size, n, step = np.broadcast_arrays(codes, np.asarray(size_bytes, dtype=np.float64), ranks, stride)
     groups = np.array([code.ravel(), n.ravel(), step.ravel()], dtype=np.int64)
     prices = price_rows(groups, size.ravel(), fabric=fabric, library=library, small=small)
-    return CollectivePrices(*(getattr(prices, name).reshape(size.shape) for name in CollectivePrices.__slots__))
+    return prices.part(slice(None), size.shape)
 
 
 def price_rows(
@@ -109,7 +119,7 @@ def price_rows(
 class _Table(NamedTuple):
     """Candidates of several rows; short ones are filled with such as never win."""
 
-    held: tuple[Column, ...]  # coefficients of the lines, and of the others that hold them up, each (3, rows, candidates)
+    held: tuple[Column, ...]  # coefficients of lines, and of others that hold them up, each (3, rows, candidates)
     sizes: Column | None  # (2, rows, candidates) above and up to which each holds; None where all always do
     algorithm: NDArray[np.int8]
     sent: Column

@@ -3,11 +3,13 @@
 Every column is a float64 array; rows are independent. A row is one launch (or one fused run) on one accelerator.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rapid_llm.nouns import light
 
 Column = NDArray[np.float64]
 
@@ -45,7 +47,7 @@ POINTWISE_KINDS: Final = ("stream", "reduce", "gather", "optimizer")
 BOUNDS: Final = ("compute", "memory", "launch")
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Prices:
     """What pricing answers, one entry a row.
 
@@ -60,3 +62,12 @@ class Prices:
     compute_s: Column
     memory_s: Column
     bound: NDArray[np.int8]
+
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """All columns, in order."""
+        return self.seconds, self.flops, self.hbm_bytes, self.compute_s, self.memory_s, self.bound
+
+    def each(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> "Prices":
+        """The same with every column changed in one way."""
+        return Prices(*map(change, self.columns))

@@ -94,7 +94,14 @@ def price(
 
 
 def price_rows(
-    family: str, cells: NDArray[np.float64], *, kind: _Kind, dtype: str, kernel: str, accelerator: Accelerator, clock: float
+    family: str,
+    cells: NDArray[np.float64],
+    *,
+    kind: _Kind,
+    dtype: str,
+    kernel: str,
+    accelerator: Accelerator,
+    clock: float,
 ) -> Prices:
     """``price`` of rows that stand in one array [columns, rows], in the order of ``families.COLUMNS``."""
     return _priced(family, tuple(cells), (kind, dtype, kernel, accelerator, clock, False))
@@ -105,14 +112,17 @@ def _one(family: str, values: tuple[float, ...], asked: _Asked) -> Prices:
     """The price of a row that is given in numbers; whoever asks again gets the same, which nobody may change."""
     alone = _NUMBERS.issuperset(map(type, values))
     prices = _as_row(_priced(family, tuple(map(np.float64, values)) if alone else _columns(values), asked))  # type: ignore[arg-type]
-    for name in Prices.__slots__:
-        getattr(prices, name).setflags(write=False)
-    return prices
+    return prices.each(_read_only)
+
+
+def _read_only(column: NDArray[Any]) -> NDArray[Any]:
+    column.setflags(write=False)
+    return column
 
 
 def _as_row(prices: Prices) -> Prices:
     """Prices of numbers as columns of one row."""
-    return Prices(*(np.array(getattr(prices, name), ndmin=1) for name in Prices.__slots__))
+    return prices.each(np.atleast_1d)
 
 
 def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
@@ -189,12 +199,13 @@ def _merge(
     if not len(inside) or not len(outside):
         return run(columns, bool(len(inside)))
     sides = [(_block(inside), True), (_block(outside), False)]
-    parts = [(side, run(tuple(c[side] for c in columns), within)) for side, within in sides]
-    merged = {name: np.empty(len(mask), dtype=getattr(parts[0][1], name).dtype) for name in Prices.__slots__}
-    for side, prices in parts:
-        for name, values in merged.items():
-            values[side] = getattr(prices, name)
-    return Prices(**merged)
+    parts = [run(tuple(c[side] for c in columns), within).columns for side, within in sides]
+    merged = []
+    for within, without in zip(*parts, strict=True):
+        whole = np.empty(len(mask), within.dtype)
+        whole[sides[0][0]], whole[sides[1][0]] = within, without
+        merged.append(whole)
+    return Prices(*merged)
 
 
 def _block(rows: NDArray[np.intp]) -> NDArray[np.intp] | slice:

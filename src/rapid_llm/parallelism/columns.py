@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.nouns import replaced
+from rapid_llm.nouns import light, replaced
 from rapid_llm.parallelism.plan import AXES, FOLDED, SCHEDULES, TWO_WAY, Parallelism
 
 Column = NDArray[np.float64]
@@ -18,7 +18,7 @@ Column = NDArray[np.float64]
 RECOMPUTE_MODES = ("none", "selective", "full")
 
 
-@dataclass(frozen=True)
+@light
 class Plans:
     """P plans as float64 columns [P]; modes are indices into RECOMPUTE_MODES and SCHEDULES.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from typing import Any
@@ -19,7 +19,7 @@ from rapid_llm.memory import (
     training_account,
     training_footprint,
 )
-from rapid_llm.nouns import replaced
+from rapid_llm.nouns import light, replaced
 from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.feasibility import cache_use, engine_use, memory_use
 from rapid_llm.predict.job import assumptions, plans_of, training_shapes
@@ -63,7 +63,7 @@ def fit(scenario: Scenario | str, **flags: Any) -> Report:
     return replace(report, violations=(violation(scenario, use),))
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Footprint:
     """The bytes of a scenario: its lowered pass without kernels, and the account of its stages."""
 

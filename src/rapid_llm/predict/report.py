@@ -399,7 +399,8 @@ def hours(seconds: float | None, accelerators: int) -> float | None:
 
 _TIMES = (
     "step_time_s", "tokens_per_s", "tokens_per_s_per_accelerator", "mfu", "mfu_causal", "hfu", "ttft_s", "tpot_s",
-    "e2e_s", "run_time_s", "accelerator_hours", "output_tokens_per_s", "total_tokens_per_s", "where", "interval", "price",
+    "e2e_s", "run_time_s", "accelerator_hours", "output_tokens_per_s", "total_tokens_per_s", "where", "interval",
+    "price",
 )  # fmt: skip
 
 
