@@ -286,4 +286,4 @@ def cached(model: Model, s: Shapes, runtime: Runtime) -> Matrix:
     if s.training:
         return np.zeros((len(model.blocks) + bool(s.ahead) + OUTER, len(s.plans)))
     block = runtime.serving.kv_block_tokens if runtime.serving else 1
-    return cache_bytes(model, s.plans, s.past + s.new, s.kv, block) * s.batch / s.plans.cp
+    return cache_bytes(model, s.plans.tp, s.past + s.new, s.kv, block) * s.batch / s.plans.cp

@@ -88,12 +88,12 @@ def footprint(scenario: Scenario) -> Footprint:
             lowered = training_footprint(model, runtime, precision, plans, sequence_length=work.sequence_length)
         return Footprint(lowered, training_account(lowered, runtime, precision, accelerator))
     cached = work.prompt_tokens + work.output_tokens * work.beams
-    lowered = inference_footprint(model, runtime, precision, plans, cached=cached)
+    step = inference_footprint(model, runtime, precision, plans, cached=cached)
     if scenario.draft is None and not plans.shift:
-        return Footprint(lowered, inference_account(lowered, runtime, precision, accelerator, work.offload))
+        return Footprint(step.unit, inference_account(step, runtime, precision, accelerator, work.offload))
     from rapid_llm.predict.replica import job_of  # what stands alone does not wait for it
 
-    return Footprint(lowered, job_of(scenario).account(work.requests // (scenario.parallelism.dp or 1), 1.0))
+    return Footprint(step.unit, job_of(scenario).account(work.requests // (scenario.parallelism.dp or 1), 1.0))
 
 
 def memory_of(scenario: Scenario) -> MemoryUse:

@@ -184,10 +184,12 @@ class Job:
         if self.plans.shift:
             cut = replace(self, plans=tensor_parallel(self.plans), draft=None).account(requests, output)
             beside = beside[0] + float(cut.by_category[WEIGHTS].max()), beside[1]
-        plans = replaced(self.plans, micro_batch=np.array([float(requests)]), shift=False)
-        lowered = inference_footprint(self.model, self.runtime, self.precision, plans, cached=cached)
+        plans = self.plans
+        if requests != plans.micro_batch[0] or plans.shift:
+            plans = replaced(plans, micro_batch=np.array([float(requests)]), shift=False)
+        step = inference_footprint(self.model, self.runtime, self.precision, plans, cached=cached)
         common = self.runtime, self.precision, self.machine.accelerator
-        return inference_account(lowered, *common, self.work.offload, beside)
+        return inference_account(step, *common, self.work.offload, beside)
 
 
 def job_of(scenario: Scenario) -> Job:
