@@ -52,8 +52,8 @@ class Prices:
     """What pricing answers, one entry a row.
 
     seconds: time of the launch on the device (s), launch floor included; flops: arithmetic counted (multiply-add = 2);
-    hbm_bytes: traffic to main memory; compute_s and memory_s: the two sides that the time was formed from (s);
-    bound: index into BOUNDS.
+    hbm_bytes: traffic to main memory; compute_s and memory_s: the two sides that the time was formed from, beside what
+    a launch takes at any size, fixed_s (s).
     """
 
     seconds: Column
@@ -61,12 +61,19 @@ class Prices:
     hbm_bytes: Column
     compute_s: Column
     memory_s: Column
-    bound: NDArray[np.int8]
+    fixed_s: Column
+
+    @property
+    def bound(self) -> NDArray[np.int8]:
+        """Which of the three terms is the largest: an index into BOUNDS."""
+        memory_side = self.compute_s < self.memory_s  # as numbers: the first or the second of BOUNDS
+        fixed = np.maximum(self.compute_s, self.memory_s) < self.fixed_s
+        return np.where(fixed, BOUNDS.index("launch"), memory_side).astype(np.int8)
 
     @property
     def columns(self) -> tuple[NDArray[Any], ...]:
         """All columns, in order."""
-        return self.seconds, self.flops, self.hbm_bytes, self.compute_s, self.memory_s, self.bound
+        return self.seconds, self.flops, self.hbm_bytes, self.compute_s, self.memory_s, self.fixed_s
 
     def each(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> "Prices":
         """The same with every column changed in one way."""

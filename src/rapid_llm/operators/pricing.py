@@ -195,7 +195,7 @@ def _merge(
     columns: tuple[Column, ...], mask: NDArray[np.bool_], run: Callable[[tuple[Column, ...], bool], Prices]
 ) -> Prices:
     """Price the rows inside and outside a mask apart, and put them back in order."""
-    inside, outside = np.flatnonzero(mask), np.flatnonzero(~mask)
+    inside, outside = mask.nonzero()[0], (~mask).nonzero()[0]
     if not len(inside) or not len(outside):
         return run(columns, bool(len(inside)))
     sides = [(_block(inside), True), (_block(outside), False)]
