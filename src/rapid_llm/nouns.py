@@ -5,7 +5,7 @@ A noun is written ``@dataclass(frozen=True, kw_only=True, config=STRICT)``; a ma
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, NoReturn, TypeVar, cast, dataclass_transform, overload
 
 from pydantic import AfterValidator, ConfigDict
@@ -68,8 +68,7 @@ def light(kind: Any = None, *, kw_only: bool = False) -> Any:
     """
     if kind is None:
         return partial(light, kw_only=kw_only)
-    slots = not any(isinstance(value, cached_property) for value in vars(kind).values())
-    return dataclass(eq=False, slots=slots, kw_only=kw_only)(kind)
+    return dataclass(eq=False, kw_only=kw_only)(kind)
 
 
 def shared(noun: _Noun) -> _Noun:
@@ -83,7 +82,7 @@ def _first(noun: Any) -> Any:
 
 
 def replaced(noun: _Noun, **changes: Any) -> _Noun:
-    """A copy of a noun with fields changed to values already in SI units (the door is not passed again)."""
+    """A copy of a noun or a table with fields changed: to values in SI units, since the door is not passed again."""
     copy = object.__new__(type(noun))
     kept: dict[str, Any] = noun.__dict__
     copy.__dict__.update({name: kept[name] for name in _names(cast(Any, type(noun)))} | changes)

@@ -58,6 +58,8 @@ def sends(lowered: Lowered, runtime: Runtime) -> list[Request]:
 def send_time(prices: Sequence[CollectivePrices], lowered: Lowered) -> Column:
     """Seconds that one micro-batch adds to one direction of one stage, all chunks of it [P]; prices of ``sends``."""
     plans = lowered.shapes.plans
+    if not prices:
+        return np.zeros(len(plans))
     return np.asarray(sum((price.seconds for price in prices), np.zeros(len(plans))) * plans.chunks)
 
 

@@ -162,7 +162,7 @@ class Job:
         )
         if self.work.offload.any:
             return lower(self.model, shapes, self.runtime)
-        return lower_pass(self.model, shapes, self.runtime, self.precision, self.work.routing)
+        return lower_pass((self.model, self.runtime, self.precision, self.work.routing), self.plans, shapes)
 
     def time(self, points: Points, verified: NDArray[np.bool_] | None = None) -> tuple[Lowered, ForwardSteps]:
         """Lower and time forward passes."""
