@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass
 from rapid_llm.documents import build
 from rapid_llm.errors import InputError, unknown_name
 from rapid_llm.network.fabric import Fabric
-from rapid_llm.nouns import STRICT, Map
+from rapid_llm.nouns import STRICT, Map, hash_once
 from rapid_llm.provenance import Catalogue
 from rapid_llm.units import BytesPerSecond, Count, Fraction, NonNegative, Seconds
 
@@ -44,6 +44,7 @@ class ExpertCost:
     copy: BytesPerSecond | None = None
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ExpertKernel:
     """One phase of one mode: ``element`` bytes on the wire per element of the hidden state where the caller does not
@@ -133,18 +134,22 @@ def price_experts(
     known = expert_library(library) if isinstance(library, str) else library
     if mode is not None and mode not in known.modes:
         raise InputError(unknown_name(f"mode of '{known.name}'", mode, known.modes))
-    rows = np.broadcast_arrays(
-        *(np.asarray(c, dtype=np.float64) for c in (tokens, hidden_size, experts_per_token, experts, ranks, stride)),
-        np.nan if units is None else np.asarray(units, dtype=np.float64),
-        np.nan if element_bytes is None else np.asarray(element_bytes, dtype=np.float64),
+    given = (
+        *(tokens, hidden_size, experts_per_token, experts, ranks, stride),
+        np.nan if units is None else units,
+        np.nan if element_bytes is None else element_bytes,
     )
-    work = _Work(np.stack([row.ravel() for row in rows]), node_limit, node_share)
+    columns = np.empty((len(given), *np.broadcast(*given).shape))
+    for at, column in enumerate(given):
+        columns[at] = column
+    shape = columns.shape[1:]
+    work = _Work(columns.reshape(len(given), -1), node_limit, node_share)
     names = list(known.modes) if mode is None else [mode]
-    priced = np.stack([_mode(phase, work, known.modes[name], fabric) for name in names])
+    priced = np.array([_mode(phase, work, known.modes[name], fabric) for name in names])
     best = priced[:, 0].argmin(axis=0)
-    seconds, wire, far, busy = (column.reshape(rows[0].shape) for column in priced[best, :, np.arange(len(best))].T)
+    seconds, wire, far, busy = (column.reshape(shape) for column in priced[best, :, np.arange(len(best))].T)
     index = np.array([list(known.modes).index(name) for name in names], dtype=np.int8)
-    return ExpertPrices(seconds, wire, far, busy, index[best].reshape(rows[0].shape))
+    return ExpertPrices(seconds, wire, far, busy, index[best].reshape(shape))
 
 
 @plain_dataclass(frozen=True, slots=True, eq=False)
@@ -160,20 +165,19 @@ class _Work:
 
 def _mode(phase: str, work: _Work, mode: Mode, fabric: Fabric) -> Column:
     """Seconds, bytes sent, bytes sent to other nodes, and compute units of one mode [4, rows]."""
-    tokens, hidden, copies, experts, ranks, stride, units, element = work.columns
+    tokens, hidden, copies, experts, ranks, _, units, element = work.columns
     kernel: ExpertKernel = getattr(mode, phase)
     size = hidden * np.where(np.isnan(element), kernel.element, element)
     units = np.where(np.isnan(units), mode.units, units)
     units = np.minimum(units, experts) if mode.per_expert else units
-    groups, inverse = np.unique(np.stack([ranks, stride]), axis=1, return_inverse=True)
-    found = [_constants(fabric, kernel, int(n), int(step)) for n, step in groups.T]
-    nodes, launch, expert, lone, token, visit, read, copy, near, far = np.array(found).T[:, inverse.ravel()]
+    found = _costs(fabric, kernel, work.columns[4:6].tobytes())
+    nodes, launch, expert, lone, token, visit, read, copy, near, far = found
     visits, sent, crossing = _traffic(copies, ranks, nodes, mode, work)
     inside = sent - (0.0 if mode.deduplicated else crossing)  # deduplicated copies pass the node's links as well
     busy = tokens / units * (token + size * read + visits * (visit + size * copy))
     slowest = np.maximum(busy, tokens * size * np.maximum(inside * near, crossing * far))
     seconds = np.where(ranks > 1, launch + experts * expert + size * lone + slowest, 0.0)
-    return np.stack([seconds, tokens * sent * size, tokens * crossing * size, np.where(ranks > 1, units, 0.0)])
+    return np.array([seconds, tokens * sent * size, tokens * crossing * size, np.where(ranks > 1, units, 0.0)])
 
 
 def _traffic(copies: Column, ranks: Column, nodes: Column, mode: Mode, work: _Work) -> tuple[Column, Column, Column]:
@@ -188,6 +192,14 @@ def _traffic(copies: Column, ranks: Column, nodes: Column, mode: Mode, work: _Wo
         reachable = np.minimum(reachable, work.node_limit)
     visits = distinct(ranks * reachable / nodes, copies)
     return visits, visits * (ranks - 1) / ranks, distinct(reachable, copies) * (nodes - 1) / nodes
+
+
+@lru_cache(maxsize=64)
+def _costs(fabric: Fabric, kernel: ExpertKernel, groups: bytes) -> Column:
+    """``_constants`` of rows by ranks and stride [10, rows]."""
+    rows = list(zip(*np.frombuffer(groups).reshape(2, -1).tolist(), strict=True))
+    known = {group: _constants(fabric, kernel, *map(int, group)) for group in dict.fromkeys(rows)}
+    return np.array([known[group] for group in rows]).T
 
 
 @lru_cache(maxsize=1024)
