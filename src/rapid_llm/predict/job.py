@@ -8,10 +8,11 @@ import numpy as np
 
 from rapid_llm.dtypes import Precision
 from rapid_llm.lowering import Shapes
+from rapid_llm.lowering.shapes import EVEN
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario import Scenario
-from rapid_llm.workload import Routing, Training
+from rapid_llm.workload import Training
 
 
 def plans_of(scenario: Scenario) -> Plans:
@@ -40,7 +41,7 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
     if kinds:
         found.append(f"{', '.join(sorted(kinds))} blocks are priced at the roofline of their bytes and FLOPs")
     work = scenario.workload
-    uneven = work.routing != Routing()
+    uneven = work.routing != EVEN
     if any(b.ffn and b.ffn.kind == "moe" for b in blocks) and not uneven:
         found.append("tokens spread evenly over experts")
     if scenario.model.vision and not getattr(work, "images", None):
