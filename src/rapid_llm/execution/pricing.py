@@ -346,7 +346,7 @@ def _unturned(table: PricedKernels, lowered: Lowered, machine: Machine) -> Price
     if getattr(product, "turns", True):
         return table
     kept = _not_turned(rows.names, tuple(rows.kind.tolist()))
-    return replace(table, distinct=table.prices.each(lambda column: column * kept), at=None)
+    return replaced(table, distinct=table.prices.each(lambda column: column * kept), at=None)
 
 
 @lru_cache(maxsize=256)
@@ -361,7 +361,7 @@ def _by_pieces(message: PricedMessages, machine: Machine) -> PricedMessages:
     if rows.axis not in ("shard", "edp"):
         return message
     copies = np.where(rows.ranks > 1, rows.ranks * machine.runtime.communication.piece, 0.0)
-    return replace(message, prices=replace(message.prices, seconds=message.prices.seconds + copies))
+    return replaced(message, prices=replaced(message.prices, seconds=message.prices.seconds + copies))
 
 
 def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
@@ -397,7 +397,7 @@ def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> 
         (plain,) = price_requests([Request(rows.op, rows.size, rows.ranks, rows.stride)], replace(machine, net=None))
         taken = message.prices.seconds
         seconds *= np.divide(taken, plain.seconds, out=np.ones_like(taken), where=plain.seconds > 0)
-    return replace(message, prices=replace(message.prices, seconds=seconds, wire_bytes=wire))
+    return replaced(message, prices=replaced(message.prices, seconds=seconds, wire_bytes=wire))
 
 
 def host_launched(lowered: Lowered, runtime: Runtime) -> Matrix:
@@ -420,4 +420,4 @@ def _with_drift(message: PricedMessages, lowered: Lowered, machine: Machine) -> 
     rows = message.rows
     launched = host_launched(lowered, machine.runtime) / machine.host_speed
     drift = np.log2(rows.ranks) * machine.runtime.host.per_peer * launched
-    return replace(message, prices=replace(message.prices, seconds=np.maximum(message.prices.seconds, drift)))
+    return replaced(message, prices=replaced(message.prices, seconds=np.maximum(message.prices.seconds, drift)))

@@ -102,7 +102,7 @@ def memory_of(scenario: Scenario) -> MemoryUse:
     plan, work = scenario.parallelism, scenario.workload
     if not isinstance(work, Inference):
         return memory_use(found.account, -1, plan.tp * plan.cp * (plan.dp or 1))
-    return replace(engine_use(found.account, plan, work), cache=cache_of(scenario, found))
+    return engine_use(found.account, plan, work, cache_of(scenario, found))
 
 
 def by_stage(scenario: Scenario) -> Iterator[tuple[int, str, int]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.lazy import Later
@@ -17,8 +18,8 @@ from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Inference
 
 
-def inference_report(scenario: Scenario, work: Inference, table: InferenceTable) -> Report:
-    """The report of one batch, times filled."""
+def inference_report(scenario: Scenario, work: Inference, table: InferenceTable, about: Mapping[str, Any]) -> Report:
+    """The report of one batch, times filled, with what it says ``about`` itself."""
     plan = scenario.parallelism
     running = table.running * (plan.dp or 1)
     requests = running if work.batch_size == "auto" else work.batch_size
@@ -26,6 +27,7 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
     if table.job_s is not None and work.total_requests is not None:
         requests, seconds = work.total_requests, table.job_s
     output_rate = requests * work.output_tokens / seconds
+    footprint = Footprint(table.steps.priced.lowered, table.account)
     turns = work.output_tokens > 1 and not work.offload.experts
     return Report(
         kind="inference",
@@ -41,12 +43,10 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
         waves=None if table.job_s is None else table.waves,
         compute_bound_batch=turning_point(table, scenario.precision) if turns else None,
         tokens_per_s_per_accelerator=output_rate / scenario.accelerators,
-        memory=replace(
-            engine_use(table.account, plan, work),
-            cache=cache_of(scenario, Footprint(table.steps.priced.lowered, table.account)),
-        ),
+        memory=engine_use(table.account, plan, work, cache_of(scenario, footprint)),
         where=Later(partial(_where, table, work)),
         origin=scenario,
+        **about,
     )
 
 

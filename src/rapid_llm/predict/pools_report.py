@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from math import isfinite
+from typing import Any
 
 from rapid_llm.lazy import Later
 from rapid_llm.predict.breakdown import DRAFTING, OTHER_HALF, WAITING, Phase, binding, forward_breakdown
@@ -20,8 +22,9 @@ TRANSFER = "KV transfer"
 PHASES = ("prefill", "decode", "ffn")
 
 
-def pools_report(scenario: Scenario, work: Inference, table: PoolsTable) -> Report:
-    """The report of a request that is prefilled in one pool and decoded in another; memory is the decode pool's."""
+def pools_report(scenario: Scenario, work: Inference, table: PoolsTable, about: Mapping[str, Any]) -> Report:
+    """The report of a request that is prefilled in one pool and decoded in another, with what it says ``about`` itself;
+    memory is the decode pool's."""
     pools = scenario.pools
     assert pools is not None
     output_rate = table.rate * work.output_tokens
@@ -49,6 +52,7 @@ def pools_report(scenario: Scenario, work: Inference, table: PoolsTable) -> Repo
         pools=replace(_use(pools.prefill, pools.decode, memories[:2], table), ffn=_halves_use(halves, table, memories)),
         where=Later(partial(_where, table, work)),
         origin=scenario,
+        **about,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 from rapid_llm.execution import TrainingStep
 from rapid_llm.lazy import Later
@@ -14,8 +16,8 @@ from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Training
 
 
-def training_report(scenario: Scenario, work: Training, table: TrainingTable) -> Report:
-    """The report of the first plan of a table, times filled."""
+def training_report(scenario: Scenario, work: Training, table: TrainingTable, about: Mapping[str, Any]) -> Report:
+    """The report of the first plan of a table, times filled, with what it says ``about`` itself."""
     plans = table.plans
     time = float(table.step.total[0])
     use = utilisation(
@@ -41,6 +43,7 @@ def training_report(scenario: Scenario, work: Training, table: TrainingTable) ->
         memory=memory_use(table.account, 0, int(plans.tp[0] * plans.cp[0] * plans.dp[0])),
         where=Later(partial(_where, table.step)),
         origin=scenario,
+        **about,
     )
 
 
