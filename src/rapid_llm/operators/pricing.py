@@ -195,10 +195,10 @@ def _merge(
     columns: tuple[Column, ...], mask: NDArray[np.bool_], run: Callable[[tuple[Column, ...], bool], Prices]
 ) -> Prices:
     """Price the rows inside and outside a mask apart, and put them back in order."""
-    inside, outside = mask.nonzero()[0], (~mask).nonzero()[0]
-    if not len(inside) or not len(outside):
-        return run(columns, bool(len(inside)))
-    sides = [(_block(inside), True), (_block(outside), False)]
+    count = int(np.count_nonzero(mask))
+    if count in (0, mask.size):
+        return run(columns, count > 0)
+    sides = [(_block(mask.nonzero()[0]), True), (_block((~mask).nonzero()[0]), False)]
     parts = [run(tuple(c[side] for c in columns), within).columns for side, within in sides]
     merged = []
     for within, without in zip(*parts, strict=True):
