@@ -191,7 +191,7 @@ def _runs(columns: NDArray[np.float64]) -> tuple[NDArray[np.int64] | slice, NDAr
     Decode steps of one batch differ in their cache alone, so most tables have one run of them.
     """
     columns = columns.reshape(-1, columns.shape[-1])
-    changes = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
+    changes = np.logical_or.reduce(columns[:, 1:] != columns[:, :-1])
     return _alike(changes.tobytes())
 
 

@@ -23,7 +23,8 @@ EVEN, AT_HOME = Routing(), Offload()
 
 @light
 class Shapes:
-    """One rank's share of a pass, arrays [P] over plans (or points of one plan); hashable by what it was made ``of``.
+    """One rank's share of a pass, arrays [P] over plans (or points of one plan); hashable by what it was made ``of``,
+    but for the number of micro-batches, which no pass knows.
 
     batch: sequences of a micro-batch; new: query tokens of each; past: cached tokens of each; training: keeps
     tensors for a backward pass. tokens: query tokens on this rank (context parallelism divides them); shard: of

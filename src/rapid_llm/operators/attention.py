@@ -46,7 +46,7 @@ def _visited(tiles: Column, step: Column, kv_tile: Whole, columns: tuple[Column,
     total = past + new
     longest = np.ceil(total / kv_tile) * kv_tile
     unlimited = new
-    if window.any():
+    if np.count_nonzero(window):
         reach = window + np.minimum(step, new)
         sliding = (window > 0) & (reach < total)
         longest = np.where(sliding, np.minimum(reach + kv_tile - grid, longest), longest)
@@ -115,7 +115,7 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     ctas = batch * heads / group * per_head
     mean, longest = _visited(per_head, tile / group, kv_tile, columns)
     rate: float | Column = c.rate
-    if backward.any():
+    if np.count_nonzero(backward):
         rate = np.where(backward > 0, (c.backward_rate or _BACKWARD * c.rate) / 2.5, c.rate)
     peak = r.multiplies(kernel.product_bits)
     column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / (rate * peak)  # of one KV position of one tile
@@ -152,7 +152,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     step = np.where(together, float(kernel.kv_tile), float(kernel.lone_tile))
     whole = np.ceil((past + 1.0) / step) * step
     length = whole
-    if window.any():
+    if np.count_nonzero(window):
         length = np.where(window > 0, np.minimum(np.ceil(window / step) * step + step, whole), whole)
     sharers = heads / inside
     items = batch * sharers * np.ceil(inside / kernel.query_tile)
@@ -180,7 +180,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
         return join(compute, memory, c.overlap) + joining, compute, memory
 
     best = split(1.0, 0.0)
-    if (splits > 1.0).any():
+    if np.count_nonzero(splits > 1.0):
         partial = _PARTIAL_BYTES * batch * heads * v_dim / items  # that each unit writes for another to read
         parted = split(splits, c.combine + partial / (draw * r.hbm))
         better = (splits > 1.0) & (parted[0] < best[0])

@@ -165,15 +165,15 @@ def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, a
 
 def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, architecture: str) -> Prices:
     """Rows with one query go to the kernel's decode partner, rows of latent attention to its latent partner."""
-    if chosen.latent and (latent := columns[5] != columns[6]).any():
+    if chosen.latent and np.count_nonzero(latent := columns[5] != columns[6]):
         partner = cast(AttentionKernel, _kernel(chosen.latent))
         return _merge(
             columns, latent, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture)
         )
-    if chosen.cached_8bit and (small := ~is_decode(columns) & (columns[10] <= 1.0)).any():
+    if chosen.cached_8bit and np.count_nonzero(small := ~is_decode(columns) & (columns[10] <= 1.0)):
         eight, plain = cast(AttentionKernel, _kernel(chosen.cached_8bit)), replaced(chosen, cached_8bit=None)
         return _merge(columns, small, lambda rows, mine: _attention(rows, eight if mine else plain, r, architecture))
-    if chosen.decode_8bit and (small := is_decode(columns) & (columns[10] <= 1.0)).any():
+    if chosen.decode_8bit and np.count_nonzero(small := is_decode(columns) & (columns[10] <= 1.0)):
         sibling = replaced(chosen, decode=chosen.decode_8bit, decode_8bit=None)
         plain = replaced(chosen, decode_8bit=None)
         return _merge(columns, small, lambda rows, mine: _attention(rows, sibling if mine else plain, r, architecture))

@@ -12,7 +12,7 @@ def query_key_pairs(new: Column, past: Column, window: Column, causal: Column) -
     Causal: sum over i = 1..new of min(past + i, window); else every query sees min(past + new, window). window 0 is
     unlimited.
     """
-    if not window.any():
+    if not np.count_nonzero(window):
         return np.where(causal > 0, new * (past + (new + 1.0) / 2.0), new * (past + new))
     span = np.where(window > 0, window, np.inf)
     most = np.minimum(past + new, span)
@@ -41,7 +41,7 @@ def attention_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
     """
     batch, new, past, heads, kv_heads, head_dim, v_head_dim, window, _, backward, kv_bytes, shared_kv = columns
     span = past + new
-    if window.any():
+    if np.count_nonzero(window):
         span = np.where(window > 0, np.minimum(span, window + new - 1.0), span)
     cache = batch * span * kv_heads * (head_dim + v_head_dim * (shared_kv <= 0)) * kv_bytes
     moved = 2.0 * batch * new * heads * (head_dim + v_head_dim) + cache

@@ -99,8 +99,9 @@ class Plans:
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        """What tells these plans from others, hashable."""
-        return (self.order, self.stage_layers, self.shift, *(getattr(self, name).tobytes() for name in PLAN_COLUMNS))
+        """What tells these plans from others, but for how many micro-batches they run, hashable."""
+        columns = (getattr(self, name).tobytes() for name in PLAN_COLUMNS if name != "micro_batches")
+        return (self.order, self.stage_layers, self.shift, *columns)
 
     def __len__(self) -> int:
         return len(self.tp)
