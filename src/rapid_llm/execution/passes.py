@@ -188,8 +188,10 @@ def time_passes(priced: Priced) -> Passes:
     launched = np.minimum(counts, _most_launches(tuple((r.family, r.names) for r in rows)))
     issued = _stacked([launched, *(count for _, count in moving)], shape)
     issue = machine.runtime.host.per_kernel * _summed(issued, places + places_sent, shape)
-    experts = _by_cell(_expert_launches(priced) if lowered.expert.any() else [], shape)
-    issue += machine.runtime.host.per_expert * experts
+    host = machine.runtime.host
+    counted = lowered.expert.any() and any((host.per_expert, host.per_dispatch, host.waits))
+    experts = _by_cell(_expert_launches(priced) if counted else [], shape)
+    issue += host.per_expert * experts
     if machine.runtime.host.per_cast:
         casts = [(t.rows, t.rows.count * _ending(t.rows.names, (CAST,))[:, None]) for t in priced.kernels]
         issue += machine.runtime.host.per_cast * _by_cell(casts, shape)
