@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from rapid_llm import operators
 from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.errors import InputError
+from rapid_llm.execution.alike import ALL, DEDUPLICATE_ABOVE, distinct, runs_of
 from rapid_llm.hardware import Accelerator, Node, System
 from rapid_llm.lowering import Kernels, Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD, CAST
@@ -35,8 +36,6 @@ and about half of a product's power moves its operands there (step times of Llam
 half: attention at 0.83 of the clock where products have 0.61)."""
 _TURNED = operators.POINTWISE_KINDS.index("gather")
 """Access pattern of a cast that turns its operand."""
-DEDUPLICATE_ABOVE = 256
-"""Rows from which sorting out repeated shapes costs less than pricing them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +158,12 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     dtype = _computed(rows, machine.accelerator)
     name = implementation(machine.runtime, rows.family, dtype, machine.accelerator.architecture)
     columns = np.array(list(rows.columns.values()))
-    first, runs = (_ALL, None) if rows.family == "attention" else _runs(columns)  # whose caches all differ
+    first, runs = (ALL, None) if rows.family == "attention" else runs_of(columns)  # whose caches all differ
     cells = columns[:, :, first]
     shape = cells.shape[1:]
     cells, kinds, inverse = cells.reshape(len(columns), -1), rows.kind.repeat(shape[1]), None
     if cells.shape[1] >= DEDUPLICATE_ABOVE:
-        unique, inverse = _distinct(np.concatenate([kinds[None], cells]))
+        unique, inverse = distinct(np.concatenate([kinds[None], cells]))
         cells, kinds = unique[1:], unique[0].astype(np.int64)
     prices = price_kernels(
         rows.family,
@@ -181,39 +180,11 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     return PricedKernels(rows, name, prices, at if runs is None else at[:, runs])
 
 
-_ALL = slice(None)
-
-
-def _runs(columns: NDArray[np.float64]) -> tuple[NDArray[np.int64] | slice, NDArray[np.int64] | None]:
-    """The first plan of every run of plans with equal rows, and the run of each plan, from columns [..., P]; None where
-    no plan equals the one before.
-
-    Decode steps of one batch differ in their cache alone, so most tables have one run of them.
-    """
-    columns = columns.reshape(-1, columns.shape[-1])
-    changes = np.logical_or.reduce(columns[:, 1:] != columns[:, :-1])
-    return _alike(changes.tobytes())
-
-
-@lru_cache(maxsize=512)
-def _alike(changes: bytes) -> tuple[NDArray[np.int64] | slice, NDArray[np.int64] | None]:
-    """Runs, from whether each plan but the first differs from the one before."""
-    starts = np.concatenate([[True], np.frombuffer(changes, np.bool_)])
-    return (_ALL, None) if starts.all() else (np.flatnonzero(starts), np.cumsum(starts) - 1)
-
-
 def _computed(rows: Kernels, accelerator: Accelerator) -> str:
     """The format in which rows multiply: attention over an 8-bit cache widens it where the accelerator has no rate."""
     if rows.family != "attention" or accelerator.rate(number_format(rows.dtype).rate) is not None:
         return rows.dtype
     return next((wide for wide in ("bf16", "fp16") if accelerator.rate(wide) is not None), rows.dtype)
-
-
-def _distinct(cells: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
-    """Distinct columns of a [C, N] table and where each of the N came from."""
-    packed = np.ascontiguousarray(cells.T).view(np.dtype((np.void, cells.shape[0] * cells.itemsize))).ravel()
-    _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
-    return cells[:, first], inverse
 
 
 @light
