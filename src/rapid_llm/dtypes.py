@@ -6,7 +6,6 @@ compute at 16 bit; formats that ``quantise`` want their activations scaled and r
 
 from collections.abc import Mapping
 from dataclasses import dataclass as plain
-from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, Final
@@ -15,7 +14,7 @@ from pydantic import AfterValidator
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.errors import InputError, nearest, unknown_name
-from rapid_llm.nouns import STRICT
+from rapid_llm.nouns import STRICT, hash_once, replaced, shared
 
 
 @plain(frozen=True, slots=True)
@@ -133,6 +132,7 @@ class OptimizerState:
         return sum(dtype(name).bytes for name in kept)
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Precision:
     """Number formats of a job.
@@ -161,7 +161,7 @@ class Precision:
         if self.experts is None:
             return self
         compute = self.experts if dtype(self.experts).quantise else self.compute
-        return replace(self, weights=self.experts, compute=compute, experts=None)
+        return shared(replaced(self, weights=self.experts, compute=compute, experts=None))
 
 
 _ADAM_FP32: Final[dict[str, Any]] = {"master": "fp32", "moments": ["fp32", "fp32"]}

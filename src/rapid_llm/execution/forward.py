@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,13 +14,14 @@ from rapid_llm.execution.pricing import Machine, Priced, price_step
 from rapid_llm.execution.stragglers import Slow, paces
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.table import FORWARD
+from rapid_llm.nouns import light
 from rapid_llm.workload import HostShare
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class ForwardSteps:
     """N forward passes, each with its own shapes.
 
@@ -56,7 +55,7 @@ class ForwardSteps:
         """Seconds that one family of kernels takes in one pass through all stages [N]."""
         passes = self.priced.lowered.layers.sum(axis=2)
         tables = [t for t in self.priced.kernels if t.rows.family == name]
-        found = [(t.prices.seconds * t.rows.count * passes[t.rows.unit]).sum(axis=0) for t in tables]
+        found = [(t.seconds * t.rows.count * passes[t.rows.unit]).sum(axis=0) for t in tables]
         return np.asarray(sum(found, np.zeros(passes.shape[1])))
 
 

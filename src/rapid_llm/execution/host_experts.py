@@ -50,12 +50,10 @@ def _scaled(table: PricedKernels, kept: Matrix) -> PricedKernels:
     if table.rows.family != "moe":
         return table
     left, prices = kept[table.rows.unit], table.prices
-    return replace(
-        table,
-        prices=replace(
-            prices, seconds=prices.seconds * left, flops=prices.flops * left, hbm_bytes=prices.hbm_bytes * left
-        ),
+    scaled = replace(
+        prices, seconds=prices.seconds * left, flops=prices.flops * left, hbm_bytes=prices.hbm_bytes * left
     )
+    return replace(table, distinct=scaled, at=None)
 
 
 def _by_unit(parts: Sequence[tuple[PricedKernels, Matrix]], shape: tuple[int, ...]) -> Matrix:
@@ -67,13 +65,13 @@ def _by_unit(parts: Sequence[tuple[PricedKernels, Matrix]], shape: tuple[int, ..
 
 
 def _of_family(priced: Priced, shape: tuple[int, ...]) -> Matrix:
-    return _by_unit([(table, table.prices.seconds) for table in _experts(priced)], shape)
+    return _by_unit([(table, table.seconds) for table in _experts(priced)], shape)
 
 
 def _shared(priced: Priced, shape: tuple[int, ...]) -> Matrix:
     """Seconds of shared experts, which run beside the host's [U, P]."""
     parts = [
-        (table, table.prices.seconds * np.array([[name.startswith(SHARED)] for name in table.rows.names]))
+        (table, table.seconds * np.array([[name.startswith(SHARED)] for name in table.rows.names]))
         for table in priced.kernels
     ]
     return _by_unit(parts, shape)

@@ -234,6 +234,7 @@ class GemmKernel(Kernel):
         return tuple(zip((0.0, *edges), (*edges, float("inf")), strict=True)) if edges else None
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class AttentionKernel(Kernel):
     """A kernel for many queries per sequence; ``decode`` names the kernel that serves one query per
@@ -277,6 +278,7 @@ class AttentionKernel(Kernel):
         return ("item",) if self.shared else ()
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class DecodeKernel(Kernel):
     """Split-KV attention of one query per sequence.
@@ -314,6 +316,7 @@ class DecodeKernel(Kernel):
         return ("item",) if self.shared else ()
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MoeKernel(Kernel):
     """Grouped GEMMs over experts by a library that picks the fastest of its tiles, of at most ``row_tile`` rows."""
@@ -323,6 +326,7 @@ class MoeKernel(Kernel):
     row_tile: Count
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TiledMoeKernel(Kernel):
     """Grouped GEMMs over experts whose tile (rows, columns, k-step) the engine picks: the first whose ``until`` is not
@@ -343,6 +347,7 @@ class TiledMoeKernel(Kernel):
     weight_bytes: Positive | None = None
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ScanKernel(Kernel):
     """Chunked recurrent mixers; ``chunk_tokens`` tokens a chunk; ``fused``: one kernel does all of it."""
@@ -353,6 +358,7 @@ class ScanKernel(Kernel):
     fused: bool = True
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class PointwiseKernel(Kernel):
     """Memory-bound kernels."""

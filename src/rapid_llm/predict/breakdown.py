@@ -185,7 +185,7 @@ def _passes(tallies: Sequence[Tally], priced: Priced, passes: Passes, weights: W
     if tables:
         rows = [table.rows for table in tables]
         bound = np.concatenate([table.prices.bound for table in tables])
-        spent = np.concatenate([table.prices.seconds * table.rows.count for table in tables])
+        spent = np.concatenate([table.seconds * table.rows.count for table in tables])
         spent[np.concatenate([one.phase for one in rows]) == OPTIMIZER] = 0.0
         chosen = weights[:, np.concatenate([one.unit for one in rows])]
         both = np.einsum("jrp,krp->jkr", np.array([spent, spent * (bound == 0)]), chosen)
@@ -259,3 +259,8 @@ def bound_by(tree: Cost) -> str:
     }
     share = top.seconds / tree.seconds if tree.seconds else 0.0
     return f"{words[top.name]}: {100 * share:.0f} % of the time"
+
+
+def binding(*phases: Cost) -> str:
+    """What binds each phase of a request, in words."""
+    return "; ".join(f"{phase.name} by {bound_by(phase)}" for phase in phases if phase.children)
