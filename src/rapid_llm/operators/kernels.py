@@ -160,7 +160,7 @@ class Kernel:
 
     name: str
     family: str
-    variants: Map[Map[bool | int | str | ContextTiles | Shapes | tuple[Count, ...]]] = FrozenDict()
+    variants: Map[Map[bool | int | float | str | ContextTiles | Shapes | tuple[Count, ...]]] = FrozenDict()
 
     def shaped(self, architecture: str) -> "Kernel":
         """The kernel as it is built for an architecture: its structure with what ``variants`` says differs there.
@@ -327,7 +327,8 @@ class TiledMoeKernel(Kernel):
     below ``chosen_by``, else the last. ``tuned``: experts of a rank and their width, of which the engine ships a tile
     found by search on devices of an architecture. ``weight_bytes``: of the weights as the kernel reads them, where the
     engine expands them once at load. ``alone``: a tile has its compute unit for itself, so that few take as long as one
-    on every unit. ``sorts``: pairs of other ranks' experts are left out before anything else runs.
+    on every unit. ``sorts``: pairs of other ranks' experts are left out before anything else runs. ``unpacks`` as of
+    products: operations of the vector lanes on each weight.
     """
 
     family: Literal["moe"]
@@ -339,6 +340,7 @@ class TiledMoeKernel(Kernel):
     alone: bool = False
     sorts: bool = False
     weight_bytes: Positive | None = None
+    unpacks: NonNegative = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
