@@ -81,16 +81,18 @@ def test_llama_cpp_of_may_2024_launches_kernel_by_kernel_and_unpacks_prompts_for
 
 def test_experts_of_llama_cpp_are_unpacked_too():
     """gpt-oss 20B decodes at 189 tok/s on an A100 and 266 on an RTX 4090, which has half the memory bandwidth."""
-    rates = {
-        name: 1.0 / evaluate(scenario("gpt-oss-20b", "llama.cpp", system=name, precision="q4-k")).tpot_s for name in ("a100-sxm", "rtx-4090")
-    }
-    assert rates["a100-sxm"] < 1.05 * rates["rtx-4090"]
+    large, small = (
+        evaluate(scenario("gpt-oss-20b", "llama.cpp", system=name, precision="q4-k")).tpot_s
+        for name in ("a100-sxm", "rtx-4090")
+    )
+    assert large > small / 1.05
 
 
 def test_a_grace_cpu_holds_its_accelerator_back():
     """Of an H200 and a GH200, which differ in host and 800 GB/s, eager engines show the host."""
     fast, slow = (
-        evaluate(scenario("llama-3.1-8b", "hf-transformers", system=name, batch_size=1)) for name in ("h200-sxm", "gh200")
+        evaluate(scenario("llama-3.1-8b", "hf-transformers", system=name, batch_size=1))
+        for name in ("h200-sxm", "gh200")
     )
     assert slow.tpot_s > 1.5 * fast.tpot_s
 
