@@ -39,7 +39,8 @@ def inference_account(  # noqa: PLR0917
     """Weights, the cache of all requests at their longest, and the widest pass that the engine prepares for.
 
     ``lowered`` is the last decode step (past + new tokens are cached); its micro-batch holds all requests of a replica.
-    The limits are what the engine may use: see ``limits``. Of what is offloaded one layer is on its way and one in use.
+    The limits are what the engine may use: see ``limits``. Of what is offloaded one layer is on its way and one in use;
+    layers that the host runs have their cache there.
     ``beside``: weights and cache of a draft model on a rank of the last stage.
     """
     s, layers, allocator = lowered.shapes, lowered.layers, runtime.allocator
@@ -53,8 +54,9 @@ def inference_account(  # noqa: PLR0917
     host = np.zeros_like(weights)
     if offload is not None and offload.any:
         left = _leaving(lowered, runtime, precision, offload, sizes)
-        host = left[0] + offload.kv_cache * cache
-        weights, cache, workspace = weights - left[0], (1.0 - offload.kv_cache) * cache, workspace + left[1]
+        away = offload.away(with_layers=runtime.runs_layers_on_host)
+        host = left[0] + away * cache
+        weights, cache, workspace = weights - left[0], (1.0 - away) * cache, workspace + left[1]
     alive = np.arange(layers.shape[2])[None, :] < s.plans.pp[:, None]
     if any(beside):
         last = np.arange(layers.shape[2])[None, :] == s.plans.pp[:, None] - 1
