@@ -123,7 +123,6 @@ def test_accelerators_of_a_job_share_the_cpus_of_their_node():
     [
         ({"model": "llama-3.1-8b"}, "workload.offload.experts needs experts, and llama-3.1-8b has none"),
         ({"runtime": "vllm"}, "vllm does not. Try runtime: ktransformers"),
-        ({"system": "rtx-4090"}, "needs the matrix rate of the CPUs of rtx-4090, which its file does not say"),
         ({"offload": {"experts": 2}}, "workload.offload.experts must be at most 1"),
         ({"offload": {"experts": True, "weights": 0.5}}, "or experts, which the CPUs run, not both"),
         ({"offload": {"experts": True, "to": "nvme"}}, "CPUs run experts from the memory of the host. Try to: host"),
@@ -209,3 +208,11 @@ def test_a_layer_of_experts_on_the_host_reads_those_that_were_chosen():
 def test_the_cache_of_layers_on_the_host_is_there():
     here, there = (predict(layers(share, model="llama-3.1-8b", batch_size=8)).memory for share in (0.0, 0.5))
     assert there.by_category["kv_cache"] == pytest.approx(0.5 * here.by_category["kv_cache"], rel=0.01)
+
+
+def test_a_desktop_runs_experts_with_cpus_that_nothing_is_said_of():
+    small = {"model": "qwen3-30b-a3b", "system": "rtx-4090", "runtime": "llama.cpp"}
+    report = predict(scenario(**small))
+    assert any("CPUs of 67 GB/s and 1.0 TFLOP/s" in one for one in report.assumptions)
+    known = evaluate(scenario("system.node.host_matrix=144 TFLOP/s", **small))
+    assert report.tpot_s == pytest.approx(known.tpot_s, rel=0.3)

@@ -21,15 +21,17 @@ from rapid_llm.errors import InputError
 from rapid_llm.execution.offload import HostPath
 from rapid_llm.execution.passes import time_passes
 from rapid_llm.execution.pricing import Priced, PricedKernels
+from rapid_llm.hardware import Node
 from rapid_llm.operators.work import WORK
+from rapid_llm.runtime import HostExperts
 
 Matrix = NDArray[np.float64]
 STATE_BYTES = 2.0
 """Of an element of a token's state on its way to the host and back: 16 bit."""
 SHARED = "shared_"
 FETCHED_FROM = 32
-"""Tokens of a pass from which llama.cpp fetches to the accelerator what lies on the host (offload_op of its backends)"""
-_FLOPS_PER_BYTE = 15.0
+"""Tokens of a pass from which llama.cpp fetches to the accelerator what lies on the host (offload_op of backends)."""
+FLOPS_PER_BYTE = 15.0
 """That CPUs of which nothing is known multiply for a byte that they stream: 1 TFLOP/s of 16 desktop cores beside two
 channels of DDR5."""
 
@@ -61,8 +63,8 @@ def layers_on_host(priced: Priced, share: float) -> tuple[Priced, Matrix]:
         for name in ("hbm_bytes", "flops")
     )
     sharers = min(float(lowered.shapes.plans.ranks.max()), float(node.accelerators))
-    rate = facts.matrix * node.host_matrix if node.host_matrix else _FLOPS_PER_BYTE * node.host_memory_bandwidth
-    cpus = sharers * np.maximum(moved / (facts.layers * node.host_memory_bandwidth), flops / rate)
+    memory, rate = facts.layers * node.host_memory_bandwidth, _multiplying(facts, node)
+    cpus = sharers * np.maximum(moved / memory, flops / rate)
     held = (lowered.dense + lowered.expert) * lowered.shapes.weight
     copies = held / (facts.stream * HostPath.of(machine, to_drives=False).link) if facts.stream else np.inf
     s = lowered.shapes
@@ -72,6 +74,11 @@ def layers_on_host(priced: Priced, share: float) -> tuple[Priced, Matrix]:
     left: Matrix = np.where(there, 1.0 - share, 1.0)
     kept = tuple(_part(table, left) for table in priced.kernels)
     return replace(priced, kernels=kept), np.einsum("ups,up->ps", lowered.layers, waits)
+
+
+def _multiplying(facts: HostExperts, node: Node) -> float:
+    """FLOP/s that the CPUs of a node reach."""
+    return facts.matrix * node.host_matrix if node.host_matrix else FLOPS_PER_BYTE * node.host_memory_bandwidth
 
 
 def _experts(priced: Priced) -> list[PricedKernels]:
@@ -121,8 +128,8 @@ def _host_seconds(priced: Priced, share: float, shape: tuple[int, ...]) -> tuple
     share its CPUs."""
     machine = priced.machine
     facts, node = machine.runtime.host_experts, machine.node
-    if facts is None or node.host_matrix is None:
-        raise InputError("experts on the host need a runtime and CPUs that run them.", field="workload.offload.experts")
+    if facts is None:
+        raise InputError("experts on the host need a runtime that runs them.", field="workload.offload.experts")
     path = HostPath.of(machine, to_drives=False)
     tables = _experts(priced)
     work = [_moved(table) for table in tables]
@@ -130,7 +137,7 @@ def _host_seconds(priced: Priced, share: float, shape: tuple[int, ...]) -> tuple
         _by_unit([(table, one[part]) for table, one in zip(tables, work, strict=True)], shape) for part in range(3)
     )
     sharers = min(float(priced.lowered.shapes.plans.ranks.max()), float(node.accelerators))
-    memory, rate = facts.memory * node.host_memory_bandwidth, facts.matrix * node.host_matrix
+    memory, rate = facts.memory * node.host_memory_bandwidth, _multiplying(facts, node)
     computing = share * sharers * (weights / memory + flops / rate)
     cpus = computing + np.where(flops > 0, 2.0 * path.seconds(states, np.zeros_like(states)), 0.0)
     return cpus, share * weights / (facts.stream * path.link) if facts.stream else np.full(shape, np.inf)

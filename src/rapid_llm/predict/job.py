@@ -7,11 +7,12 @@ from math import ceil
 import numpy as np
 
 from rapid_llm.dtypes import Precision
+from rapid_llm.execution.host_experts import FLOPS_PER_BYTE
 from rapid_llm.lowering import Shapes
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario import Scenario
-from rapid_llm.workload import Routing, Training
+from rapid_llm.workload import Inference, Routing, Training
 
 
 def plans_of(scenario: Scenario) -> Plans:
@@ -43,9 +44,21 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
     uneven = work.routing != Routing()
     if any(b.ffn and b.ffn.kind == "moe" for b in blocks) and not uneven:
         found.append("tokens spread evenly over experts")
+    node = scenario.system.groups[0].node
+    if runs_on_cpus(scenario) and node.host_matrix is None:
+        rate = FLOPS_PER_BYTE * node.host_memory_bandwidth / 1e12
+        found.append(f"CPUs of {node.host_memory_bandwidth / 1e9:.0f} GB/s and {rate:.1f} TFLOP/s (system.node.host_*)")
     if scenario.model.vision and not getattr(work, "images", None):
         found.append("text only: the vision tower holds memory and runs no image")
     return tuple(found)
+
+
+def runs_on_cpus(scenario: Scenario) -> bool:
+    """Whether the CPUs of the host run a part of the model."""
+    work = scenario.workload
+    if not isinstance(work, Inference):
+        return False
+    return bool(work.offload.experts or (work.offload.weights and scenario.runtime.runs_layers_on_host))
 
 
 def training_shapes(plans: Plans, work: Training, precision: Precision, runtime: Runtime) -> Shapes:

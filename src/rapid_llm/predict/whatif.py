@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from rapid_llm.hardware import Accelerator, System
 from rapid_llm.nouns import FrozenDict, replaced
+from rapid_llm.predict.job import runs_on_cpus
 from rapid_llm.predict.report import WhatIf
 from rapid_llm.scenario import Scenario
-from rapid_llm.workload import Inference
 
 FACTOR = 2.0
 
@@ -21,21 +21,13 @@ def what_if(scenario: Scenario, base: float, time_of: Callable[[Scenario], float
         ("memory bandwidth x2", _hbm),
         ("scale-up bandwidth x2", _scale_up),
         ("network cards x2", _nics),
-        *([("host memory bandwidth x2", _host)] if _hosted(scenario) else []),
+        *([("host memory bandwidth x2", _host)] if runs_on_cpus(scenario) else []),
     ):
         changed = _changed(scenario, change)
         if changed is None or base == 0.0:
             continue
         found.append(WhatIf(text, time_of(changed) / base - 1.0))
     return tuple(sorted(found, key=lambda w: w.time_ratio))
-
-
-def _hosted(scenario: Scenario) -> bool:
-    """Whether the CPUs of the host run a part of the model."""
-    work = scenario.workload
-    if not isinstance(work, Inference):
-        return False
-    return bool(work.offload.experts or (work.offload.weights and scenario.runtime.runs_layers_on_host))
 
 
 def _changed(scenario: Scenario, change: Callable[[System], System | None]) -> Scenario | None:
