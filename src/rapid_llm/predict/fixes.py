@@ -27,7 +27,7 @@ OTHER_ANSWER = ("precision", "kv_cache", "batch_size", "experts in another preci
 """Kinds of changes after which the job computes something else."""
 FORMATS = ("fp8", "int8-wo", "int4-wo")
 """Smaller weights for inference, those that are closest to 16 bits first."""
-BLOCKS = ("q8-0", "q4-k")
+BLOCKS = ("q8-0", "q6-k", "q5-k", "q4-k", "q3-k")
 """The same where weights are GGUF blocks."""
 LADDER = ("none", "selective", "full")
 
