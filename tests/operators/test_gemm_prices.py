@@ -162,3 +162,16 @@ def test_up_to_eight_rows_are_unpacked_for_each():
     assert 1.2 < seconds(4) / seconds(1) < 1.6
     assert 1.9 < seconds(8) / seconds(1) < 2.6
     assert seconds(16) < 1.2 * seconds(8)
+
+
+def test_weights_that_are_written_out_first_cost_their_bytes_above_so_many_rows():
+    def more(rows, name="rtx-4090"):
+        old, plain = (
+            price(rows, 8192, 8192, name, dtype="fp16", kernel=kernel, size=size).seconds
+            for kernel, size in (("ggml-mmq-2024", 0.6), ("ggml", 2.0))
+        )
+        return old - plain
+
+    assert more(512) == pytest.approx(8192**2 * 2.6 / 0.948e12, rel=0.3)
+    assert more(64) < 0  # still fewer bytes
+    assert more(512, "apple-m2-ultra") > 0  # slower, in the product itself

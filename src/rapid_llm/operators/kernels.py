@@ -206,7 +206,8 @@ class GemmKernel(Kernel):
     ``computes``: the format whose rate its instructions have, where that is not the row's own. ``turns``: the operands
     of a weight gradient must be copied the other way round first; instructions that read either way need no copy.
     Of kernels with few loads in flight, by architecture: ``draws``, B/s of weights that a compute unit takes at most,
-    and ``unpacks``, operations of the vector lanes on each weight.
+    and ``unpacks``, operations of the vector lanes on each weight. ``expands``: rows above which quantised weights are
+    first written out in 16 bits, by a kernel of its own.
     """
 
     family: Literal["gemm"]
@@ -221,6 +222,7 @@ class GemmKernel(Kernel):
     edges: Map[tuple[Count, ...]] = FrozenDict()
     draws: Map[BytesPerSecond] = FrozenDict()
     unpacks: Map[NonNegative] = FrozenDict()
+    expands: Count | None = None
 
     def tiles_on(self, architecture: str) -> Tiles:
         """The tiles that the kernel has on an architecture."""
