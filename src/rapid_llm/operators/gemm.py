@@ -15,7 +15,7 @@ along a few columns of W, nothing overlaps, T = Tm + ceil(n / (4 S)) ceil(k x / 
 few loads in flight draw at most d B/s of weights a unit and unpack each in u operations of the P_v/2 lanes (``draws``,
 ``unpacks``): Tm = (max(Tm, n k w / (d S))^3 + (n k u / (P_v / 2))^3)^(1/3). Up to eight rows are vectors of their own,
 of which each takes a part of u, u (1 + 0.45 (m - 1)); tiles of more rows take no longer than eight of these. Weights
-that are written out in 16 bits before a product of many rows (``expands``) pass through memory in a kernel of their own.
+that are written out in 16 bits before a product of many rows (``expands``) pass through memory in a pass of their own.
 
 Columns are arrays (rows,), or numbers (0 dimensions) for one row: the same code prices both.
 """
