@@ -41,7 +41,8 @@ def inference_account(  # noqa: PLR0917
     """Weights, the cache of all requests at their longest, and the widest pass that the engine prepares for.
 
     ``step`` is the last decode step; its micro-batch holds all requests of a replica.
-    The limits are what the engine may use: see ``limits``. Of what is offloaded one layer is on its way and one in use.
+    The limits are what the engine may use: see ``limits``. Of what is offloaded one layer is on its way and one in use;
+    layers that the host runs have their cache there.
     ``beside``: weights and cache of a draft model on a rank of the last stage.
     """
     allocator = runtime.allocator
@@ -49,7 +50,8 @@ def inference_account(  # noqa: PLR0917
     rest = _rest(step.unit, runtime, precision, offload, beside, None if sets_aside else step.tokens)
     cache, host, alive = np.einsum("ups,up->ps", step.unit.layers, step.cache), rest.host, rest.alive
     if offload is not None and offload.any:
-        cache, host = (1.0 - offload.kv_cache) * cache, host + offload.kv_cache * cache
+        away = offload.away(with_layers=runtime.runs_layers_on_host)
+        cache, host = (1.0 - away) * cache, host + away * cache
     cache = cache + rest.drafting
     slack = allocator.fragmentation * (rest.workspace + cache) + allocator.slack
     by_category = rest.by_category.copy()

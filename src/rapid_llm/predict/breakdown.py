@@ -163,7 +163,7 @@ def forward_breakdown(steps: ForwardSteps, *phases: Phase) -> list[Cost]:
             tally.add(COMMUNICATION, OFFLOAD, shown, took - shown, "host link")
         if steps.hosted is not None:
             waits = _passed(steps.hosted, pacing, one.weight, streamed)
-            tally.add(MEMORY, "experts on the host", waits, bound="host memory")
+            tally.add(MEMORY, f"{steps.left} on the host", waits, bound="host memory")
         tally.add(HOST, "engine", float(steps.host @ (one.weight + streamed)) + one.ingress, bound="host")
         left = one.total - sum(s for cells in tally.groups.values() for s, _ in cells.values())
         tally.add(one.rest, one.rest, left if abs(left) > 1e-12 * one.total else 0.0, bound="schedule")

@@ -118,7 +118,8 @@ def cache_of(scenario: Scenario, found: Footprint) -> CacheUse:
     length = work.prompt_tokens + work.output_tokens if isinstance(work, Inference) else work.sequence_length
     share = 1.0 / scenario.parallelism.cp
     if isinstance(work, Inference):
-        length, share = length + (work.beams - 1) * work.output_tokens, share * (1.0 - work.offload.kv_cache)
+        away = work.offload.away(with_layers=scenario.runtime.runs_layers_on_host)
+        length, share = length + (work.beams - 1) * work.output_tokens, share * (1.0 - away)
     held = cache_budget(found.lowered, scenario.model, scenario.runtime, found.account, length=length, share=share)
     return cache_use(held)
 

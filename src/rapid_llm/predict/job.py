@@ -8,13 +8,14 @@ from math import ceil
 import numpy as np
 
 from rapid_llm.dtypes import Precision
+from rapid_llm.execution.host_experts import FLOPS_PER_BYTE
 from rapid_llm.lowering import Shapes
 from rapid_llm.lowering.shapes import EVEN
 from rapid_llm.model import Model
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario import Scenario
-from rapid_llm.workload import Training
+from rapid_llm.workload import Inference, Training
 
 
 def plans_of(scenario: Scenario) -> Plans:
@@ -38,7 +39,13 @@ def plans_of(scenario: Scenario) -> Plans:
 def assumptions(scenario: Scenario) -> tuple[str, ...]:
     """What the answer takes for granted and a user could contradict."""
     work = scenario.workload
-    return _assumed(scenario.model, work.routing == EVEN, getattr(work, "images", None) is not None)
+    found = _assumed(scenario.model, work.routing == EVEN, getattr(work, "images", None) is not None)
+    node = scenario.system.groups[0].node
+    if not runs_on_cpus(scenario) or node.host_matrix is not None:
+        return found
+    rate = FLOPS_PER_BYTE * node.host_memory_bandwidth / 1e12
+    cpus = f"CPUs of {node.host_memory_bandwidth / 1e9:.0f} GB/s and {rate:.1f} TFLOP/s (system.node.host_*)"
+    return (*found, cpus)
 
 
 @lru_cache(maxsize=256)
@@ -52,6 +59,14 @@ def _assumed(model: Model, even: bool, sees: bool) -> tuple[str, ...]:
     if model.vision and not sees:
         found.append("text only: the vision tower holds memory and runs no image")
     return tuple(found)
+
+
+def runs_on_cpus(scenario: Scenario) -> bool:
+    """Whether the CPUs of the host run a part of the model."""
+    work = scenario.workload
+    if not isinstance(work, Inference):
+        return False
+    return bool(work.offload.experts or (work.offload.weights and scenario.runtime.runs_layers_on_host))
 
 
 def training_shapes(plans: Plans, work: Training, precision: Precision, runtime: Runtime) -> Shapes:

@@ -55,7 +55,7 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
     counted_experts, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave, runs_host_experts,
-    has_host_matrix, sees_images, has_tower (0 or 1), batch_size (inference), beams, total_requests, speculates,
+    sees_images, has_tower (0 or 1), batch_size (inference), beams, total_requests, speculates,
     drafts_by_model, has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size,
     num_hidden_layers, max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads, num_state_heads,
     num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the greatest common
@@ -103,7 +103,6 @@ def _system(system: System, accelerators: int, runtime: Runtime, precision: Prec
         "has_platform": runs_on(runtime, chip.vendor, chip.architecture),
         "has_drives": node.nvme is not None,
         "unified": node.accelerator.memory.unified,
-        "has_host_matrix": node.host_matrix is not None,
         "runs_host_experts": runtime.host_experts is not None,
         "weight_only": any(dtype(kept).weight_only for kept in _kept(precision)),
     }
