@@ -151,7 +151,8 @@ def laid_out(
     template, group = _meshed(way), way.group
     bounds = group.bounds if template.phases[0].pattern != "neighbour" else (members.shape[1],)
     members = _in_cycle(way, topology, members)
-    channels = 1 if group.tiers[0].scope == "inter" else None  # a node's ports are what further channels would use
+    inner = group.tiers[0]  # a node's ports are what further channels would use, but for those of a direct network
+    channels = 1 if inner.scope == "inter" and inner.wires is None else None
     return program(
         template, bounds, size, topology,
         placement=topology.accelerators[members.ravel()], groups=len(members), seed=seed,
