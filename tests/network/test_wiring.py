@@ -111,7 +111,7 @@ def test_what_does_not_fit_is_said_in_one_sentence(text, n, t, said):
 
 
 def test_places_that_are_too_few():
-    with pytest.raises(InputError, match="16 places.*give a larger arity"):
+    with pytest.raises(InputError, match=r"16 places.*give a larger arity"):
         Topology.of(system(POD, 8, "fat-tree, arity: 4"))
     with pytest.raises(InputError, match="needs network cards"):
         Fabric.of(system("{{name: s, node: {{accelerator: h100-sxm, accelerators: 8}}, nodes: {n}, "
