@@ -129,8 +129,24 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
         if ahead and [phase.pattern for phase in template.phases] == ["direct"] * 2:
             (wait, moving), one = paths[0], float(busy[0, 0])
             paths = [(wait, moving - (1 - ends) * one), (wait - ahead * group.tiers[0].latency, moving)]
-    first, *others = (line(once + waiting, moving) for waiting, moving in paths)
+    turning = _turning(template, group, costs, float(waits.sum())) if protocol.slots else (0.0, 0.0)
+    first, *others = (one for path in paths for one in _in_loops(line(once + path[0], path[1]), *turning))
     return replace(first, others=tuple(others))
+
+
+def _turning(template: Template, group: Group, costs: list[LinkCost], waits: float) -> tuple[float, float]:
+    """Seconds, and seconds per byte, that a ring waits for its hops again in every further round of its buffers: a rank
+    first takes what arrived last (NCCL's loops over chunks). Nothing where channels are many.
+    """
+    rounds = [cost.round for cost in costs if cost.round]
+    if not rounds or any(phase.pattern != "ring" for phase in template.phases):
+        return 0.0, 0.0
+    return waits, waits / (len(template.phases) * group.bounds[-1] * min(rounds))
+
+
+def _in_loops(line: Line, waits: float, per_byte: float) -> list[Line]:
+    """A line, and the one that it goes on with once buffers are full."""
+    return [line, line.deeper(-waits, per_byte)] if per_byte else [line]
 
 
 def _off_rails(phase: Phase, group: Group) -> float:
