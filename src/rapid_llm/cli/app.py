@@ -257,7 +257,9 @@ def network_collective(
 
 @network.command(name="links")
 def network_links(
-    source: Annotated[str, Parameter(name="FILE", help="Edge list or bandwidth matrix, or the name of a system.")],
+    source: Annotated[
+        str, Parameter(name="FILE", help="Edge list or bandwidth matrix, or the name or file of a system.")
+    ],
     op: Annotated[str, Parameter(name="OP", help="all_reduce, all_gather, reduce_scatter, all_to_all, ...")],
     /,
     *,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rapid_llm.cli import text
 from rapid_llm.cli.files import write_picture
 from rapid_llm.cli.networking import background_of, fault, is_file, message_size, operation
 from rapid_llm.cli.style import show
+from rapid_llm.documents import read_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.network import bus_bandwidth
 from rapid_llm.units import format_bandwidth, format_bytes, format_percent, format_seconds
@@ -83,12 +85,20 @@ def _topology(source: str, accelerators: int | None) -> Topology:
     from rapid_llm.network.files import read_topology
     from rapid_llm.network.topology import Topology
 
-    if not is_file(source):
+    if not is_file(source) or _is_system(source):
         return Topology.of(hardware.system(source), accelerators)
     found = read_topology(source)
     if not len(found.accelerators):
         raise InputError(f"{source} has no accelerators: every name ends like that of a switch or card.", field="links")
     return found
+
+
+def _is_system(file: str) -> bool:
+    """Whether a file describes a system rather than links."""
+    if Path(file).suffix.lower() not in (".yaml", ".yml") or not Path(file).is_file():
+        return False
+    data = read_yaml(Path(file)).data
+    return isinstance(data, dict) and "links" not in data and bool({"node", "base"} & data.keys())
 
 
 def _busiest(topology: Topology, run: Run) -> list[tuple[str, float, float]]:
