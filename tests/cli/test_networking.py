@@ -358,3 +358,15 @@ def test_a_matrix_that_is_none(tmp_path, text, sentence):
     code, _, err = ask("all_to_allv", "--matrix", str(file))
     assert code == 2
     assert sentence in err
+
+
+def test_links_of_a_system_of_ones_own(tmp_path):
+    file = tmp_path / "mesh.yaml"
+    file.write_text(
+        "{name: mesh, node: {accelerator: h100-sxm, accelerators: 8, scale_up: {topology: mesh, sides: [4, 2]}}}"
+    )
+    ran = rapid_llm("network", "links", str(file), "all_reduce", "--size", "64MiB")
+    assert ran.code == 0
+    assert "8 accelerators of mesh-4x2" in ran.out
+    ran = rapid_llm("show", "system", str(file), "--topology", str(tmp_path / "mesh.svg"))
+    assert (ran.code, (tmp_path / "mesh.svg").read_text()[:4]) == (0, "<svg")

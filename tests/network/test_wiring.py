@@ -10,7 +10,8 @@ from rapid_llm.hardware.health import Fault
 from rapid_llm.network import Fabric, candidates
 from rapid_llm.network.flow_prices import Links, interconnect, under_faults
 from rapid_llm.network.picture import topology_svg
-from rapid_llm.network.topology import NODE_KINDS, Topology
+from rapid_llm.network.routing import route
+from rapid_llm.network.topology import LINK_KINDS, NODE_KINDS, Topology
 
 CHIPS = "{{name: s, node: {{accelerator: tpu-v5p, accelerators: 1}}, nodes: {n}, fabric: {{topology: {t}}}}}"
 BOX = "{{name: s, node: {{accelerator: h100-sxm, accelerators: {n}, scale_up: {{topology: {t}}}}}}}"
@@ -116,3 +117,11 @@ def test_places_that_are_too_few():
     with pytest.raises(InputError, match="needs network cards"):
         Fabric.of(system("{{name: s, node: {{accelerator: h100-sxm, accelerators: 8}}, nodes: {n}, "
                          "fabric: {{topology: {t}}}}}", 4, "ring"))  # fmt: skip
+
+
+def test_groups_of_a_dragonfly_are_known_where_boxes_hang_on_it():
+    top = Topology.of(system(POD, 8, "dragonfly, groups: 4, routers: 2"))
+    assert len(set(top.zones.tolist())) == 4
+    ends = top.accelerators[[0, 63]]
+    minimal = route(top, ends[:1], ends[1:], policy="minimal").row(0)
+    assert (top.kind[minimal] == LINK_KINDS.index("global")).sum() == 1

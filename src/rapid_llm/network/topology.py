@@ -86,6 +86,14 @@ class Topology:
         return found
 
     @cached_property
+    def zones(self) -> Ints:
+        """Group of a dragonfly that each node is in: what links between groups join is several, all else is one."""
+        from rapid_llm.network.connected import parts
+
+        near = self.kind != LINK_KINDS.index("global")
+        return np.zeros(self.nodes, np.int64) if near.all() else parts(self, near)
+
+    @cached_property
     def capacity(self) -> Floats:
         """B/s of each link as it is: bandwidth times health."""
         return self.bandwidth * self.health

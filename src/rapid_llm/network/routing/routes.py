@@ -220,10 +220,10 @@ def _inside(topology: Topology, routes: Routes, source: Ints, target: Ints) -> R
 
 
 def _needs_groups(topology: Topology, policy: str) -> None:
-    if not (topology.node_kind == NODE_KINDS.index("router")).any():
+    if (topology.zones == topology.zones[0]).all():
         raise InputError(
-            f"routing '{policy}' is for a dragonfly, whose routers form groups; {topology.name} has no router. "
-            "Try auto, balanced or ecmp.",
+            f"routing '{policy}' is for a dragonfly, whose routers form groups; {topology.name} has no links between "
+            "groups. Try auto, balanced or ecmp.",
             field="network.routing",
         )
 
@@ -310,7 +310,7 @@ def graph_of(
     direct = bool(topology.chips.all()) if transit is None else transit
     forwards = np.ones(topology.nodes, np.bool_) if direct else topology.node_kind != 0
     return Graph(
-        out_start, out_link, in_start, in_link, topology.source, topology.target, capacity, forwards, topology.box,
+        out_start, out_link, in_start, in_link, topology.source, topology.target, capacity, forwards, topology.zones,
         np.zeros(topology.links) if load is None else load, np.zeros(0, VERSION),
     )  # fmt: skip
 
