@@ -5,7 +5,7 @@ included. The library's launch, steps and protocol are those of the closed form,
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import floor, log
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.hardware import System
 from rapid_llm.hardware.health import Fault
-from rapid_llm.network.background import Background
 from rapid_llm.network.candidates import Candidate, candidates
 from rapid_llm.network.collectives import CollectivePrices
 from rapid_llm.network.connected import parts, severed
@@ -30,10 +29,13 @@ from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.faults import apply
 from rapid_llm.network.lines import Way, bare_line
 from rapid_llm.network.replan import Plan, Recovery, recover
-from rapid_llm.network.routing import Table
 from rapid_llm.network.tasks import Result
 from rapid_llm.network.technologies import Library
 from rapid_llm.network.topology import Topology
+
+if TYPE_CHECKING:
+    from rapid_llm.network.background import Background
+    from rapid_llm.network.routing import Table
 
 Members = NDArray[np.int64]
 ANCHOR: Final = 16.0
@@ -272,8 +274,8 @@ def _anchor(size: float) -> float:
 class Beside:
     """What a collective meets beside its links: how these are chosen (a name, or a table), and flows of others."""
 
-    policy: str | Table = "auto"
-    background: Background | None = None
+    policy: "str | Table" = "auto"
+    background: "Background | None" = None
 
 
 NOTHING: Final = Beside()
