@@ -83,5 +83,8 @@ def _totals(lowered, plan_index: int) -> list[float]:
 def test_a_plan_seen_before_is_not_lowered_again() -> None:
     assert table(plan(tp=2)) is table(plan(tp=2))
     assert table(plan(tp=2)) is not table(plan(tp=4))
+    more = table(plan(tp=2, micro_batches=8))
+    assert more.kernels is table(plan(tp=2)).kernels
+    assert more.shapes.plans.micro_batches[0] == 8
     many = Plans.stack([plan(tp=2)] * 9)
     assert table(many) is not table(many)
