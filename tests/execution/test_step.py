@@ -127,6 +127,13 @@ def test_a_collective_that_hosts_launch_waits_for_the_last_of_its_ranks() -> Non
     assert graph.total[0] == plain.total[0]
 
 
+def test_gaps_between_kernels_are_the_accelerators_and_not_the_hosts() -> None:
+    plans = plan(2)
+    plain, gaps = (step(plans, host=Host(per_layer={"forward": gap})) for gap in (0.0, "1 ms"))
+    assert gaps.priced.machine.host_speed != 1.0
+    assert (gaps.passes.host - plain.passes.host)[FORWARD, 0, 0] == pytest.approx(1e-3)
+
+
 def test_fewer_network_cards_slow_what_crosses_nodes() -> None:
     one = Communication(library="nccl", nics=1)
     assert time(plan(1, dp=64, zero_stage=3), communication=one) > 2 * time(plan(1, dp=64, zero_stage=3))

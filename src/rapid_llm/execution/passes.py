@@ -352,4 +352,4 @@ def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Price
     if host.jitter:
         ratio = np.divide(least, most, out=np.zeros_like(most), where=most > 0)
         exposed += most * ((1.0 + ratio ** (1.0 / host.jitter)) ** host.jitter - 1.0)
-    return np.asarray(exposed + np.where(busy > 0, gap / machine.host_speed, 0.0))
+    return np.asarray(exposed + np.where(busy > 0, gap, 0.0))

@@ -148,6 +148,9 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     together = (group >= kernel.groups[0]) & (group <= kernel.groups[1])
     if kernel.powers:
         together &= np.log2(group) % 1.0 == 0.0
+    if kernel.fills:
+        blocks = np.maximum(np.floor(past / kernel.fills_by), 1.0) if kernel.fills_by else 1.0
+        together &= batch * kv_heads * blocks >= kernel.fills * r.units
     inside = np.where(together, group, 1.0)
     step = np.where(together, float(kernel.kv_tile), float(kernel.lone_tile))
     whole = np.ceil((past + 1.0) / step) * step

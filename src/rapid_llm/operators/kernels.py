@@ -288,8 +288,10 @@ class DecodeKernel(Kernel):
 
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
     one work item takes; ``split_tokens`` is the least length of a split; ``groups``: least and most query heads of a KV
-    head that share a work item, ``powers``: only where they are a power of two; the others run alone on vector units,
-    in steps of ``lone_tile``. ``splits_alone``: rows with one query head a KV head are split too; ``warps``:
+    head that share a work item, ``powers``: only where they are a power of two, ``fills``: only where sequences times
+    KV heads, times blocks of ``fills_by`` tokens where it is given, are that share of the compute units; the others run
+    alone on vector units, in steps of ``lone_tile``. ``splits_alone``: rows with one query head a KV head are split
+    too; ``warps``:
     instructions of a warp multiply (``Rates.warps``), so that ``rate`` is a share of what those reach; ``regroups``:
     copies of Q and O bring the heads of a group together; ``appends``: a kernel of its own rotates the new token and
     writes it into the cache before; ``product_bits`` as in prefill. ``shared``: bytes of shared
@@ -305,6 +307,8 @@ class DecodeKernel(Kernel):
     split_tokens: Count = 256
     groups: tuple[Count, Count] = (1, 1 << 20)
     powers: bool = False
+    fills: NonNegative = 0.0
+    fills_by: Count | None = None
     lone_tile: Count = 16
     splits_alone: bool = True
     warps: bool = False

@@ -52,8 +52,9 @@ class Host:
     since the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_dispatch``: what
     a training pass through experts adds to that floor (router, permutation); ``per_expert``: the product of one
     expert, and the rounding of its operands, where these are launched one by one;
-    ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_step``: scheduler, input preparation,
-    sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first
+    ``per_layer``: gaps of a layer pass that are always exposed, by phase: the accelerator's own between kernels that
+    are launched one by one, whatever its host; ``per_step``: scheduler, input preparation, sampling, detokenising;
+    ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first
     launch of one request; ``serial``: share of the shorter of launching and running a pass that does not hide
     behind the longer; ``jitter``: how unevenly both run, so that a pass takes their norm of exponent 1 / jitter,
     which is more than the longer where they are alike; ``waits``: as serial, of passes through experts, whose host
@@ -68,7 +69,7 @@ class Host:
     host sees them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves
     free of memory, the allocator maps new memory instead of reusing it, per GiB of them; in training, forward and
     backward pass alike, per GiB by which they exceed the room. ``captured`` phases run as
-    a graph: no per-kernel cost, no skew. Seconds of a host of speed 1 (``Node.host_speed``).
+    a graph: no per-kernel cost, no skew. Seconds of a host of speed 1 (``Node.host_speed``), but ``per_layer``.
     """
 
     per_kernel: Seconds = 0.0
