@@ -155,7 +155,7 @@ def on_topology(name: str, total: int, sizes: Sequence[float], most: Mapping[str
 
 
 def _run(template: Template, bounds: Bounds, size: float, topology: Topology, slices: int) -> Result:
-    return simulate(program(template, bounds, size, topology, slices=slices), topology)
+    return simulate(program(template, bounds, size, topology, slices=slices), topology, measured=False)
 
 
 def worst(found: Sequence[Compared]) -> list[tuple[str, str, str, int, Compared | None, int]]:

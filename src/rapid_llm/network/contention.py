@@ -128,7 +128,7 @@ def on_links(
         some = laid_out(
             way, size, routed or topology, members, policy=policy, seed=seed, lanes=lanes, fan=fan, slices=slices
         )
-        return simulate(some, topology)
+        return simulate(some, topology, measured=False)
 
     return run_in_slices(way.template, run)
 

@@ -69,7 +69,7 @@ def _meet(  # noqa: PLR0917
     longer = []
     for tasks, seconds, message, against in ((first, alone, other, beside), (second, beside, one, alone)):
         lasting, *_ = _alone(message, max(1.0, LASTING * seconds / against), net, fabric, library, small)
-        finish = simulate(concatenate([tasks, lasting]), net.topology).finish[: len(tasks)].max()
+        finish = simulate(concatenate([tasks, lasting]), net.topology, measured=False).finish[: len(tasks)].max()
         longer.append(max(0.0, float(finish) / seconds - 1.0) * bound)
     return longer[0], longer[1]
 
@@ -89,4 +89,4 @@ def _alone(  # noqa: PLR0917
     tasks = laid_out(
         way.way, times * message.size, plan.routed or net.topology, plan.members, lanes=plan.lanes, fan=plan.fan
     )
-    return tasks, simulate(tasks, net.topology).seconds, times * seconds
+    return tasks, simulate(tasks, net.topology, measured=False).seconds, times * seconds

@@ -122,7 +122,7 @@ def _run(  # noqa: PLR0917
 
     def run(slices: int) -> Result:
         some = program(template, bounds, size, topology, policy=policy, slices=slices)
-        return simulate(some if beside is None else concatenate([some, beside]), topology)
+        return simulate(some if beside is None else concatenate([some, beside]), topology, measured=False)
 
     result = run_in_slices(template, run)
     own = len(result.finish) - (0 if beside is None else len(beside))
