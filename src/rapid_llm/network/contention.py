@@ -35,7 +35,7 @@ RUNS: Final = (
 """Algorithms whose phases the flow engine lays out."""
 ROUNDS: Final = 64
 """Rounds that a long ring is simulated in at least: uneven links meet as they do in more of them."""
-SENDS: Final = 4_000_000
+SENDS: Final = 8_000_000
 """Sends in all rounds up to which rings run in all of theirs."""
 _WOVEN: Final[dict[Pattern, Pattern]] = {"ring": "direct", "relay": "weave"}
 """What runs over all links of a full mesh."""
