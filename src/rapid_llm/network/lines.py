@@ -78,7 +78,7 @@ def _runs(algorithm: str, group: Group) -> bool:
     return {
         "nvls": levels == 1 and inner.in_network_reduction,
         "nvls-tree": levels > 1 and inner.in_network_reduction and not group.scattered,
-        "tree": levels > 1 or inner.scope == "inter",
+        "tree": (levels > 1 or inner.scope == "inter") and not (group.scattered and inner.kind in ("ring", "shared")),
         "hierarchical": levels > 1 and not group.scattered and whole(in_whole_units(group, 1).bounds),
         "orders": inner.kind == "torus"
         or (levels > 1 and group.inside == 1 and not group.scattered and whole(by_medium(group, 1).bounds)),

@@ -18,6 +18,10 @@ LASTING: Final = 2.0
 """How much longer the one beside it runs than a collective that is watched."""
 
 
+SENDS: Final = 250_000
+"""Sends in all rounds up to which rings run in all of theirs: what two share shows in few, and every one is an event."""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """A collective of all groups of an axis: operation, bytes, ranks of a group and stride between them."""
@@ -87,6 +91,7 @@ def _alone(  # noqa: PLR0917
     way, seconds = chosen(message.op, message.size, message.ranks, message.stride, net, fabric, library, small)
     plan = plan_of(way.way, message.size, net)
     tasks = laid_out(
-        way.way, times * message.size, plan.routed or net.topology, plan.members, lanes=plan.lanes, fan=plan.fan
-    )
+        way.way, times * message.size, plan.routed or net.topology, plan.members,
+        lanes=plan.lanes, fan=plan.fan, sends=SENDS,
+    )  # fmt: skip
     return tasks, simulate(tasks, net.topology, measured=False).seconds, times * seconds
