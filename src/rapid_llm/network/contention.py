@@ -144,10 +144,11 @@ def laid_out(
     lanes: tuple[int, ...] | None = None,
     fan: bool = False,
     slices: int = SLICES,
-    sends: int = SENDS,
+    rounds: int | None = None,
 ) -> Tasks:
-    """The tasks of all groups [groups, ranks], routed together, so that they spread over the links; a ring in fewer
-    rounds where it would make more ``sends`` in all."""
+    """The tasks of all groups [groups, ranks], routed together, so that they spread over the links; a ring in so
+    many ``rounds`` at most (default: in all of them, where that is not too much).
+    """
     from rapid_llm.network.programs import program
 
     template, group = _meshed(way), way.group
@@ -158,7 +159,7 @@ def laid_out(
         template, bounds, size, topology,
         placement=topology.accelerators[members.ravel()], groups=len(members), seed=seed,
         policy="fan" if fan else policy,
-        channels=channels, most_rounds=max(ROUNDS, sends // (members.size * (channels or bounds[0]))),
+        channels=channels, most_rounds=rounds or max(ROUNDS, SENDS // (members.size * (channels or bounds[0]))),
         lanes=lanes, slices=slices,
     )  # fmt: skip
 

@@ -18,8 +18,8 @@ LASTING: Final = 2.0
 """How much longer the one beside it runs than a collective that is watched."""
 
 
-SENDS: Final = 250_000
-"""Sends in all rounds up to which rings run in all of theirs: what two share shows in few, and every one is an event."""
+ROUNDS: Final = 16
+"""Rounds of a ring: what two collectives share shows in few, and each of every rank and channel is an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,6 @@ def _alone(  # noqa: PLR0917
     plan = plan_of(way.way, message.size, net)
     tasks = laid_out(
         way.way, times * message.size, plan.routed or net.topology, plan.members,
-        lanes=plan.lanes, fan=plan.fan, sends=SENDS,
+        lanes=plan.lanes, fan=plan.fan, rounds=ROUNDS,
     )  # fmt: skip
     return tasks, simulate(tasks, net.topology, measured=False).seconds, times * seconds
