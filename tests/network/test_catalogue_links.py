@@ -59,14 +59,17 @@ def takes(ranks):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_closed_forms_are_those_of_any_topology(name):
     """Where sends get ahead of each other by turns, it takes less, or a little more where they meet those of the next
-    step.
+    step. Of part of a topology, and of links of a user's own that are all unlike, only what does not meet is told.
     """
+    own = name in ("edge list", "matrix")
     sizes = [n for n in (2, 3, 6, 8, 16, 36, 54, 72, 128, 144) if FAMILIES[name].has(n)]
     found = [
         one
         for total in sizes
         for ranks in {total, max(2, 2 * total // 3)}
-        for one in on_topology(FAMILIES[name].of(total), ranks, SIZES[1:], takes=takes(ranks), where=name, meeting=True)
+        for one in on_topology(
+            FAMILIES[name].of(total), ranks, SIZES[1:], takes=takes(ranks), where=name, meeting=ranks == total
+        )
     ]
     assert found
     assert [one for one in found if not one.meets and abs(one.off) > 0.01] == []
