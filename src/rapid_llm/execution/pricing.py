@@ -55,8 +55,10 @@ class Machine:
 
     @classmethod
     def of(cls, system: System, runtime: Runtime, links: Links | None = None, accelerators: int = 0) -> Machine:
-        """The machine of a system with one node group, for a job on its first ``accelerators``. Training keeps the matrix units busy for hours, so it runs at
-        the clock that the power limit sustains; inference alternates with memory-bound decode and runs at boost."""
+        """The machine of a system with one node group, for a job on its first ``accelerators``. Training keeps the
+        matrix units busy for hours, so it runs at the clock that the power limit sustains; inference alternates with
+        memory-bound decode and runs at boost.
+        """
         if len(system.groups) > 1:
             raise InputError(f"system '{system.name}' has {len(system.groups)} node groups; one is priced so far.")
         node = system.groups[0].node

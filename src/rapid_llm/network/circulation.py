@@ -44,7 +44,8 @@ def ring_paths(group: Group, laps: int, hop: Floats, transfer: Floats, both: boo
         slowest = np.flatnonzero(transfer[edges] == slow)
         begin, first, last = np.arange(len(pattern)), slowest[slowest < len(pattern)], slowest
         if not group.scattered:
-            begin, first, last = (_telling(one, len(pattern), rounds, group.bounds[-2]) for one in (begin, first, last))
+            period = group.bounds[-2] if len(group.bounds) > 1 else group.node_span
+            begin, first, last = (_telling(one, len(pattern), rounds, period) for one in (begin, first, last))
         found.append((_between(begin, begin + rounds, late), _between(begin, begin + rounds, moving)))
         begin, end = (side.ravel() for side in np.meshgrid(first, last + 1))
         within = (begin < end) & (end - begin <= rounds)

@@ -129,7 +129,7 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
         paths = in_stages(np.array([apart]), busy[:, levels.start : levels.stop])
     elif template.pipelined:
         paths = [(float(waits.sum()), float(busy.sum(axis=0).max()))]
-    elif _mixed(template):
+    elif _mixed(template) or (group.off_rails and len(group.tiers) == 1 and in_order and not trees):
         busy = _by_one_card(busy, group)
         hop[0] += (group.tiers[0].hop_links(group.bounds[0], group.stride) - 1) * group.tiers[0].latency
         both = both_ways(template.phases[0], group)
