@@ -54,9 +54,11 @@ class Machine:
     net: Interconnect | None = None
 
     @classmethod
-    def of(cls, system: System, runtime: Runtime, links: Links | None = None) -> Machine:
-        """The machine of a system with one node group. Training keeps the matrix units busy for hours, so it runs at
-        the clock that the power limit sustains; inference alternates with memory-bound decode and runs at boost."""
+    def of(cls, system: System, runtime: Runtime, links: Links | None = None, accelerators: int = 0) -> Machine:
+        """The machine of a system with one node group, for a job on its first ``accelerators``. Training keeps the
+        matrix units busy for hours, so it runs at the clock that the power limit sustains; inference alternates with
+        memory-bound decode and runs at boost.
+        """
         if len(system.groups) > 1:
             raise InputError(f"system '{system.name}' has {len(system.groups)} node groups; one is priced so far.")
         node = system.groups[0].node
@@ -65,7 +67,7 @@ class Machine:
         runtime = _at_home(runtime, accelerator.vendor)
         driven = _driven(system, runtime.communication.nics)
         net = None if links is None else interconnect(driven, links)
-        return cls(accelerator, Fabric.of(driven), runtime, clock, node.host_speed, node, net)
+        return cls(accelerator, Fabric.of(driven, accelerators), runtime, clock, node.host_speed, node, net)
 
 
 @lru_cache(maxsize=64)
