@@ -1,16 +1,22 @@
 """Grouped GEMMs over the experts of one rank: of libraries that pick the fastest tile, of kernels with a given one."""
 
+from bisect import bisect_left
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.operators.elementwise import larger, smaller, where
 from rapid_llm.operators.families import COLUMNS, Column, Prices
 from rapid_llm.operators.kernels import MoeConstants, MoeKernel, TiledMoeConstants, TiledMoeKernel
 from rapid_llm.operators.rates import Rates
 from rapid_llm.operators.summary import join, summarise
 from rapid_llm.operators.work import moe_work
+
+Tile = tuple[float | Column, ...]
+"""Rows, columns and k-step of a tile: numbers, or one for each row."""
 
 _AT: Final = {name: i for i, name in enumerate(COLUMNS["moe"])}
 _MEASURES: Final = {
@@ -27,8 +33,8 @@ _LINE: Final = 100.0  # bytes; a tile narrower in k than a DRAM line of 128 fetc
 _HALF_LINE: Final = 0.65  # of the bandwidth is left then (tiles of 32 against 64 16-bit columns, A100 and L40S tables)
 _ALIGNED: Final = 16.0  # elements; Triton vectorises loads of rows that begin at multiples of it
 _UNALIGNED: Final = 2.5  # times slower a projection is without (down from inter 58 to 168, A100 table)
-_SEARCHED: Final = np.array([(16.0, 64.0, 128.0), (64.0, 64.0, 64.0), (64.0, 128.0, 64.0), (128.0, 256.0, 64.0)]).T
-"""Tiles as searches find them (configurations that vLLM ships), the smallest first, array (3, tiles)."""
+_SEARCHED: Final = ((16.0, 64.0, 128.0), (64.0, 64.0, 64.0), (64.0, 128.0, 64.0), (128.0, 256.0, 64.0))
+"""Tiles as searches find them (configurations that vLLM ships), the smallest first."""
 _WIDEST: Final = 1048576.0  # above every expert width: makes one number of experts and width
 _IN_FLIGHT: Final = 4.0  # tiles that share a compute unit
 _KIB: Final = 1024.0
@@ -43,18 +49,20 @@ def row_tiles(rows: Column, hit: Column, largest: Column, tile: float | Column) 
     The loads of the others spread evenly about their mean, at most to the largest: equal loads give hit ceil(load /
     tile), wide ones rows / tile and half a tile an expert. ``tile`` may add a leading axis.
     """
-    others = np.maximum(hit - 1.0, 0.0)
-    mean = np.maximum(rows - largest, 0.0) / np.maximum(others, _SOME)
-    high = np.minimum(largest, 2.0 * mean)
+    others = larger(hit - 1.0, 0.0)
+    mean = larger(rows - largest, 0.0) / larger(others, _SOME)
+    high = smaller(largest, 2.0 * mean)
     low = 2.0 * mean - high - _SOME  # a little below: the mean of ceil over an empty range is its value
     above, below = (_ceilings(bound / tile) for bound in (high, low))
-    return np.asarray(others * tile * (above - below) / (high - low) + np.ceil(largest / tile))
+    tiles: Column = others * tile * (above - below) / (high - low) + np.ceil(largest / tile)
+    return tiles
 
 
 def _ceilings(x: Column) -> Column:
     """The integral of ceil from 0 to x."""
     whole = np.floor(x)
-    return np.asarray((whole + 1.0) * (x - 0.5 * whole))
+    area: Column = (whole + 1.0) * (x - 0.5 * whole)
+    return area
 
 
 def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r: Rates) -> Prices:
@@ -65,7 +73,7 @@ def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r
     + (row_passes R + token_passes T) 2 h / HBM + pair times the pairs that are sorted.
     """
     rows, hit, largest, pairs, tokens, _, hidden, inter, matrices, _, w_bytes = columns
-    tiles = _TILES[kernel.row_tile >= _TILES, None]
+    tiles = _up_to(kernel.row_tile)[(...,) + (None,) * np.ndim(rows)]
     padded = (row_tiles(rows, hit, largest, tiles) * (tiles + _REFILL)).min(axis=0)
     weights = matrices * hidden * inter
     compute = 2.0 * padded * weights / (c.rate * r.peak)
@@ -77,28 +85,31 @@ def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r
 
 
 @lru_cache(maxsize=64)
+def _up_to(most: int) -> Column:
+    """Rows of the tiles of a library whose largest has so many."""
+    return _TILES[most >= _TILES]
+
+
+@lru_cache(maxsize=64)
 def _rule(tiles: tuple[tuple[int, ...], ...], until: tuple[float, ...]) -> tuple[NDArray[np.float64], Column]:
     """Tiles as an array (3, tiles), and the largest measure of each but the last."""
     return np.array(tiles, dtype=np.float64).T, np.array(until, dtype=np.float64)
 
 
-def _chosen(columns: tuple[Column, ...], kernel: TiledMoeKernel) -> NDArray[np.float64]:
-    """Rows, columns and k-step of the tile that the kernel's rule picks for each row, array (3, rows)."""
+def _chosen(columns: tuple[Column, ...], kernel: TiledMoeKernel) -> Tile:
+    """Rows, columns and k-step of the tile that the kernel's rule picks for each row."""
     over, under = _MEASURES[kernel.chosen_by]
-    measure = columns[over] / np.maximum(columns[under], 1.0) if under is not None else columns[over]
+    measure = columns[over] / larger(columns[under], 1.0) if under is not None else columns[over]
+    if np.ndim(measure) == 0:
+        return kernel.tiles[bisect_left(kernel.until, measure)]
     tiles, until = _rule(kernel.tiles, kernel.until)
-    return tiles[:, until.searchsorted(measure)]
+    return tuple(tiles[:, until.searchsorted(measure)])
 
 
 def _searched(columns: tuple[Column, ...], kernel: TiledMoeKernel) -> NDArray[np.bool_]:
     """Rows of the shapes for which the engine ships a tile that a search has found."""
-    asked = np.asarray(columns[_AT["experts"]] * _WIDEST + columns[_AT["inter"]])
-    return np.asarray((asked[..., None] == _shapes(kernel.tuned)).any(axis=-1))
-
-
-@lru_cache(maxsize=64)
-def _shapes(tuned: tuple[tuple[int, int], ...]) -> Column:
-    return np.array([experts * _WIDEST + inter for experts, inter in tuned], dtype=np.float64)
+    asked = columns[_AT["experts"]] * _WIDEST + columns[_AT["inter"]]
+    return np.isin(asked, [experts * _WIDEST + inter for experts, inter in kernel.tuned])
 
 
 def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates) -> Prices:
@@ -124,21 +135,19 @@ def _tuned(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConst
         shape = float(columns[_AT["experts"]]), float(columns[_AT["inter"]])
         if shape not in kernel.tuned:
             return _gemms(columns, _chosen(columns, kernel), kernel, c, r)
-        tries = _gemms(columns, _SEARCHED, kernel, c, r)
-        at = int(tries[0].argmin())
-        return tuple(one[at] for one in tries)
+        return min((_gemms(columns, tile, kernel, c, r) for tile in _SEARCHED), key=itemgetter(0))
     by_rule = _gemms(columns, _chosen(columns, kernel), kernel, c, r)
-    searched = _searched(columns, kernel) if kernel.tuned else None
-    if searched is None or not searched.any():
+    searched = _searched(columns, kernel)
+    if not searched.any():
         return by_rule
-    tries = _gemms(columns, _SEARCHED[:, :, None], kernel, c, r)
+    tries = _gemms(columns, tuple(np.array(_SEARCHED).T[:, :, None]), kernel, c, r)
     best = tries[0].argmin(axis=0)[None]
     fastest = tuple(np.take_along_axis(one, best, 0)[0] for one in tries)
-    return tuple(np.where(searched, one, other) for one, other in zip(fastest, by_rule, strict=True))
+    return tuple(where(searched, one, other) for one, other in zip(fastest, by_rule, strict=True))
 
 
 def _gemms(
-    columns: tuple[Column, ...], tile: NDArray[np.float64], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates
+    columns: tuple[Column, ...], tile: Tile, kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates
 ) -> tuple[Column, Column, Column]:
     """Seconds of the two GEMMs [R, k] x [k, n] with a tile (bm, bn, bk) for each row, and their sides.
 
@@ -151,22 +160,26 @@ def _gemms(
     ``tile`` may add an axis before that of the rows.
     """
     rows, hit, largest, pairs, tokens, _, hidden, inter, matrices, x_bytes, w_bytes = columns
-    weight = w_bytes if kernel.weight_bytes is None else np.full_like(w_bytes, kernel.weight_bytes)
+    weight = w_bytes if kernel.weight_bytes is None else kernel.weight_bytes
     bm, bn, bk = tile
     held = hit * matrices * hidden * inter * weight + 2.0 * tokens * hidden * _ROW_BYTES
-    share = c.bandwidth * np.where(bk * weight < _LINE, _HALF_LINE, 1.0)
+    share = c.bandwidth * where(bk * weight < _LINE, _HALF_LINE, 1.0)
     high = row_tiles(rows, hit, largest, bm)
-    empty = 0.0 if kernel.sorts else np.maximum(pairs - rows, 0.0) / bm
+    empty = 0.0 if kernel.sorts else larger(pairs - rows, 0.0) / bm
     fill = c.fill / (_KIB * r.units) * bk * (bm * x_bytes + bn * weight)
-    busy = np.maximum(2.0 * bm * bn * bk / (c.rate * r.peak), fill)
-    n, k = np.array([inter * (matrices - 1.0), hidden]), np.array([hidden, inter])  # up and gate, down
-    if bm.ndim > np.ndim(rows):
-        n, k = n[:, None], k[:, None]
-    slow = np.where(k % _ALIGNED > 0, _UNALIGNED, 1.0)
-    wide, steps = np.ceil(n / bn), np.ceil(k / bk)
-    tiles = high * wide
-    together, working = (1.0, np.maximum(tiles, r.units)) if kernel.alone else (_IN_FLIGHT, tiles)
-    compute = steps * np.maximum(working * busy, np.ceil(tiles / (r.units * together)) * c.step)
-    memory = r.stream(hit * n * k * weight, share, held)
-    gemms = slow * (join(compute, memory, _SIDES) + c.tile / r.units * (tiles + empty * wide))
-    return gemms.sum(axis=0), (slow * compute).sum(axis=0), (slow * memory).sum(axis=0)
+    busy = larger(2.0 * bm * bn * bk / (c.rate * r.peak), fill)
+    together, at_least = (1.0, r.units) if kernel.alone else (_IN_FLIGHT, 0.0)
+
+    def product(n: Column, k: Column) -> tuple[Column, Column, Column]:
+        """Seconds and sides of one GEMM."""
+        slow = where(k % _ALIGNED > 0, _UNALIGNED, 1.0)
+        wide = np.ceil(n / bn)
+        tiles = high * wide
+        waiting = np.ceil(tiles / (r.units * together)) * c.step
+        compute = slow * np.ceil(k / bk) * larger(larger(tiles, at_least) * busy, waiting)
+        memory = slow * r.stream(hit * n * k * weight, share, held)
+        overhead = slow * (c.tile / r.units) * (tiles + empty * wide)
+        return join(compute, memory, _SIDES) + overhead, compute, memory
+
+    wider, down = product(inter * (matrices - 1.0), hidden), product(hidden, inter)
+    return wider[0] + down[0], wider[1] + down[1], wider[2] + down[2]

@@ -175,11 +175,7 @@ class Kernel:
     def on(self, architecture: str, clock: float | None = None) -> Any:
         """The numbers for an architecture: its own, or those of the nearest one that has any (see ``stands_in``), with
         times as they are at a boost clock (Hz) where one is given."""
-        found = self.stands_in(architecture)
-        constants: Any = self.constants[found]  # type: ignore[attr-defined]
-        if clock is None or FITTED_AT.get(found, clock) == clock:
-            return constants
-        return _at_clock(constants, FITTED_AT[found] / clock, self.steady)
+        return _numbers(self, architecture, clock)
 
     @property
     def steady(self) -> tuple[str, ...]:
@@ -232,6 +228,7 @@ class GemmKernel(Kernel):
         return tuple(zip((0.0, *edges), (*edges, float("inf")), strict=True)) if edges else None
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class AttentionKernel(Kernel):
     """A kernel for many queries per sequence; ``decode`` names the kernel that serves one query per
@@ -275,6 +272,7 @@ class AttentionKernel(Kernel):
         return ("item",) if self.shared else ()
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class DecodeKernel(Kernel):
     """Split-KV attention of one query per sequence.
@@ -312,6 +310,7 @@ class DecodeKernel(Kernel):
         return ("item",) if self.shared else ()
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MoeKernel(Kernel):
     """Grouped GEMMs over experts by a library that picks the fastest of its tiles, of at most ``row_tile`` rows."""
@@ -321,6 +320,7 @@ class MoeKernel(Kernel):
     row_tile: Count
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TiledMoeKernel(Kernel):
     """Grouped GEMMs over experts whose tile (rows, columns, k-step) the engine picks: the first whose ``until`` is not
@@ -341,6 +341,7 @@ class TiledMoeKernel(Kernel):
     weight_bytes: Positive | None = None
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ScanKernel(Kernel):
     """Chunked recurrent mixers; ``chunk_tokens`` tokens a chunk; ``fused``: one kernel does all of it."""
@@ -351,6 +352,7 @@ class ScanKernel(Kernel):
     fused: bool = True
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class PointwiseKernel(Kernel):
     """Memory-bound kernels."""
@@ -365,9 +367,14 @@ _NOUNS: Final[dict[str, type[Kernel]]] = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=256)
-def _at_clock(constants: Any, slower: float, steady: tuple[str, ...]) -> Any:
-    """Constants whose times are so many times as long, but for the steady ones."""
+@lru_cache(maxsize=1024)
+def _numbers(chosen: Kernel, architecture: str, clock: float | None) -> Any:
+    """What ``Kernel.on`` answers: at another clock all times but the steady ones are so many times as long."""
+    found = chosen.stands_in(architecture)
+    constants: Any = chosen.constants[found]  # type: ignore[attr-defined]
+    if clock is None or FITTED_AT.get(found, clock) == clock:
+        return constants
+    slower, steady = FITTED_AT[found] / clock, chosen.steady
     times = (field.name for field in fields(constants) if field.type is Seconds and field.name not in steady)
     return replaced(constants, **{name: slower * getattr(constants, name) for name in times})
 

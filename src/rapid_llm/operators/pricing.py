@@ -14,6 +14,7 @@ from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import gemm
 from rapid_llm.operators.attention import is_decode, price_context, price_decode
+from rapid_llm.operators.elementwise import every, some
 from rapid_llm.operators.experts import price_moe, price_tiled_moe
 from rapid_llm.operators.families import COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, Column, Prices
 from rapid_llm.operators.kernels import (
@@ -97,15 +98,17 @@ def price(
 def _one(family: str, values: tuple[float, ...], asked: _Asked) -> Prices:
     """The price of a row that is given in numbers; whoever asks again gets the same, which nobody may change."""
     alone = _NUMBERS.issuperset(map(type, values))
-    prices = _as_row(_priced(family, tuple(map(np.float64, values)) if alone else _columns(values), asked))  # type: ignore[arg-type]
-    for name in Prices.__slots__:
-        getattr(prices, name).setflags(write=False)
-    return prices
+    return _as_row(_priced(family, tuple(map(np.float64, values)) if alone else _columns(values), asked))  # type: ignore[arg-type]
 
 
 def _as_row(prices: Prices) -> Prices:
-    """Prices of numbers as columns of one row."""
-    return Prices(*(np.array(getattr(prices, name), ndmin=1) for name in Prices.__slots__))
+    """Prices of numbers as columns of one row that nobody can write to."""
+    p = prices
+    values = np.array((p.seconds, p.flops, p.hbm_bytes, p.compute_s, p.memory_s), ndmin=2)
+    bound = np.array(p.bound, dtype=np.int8, ndmin=1)
+    values.flags.writeable = bound.flags.writeable = False
+    seconds, flops, moved, compute, memory = values.T if values.shape[0] == 1 else values
+    return Prices(seconds, flops, moved, compute, memory, bound)
 
 
 def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
@@ -146,19 +149,30 @@ def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, a
             return price_pointwise(columns, kind, constants, r)
 
 
+@lru_cache(maxsize=256)
+def _without(chosen: AttentionKernel, sibling: str) -> AttentionKernel:
+    """The kernel without one of its siblings."""
+    return replaced(chosen, **{sibling: None})
+
+
+@lru_cache(maxsize=256)
+def _cached_in_8_bits(chosen: AttentionKernel) -> AttentionKernel:
+    """The kernel with the decode partner of a cache in 8 bits as its only one."""
+    return replaced(chosen, decode=chosen.decode_8bit, decode_8bit=None)
+
+
 def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, architecture: str) -> Prices:
     """Rows with one query go to the kernel's decode partner, rows of latent attention to its latent partner."""
-    if chosen.latent and (latent := columns[5] != columns[6]).any():
+    if chosen.latent and some(latent := columns[5] != columns[6]):
         partner = cast(AttentionKernel, _kernel(chosen.latent))
         return _merge(
             columns, latent, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture)
         )
-    if chosen.cached_8bit and (small := ~is_decode(columns) & (columns[10] <= 1.0)).any():
-        eight, plain = cast(AttentionKernel, _kernel(chosen.cached_8bit)), replaced(chosen, cached_8bit=None)
+    if chosen.cached_8bit and some(small := ~is_decode(columns) & (columns[10] <= 1.0)):
+        eight, plain = cast(AttentionKernel, _kernel(chosen.cached_8bit)), _without(chosen, "cached_8bit")
         return _merge(columns, small, lambda rows, mine: _attention(rows, eight if mine else plain, r, architecture))
-    if chosen.decode_8bit and (small := is_decode(columns) & (columns[10] <= 1.0)).any():
-        sibling = replaced(chosen, decode=chosen.decode_8bit, decode_8bit=None)
-        plain = replaced(chosen, decode_8bit=None)
+    if chosen.decode_8bit and some(small := is_decode(columns) & (columns[10] <= 1.0)):
+        sibling, plain = _cached_in_8_bits(chosen), _without(chosen, "decode_8bit")
         return _merge(columns, small, lambda rows, mine: _attention(rows, sibling if mine else plain, r, architecture))
 
     def run(rows: tuple[Column, ...], one_query: bool) -> Prices:
@@ -178,8 +192,8 @@ def _merge(
     columns: tuple[Column, ...], mask: NDArray[np.bool_], run: Callable[[tuple[Column, ...], bool], Prices]
 ) -> Prices:
     """Price the rows inside and outside a mask apart, and put them back in order."""
-    if mask.all() or not mask.any():
-        return run(columns, bool(mask.all()))
+    if every(mask) or not some(mask):
+        return run(columns, every(mask))
     sides = [(_block(side), inside) for side, inside in ((mask, True), (~mask, False))]
     parts = [(side, run(tuple(c[side] for c in columns), inside)) for side, inside in sides]
     merged = {name: np.empty(len(mask), dtype=getattr(parts[0][1], name).dtype) for name in Prices.__slots__}

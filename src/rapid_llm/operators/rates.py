@@ -8,6 +8,7 @@ import numpy as np
 from rapid_llm.dtypes import dtype as named
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.accelerator import Accelerator
+from rapid_llm.operators.elementwise import smaller
 from rapid_llm.operators.families import Column
 
 # Kernels replayed on the same buffers find them in L2 as long as all fit: a least-recently-used cache that is a little
@@ -93,7 +94,7 @@ class Rates(NamedTuple):
         seconds = moved / (share * self.hbm)
         if self.resident:
             hit = 1.0 / (1.0 + ((moved if held is None else held) / self.resident) ** _RESIDENT_STEEPNESS)
-            seconds = seconds * (1.0 - hit) + hit * np.minimum(seconds, moved / (l2_share * self.l2))
+            seconds = seconds * (1.0 - hit) + hit * smaller(seconds, moved / (l2_share * self.l2))
         return seconds
 
 

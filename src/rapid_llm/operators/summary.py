@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from rapid_llm.operators.elementwise import larger, power, smaller, where
 from rapid_llm.operators.families import BOUNDS, Column, Prices
 
 _TINY: Final = float(np.finfo(float).tiny)
@@ -20,12 +21,13 @@ def summarise(
     flops, moved = work
     compute, memory = sides
     memory_side = compute < memory  # as numbers: the first or the second of BOUNDS
-    bound = np.where(np.maximum(compute, memory) < fixed, _LAUNCH, memory_side).astype(np.int8)
+    bound = np.asarray(where(larger(compute, memory) < fixed, _LAUNCH, memory_side), dtype=np.int8)
     return Prices(fixed + variable, flops, moved, compute, memory, bound)
 
 
 def join(compute: Column, memory: Column, p: float) -> Column:
     """The p-norm of two sides: p = 1 adds them, large p takes the larger."""
-    larger = np.maximum(compute, memory)
-    ratio = np.minimum(compute, memory) / np.maximum(larger, _TINY)
-    return larger * (1.0 + ratio**p) ** (1.0 / p)
+    most = larger(compute, memory)
+    ratio = larger(smaller(compute, memory) / larger(most, _TINY), _TINY)
+    joined: Column = most * np.exp(np.log1p(power(ratio, p)) / p)
+    return joined
