@@ -1,5 +1,7 @@
 """What holds for any kernel on any accelerator: better hardware is never slower, no price beats physics."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -123,6 +125,15 @@ def test_more_queries_or_keys_never_take_less_beyond_a_tile(kernel, name, side, 
     for more in (2.0 * columns[side], columns[side] + 1.0):
         after = price(kernel, columns | {side: more}, device)[0].seconds
         assert np.all(after >= before * (1 - A_TILE * (columns["window"] > 0) * (family == "attention") - 1e-9))
+
+
+@given(st.sampled_from(PREFILLS), st.sampled_from(DEVICES), SEEDS)
+def test_one_query_after_another_over_a_cache_never_takes_less(kernel, name, seed):
+    device, columns = hardware.accelerator(name), with_every_branch("decode", kernel, hardware.accelerator(name), seed)
+    queries = (1.0, 2.0, 3.0, 4.0, 8.0, 17.0, 64.0)
+    times = [price(kernel, columns | {"new": np.full(ROWS, new)}, device)[0].seconds for new in queries]
+    room = 1 - A_TILE * (columns["window"] > 0) - 1e-9
+    assert all(np.all(more >= fewer * room) for fewer, more in pairwise(times))
 
 
 @given(st.sampled_from(MOES), st.sampled_from(DEVICES), st.sampled_from(["hit", "hidden", "inter"]), SEEDS)

@@ -26,6 +26,8 @@ def _tiles(kernel: AttentionKernel, dim: Column) -> tuple[Whole, Whole]:
     """Query rows and KV columns of the tile that each head size takes."""
     if len(kernel.tiles) == 1:
         return kernel.tiles[0][1:]
+    if isinstance(dim, float):
+        return next((tile for head, *tile in kernel.tiles if dim <= head), kernel.tiles[-1][1:])
     heads, rows, keys = _table(kernel.tiles)
     index = heads[:-1].searchsorted(dim)
     return rows[index], keys[index]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.operators.families import Column
 
-Value = float | Column | NDArray[np.int64] | NDArray[np.bool_]
+Value = float | Column | NDArray[np.int8] | NDArray[np.int64] | NDArray[np.bool_]
 Mask = bool | np.bool_ | NDArray[np.bool_]
 _NUMBERS: Final = (float, int)  # np.float64 is a float
 _TRUTHS: Final = (bool, np.bool_)
@@ -49,6 +49,11 @@ def some(mask: Mask) -> bool:
 def every(mask: Mask) -> bool:
     """Whether a mask holds everywhere."""
     return bool(mask if isinstance(mask, _TRUTHS) else mask.all())
+
+
+def whole(column: Value) -> NDArray[np.int8]:
+    """Small whole numbers as such."""
+    return int(column) if isinstance(column, (*_NUMBERS, *_TRUTHS)) else column.astype(np.int8)  # type: ignore[return-value]
 
 
 def isin(column: Column, values: tuple[int, ...]) -> Mask:

@@ -368,6 +368,13 @@ _NOUNS: Final[dict[str, type[Kernel]]] = {
 
 
 @lru_cache(maxsize=1024)
+def built(chosen: Kernel, architecture: str, clock: float) -> tuple[Any, Any]:
+    """Structure and numbers of a kernel on an architecture at a boost clock (Hz): ``shaped`` and its ``on``."""
+    shaped = chosen.shaped(architecture)
+    return shaped, shaped.on(architecture, clock)
+
+
+@lru_cache(maxsize=1024)
 def _numbers(chosen: Kernel, architecture: str, clock: float | None) -> Any:
     """What ``Kernel.on`` answers: at another clock all times but the steady ones are so many times as long."""
     found = chosen.stands_in(architecture)

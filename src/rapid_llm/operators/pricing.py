@@ -1,7 +1,6 @@
 """From columns to seconds: the one function that the rooms above call."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, cast
@@ -15,7 +14,7 @@ from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import gemm
 from rapid_llm.operators.attention import is_decode, price_context, price_decode
-from rapid_llm.operators.elementwise import every, some
+from rapid_llm.operators.elementwise import every, some, where, whole
 from rapid_llm.operators.experts import price_moe, price_tiled_moe
 from rapid_llm.operators.families import COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, Column, Prices
 from rapid_llm.operators.kernels import (
@@ -26,6 +25,7 @@ from rapid_llm.operators.kernels import (
     MoeKernel,
     ScanKernel,
     TiledMoeKernel,
+    built,
     kernel,
 )
 from rapid_llm.operators.others import price_pointwise, price_scan
@@ -132,7 +132,7 @@ _kernel = kernel
 def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, architecture: str) -> Prices:
     if isinstance(chosen, AttentionKernel):
         return _attention(columns, chosen, r, architecture)
-    chosen, constants = chosen.shaped(architecture), chosen.on(architecture, r.clock)
+    chosen, constants = built(chosen, architecture, r.clock)
     match chosen:
         case GemmKernel():
             return gemm.price_gemm(columns, chosen, architecture, r)
@@ -157,9 +157,16 @@ def _without(chosen: AttentionKernel, sibling: str) -> AttentionKernel:
 
 
 @lru_cache(maxsize=256)
-def _cached_in_8_bits(chosen: AttentionKernel) -> AttentionKernel:
+def _decoded_in_8_bits(chosen: AttentionKernel) -> AttentionKernel:
     """The kernel with the decode partner of a cache in 8 bits as its only one."""
-    return replaced(chosen, decode=chosen.decode_8bit, decode_8bit=None)
+    return replaced(chosen, decode=chosen.decode_8bit or chosen.decode, decode_8bit=None)
+
+
+@lru_cache(maxsize=256)
+def _over_8_bits(chosen: AttentionKernel) -> AttentionKernel:
+    """The sibling for many queries over a cache in 8 bits, beside the decode partner that one query has there."""
+    sibling = cast(AttentionKernel, _kernel(cast(str, chosen.cached_8bit)))
+    return replaced(sibling, decode=_decoded_in_8_bits(chosen).decode, decode_8bit=None)
 
 
 def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, architecture: str) -> Prices:
@@ -170,25 +177,22 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
             columns, latent, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture)
         )
     if chosen.cached_8bit and some(small := ~is_decode(columns) & (columns[10] <= 1.0)):
-        eight, plain = cast(AttentionKernel, _kernel(chosen.cached_8bit)), _without(chosen, "cached_8bit")
+        eight, plain = _over_8_bits(chosen), _without(chosen, "cached_8bit")
         return _merge(columns, small, lambda rows, mine: _attention(rows, eight if mine else plain, r, architecture))
     if chosen.decode_8bit and some(small := is_decode(columns) & (columns[10] <= 1.0)):
-        sibling, plain = _cached_in_8_bits(chosen), _without(chosen, "decode_8bit")
+        sibling, plain = _decoded_in_8_bits(chosen), _without(chosen, "decode_8bit")
         return _merge(columns, small, lambda rows, mine: _attention(rows, sibling if mine else plain, r, architecture))
 
-    split = cast(DecodeKernel, _kernel(chosen.decode).shaped(architecture))
-    tiled = cast(AttentionKernel, chosen.shaped(architecture))
-
     def one_query(rows: tuple[Column, ...]) -> Prices:
-        return price_decode(rows, split, split.on(architecture, r.clock), r)
+        return price_decode(rows, *built(_kernel(chosen.decode), architecture, r.clock), r)
 
     def queries(rows: tuple[Column, ...], cached: bool) -> Prices:
-        constants = tiled.on(architecture, r.clock)
+        tiled, constants = built(chosen, architecture, r.clock)
         if rows[0].shape == (1,):  # numbers cost a third of what columns of one row do
             prices = _as_row(price_context(tuple(column[0] for column in rows), tiled, constants, r))
         else:
             prices = price_context(rows, tiled, constants, r)
-        return _no_less(prices, one_query(_last_query(rows))) if cached else prices
+        return _no_less(prices, _attention(_last_query(rows), chosen, r, architecture)) if cached else prices
 
     def run(rows: tuple[Column, ...], decode: bool) -> Prices:
         return one_query(rows) if decode else _merge(rows, (rows[2] > 0.0) & (rows[9] == 0.0), queries)
@@ -199,17 +203,17 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
 def _last_query(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """The last of the queries alone, over the same cache."""
     batch, new, past, *rest = columns
-    return (batch, np.ones_like(new), past + new - 1.0, *rest)
+    return (batch, new / new, past + new - 1.0, *rest)
 
 
 def _no_less(prices: Prices, least: Prices) -> Prices:
     """Queries over a cache (drafts that are verified, chunks of a prompt) take no less than the last of them alone,
     which another kernel with constants of its own prices."""
     longer = least.seconds > prices.seconds
-    seconds, bound = (
-        np.where(longer, there, here) for there, here in ((least.seconds, prices.seconds), (least.bound, prices.bound))
-    )
-    return replace(prices, seconds=seconds, bound=bound)
+    if not some(longer):
+        return prices
+    seconds, bound = where(longer, least.seconds, prices.seconds), whole(where(longer, least.bound, prices.bound))
+    return Prices(seconds, prices.flops, prices.hbm_bytes, prices.compute_s, prices.memory_s, bound)
 
 
 def _merge(

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from rapid_llm.operators.elementwise import larger, power, smaller, where
+from rapid_llm.operators.elementwise import larger, power, smaller, where, whole
 from rapid_llm.operators.families import BOUNDS, Column, Prices
 
 _TINY: Final = float(np.finfo(float).tiny)
@@ -21,7 +21,7 @@ def summarise(
     flops, moved = work
     compute, memory = sides
     memory_side = compute < memory  # as numbers: the first or the second of BOUNDS
-    bound = np.asarray(where(larger(compute, memory) < fixed, _LAUNCH, memory_side), dtype=np.int8)
+    bound = whole(where(larger(compute, memory) < fixed, _LAUNCH, memory_side))
     return Prices(fixed + variable, flops, moved, compute, memory, bound)
 
 
