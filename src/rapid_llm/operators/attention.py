@@ -92,7 +92,7 @@ def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConst
     dim, v_dim = columns[5:7]
     if kernel.padded_head:
         dim, v_dim = np.exp2(np.ceil(np.log2(dim))), np.exp2(np.ceil(np.log2(v_dim)))
-    softmax = c.softmax / 2.0 * r.multiplies(kernel.product_bits) / r.exponentials
+    softmax = c.softmax / 2.0 * r.in_attention(kernel.product_bits) / r.exponentials
     width: Column = np.sqrt((dim + v_dim) * (dim + v_dim) + softmax * softmax)
     return width / where(isin(columns[5], kernel.spilling), c.spill, 1.0) if kernel.spilling else width
 
@@ -117,11 +117,11 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     per_head = np.ceil(new * group / tile)
     ctas = batch * heads / group * per_head
     mean, longest = _visited(per_head, tile / group, kv_tile, columns)
-    rate: float | Column = c.rate
+    rate = r.reached(c.rate)
     if some(backward > 0):
-        rate = where(backward > 0, (c.backward_rate or _BACKWARD * c.rate) / 2.5, c.rate)
-    peak = r.multiplies(kernel.product_bits)
-    column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / (rate * peak)  # of one KV position of one tile
+        rate = where(backward > 0, r.reached(c.backward_rate or _BACKWARD * c.rate) / 2.5, rate)
+    peak = r.in_attention(kernel.product_bits) * rate
+    column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / peak  # of one KV position of one tile
     one, last = column_time * mean + c.item / r.beside(kernel.shared), column_time * longest + c.item
     if kernel.split_kv:
         parts = smaller(larger(longest / _SPLIT_KEYS + _HALF, 1.0), larger(r.units // ctas, 1.0))

@@ -76,7 +76,7 @@ def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r
     tiles = _up_to(kernel.row_tile)[(...,) + (None,) * np.ndim(rows)]
     padded = (row_tiles(rows, hit, largest, tiles) * (tiles + _REFILL)).min(axis=0)
     weights = matrices * hidden * inter
-    compute = 2.0 * padded * weights / (c.rate * r.peak)
+    compute = 2.0 * padded * weights / (r.reached(c.rate) * r.peak)
     memory = r.stream(hit * weights * w_bytes, c.bandwidth) + hit * c.expert
     passes = (c.row_passes * rows + c.token_passes * tokens) * _ROW_BYTES * hidden
     flops, moved = moe_work(columns)
@@ -167,7 +167,7 @@ def _gemms(
     high = row_tiles(rows, hit, largest, bm)
     empty = 0.0 if kernel.sorts else larger(pairs - rows, 0.0) / bm
     fill = c.fill / (_KIB * r.units) * bk * (bm * x_bytes + bn * weight)
-    busy = larger(2.0 * bm * bn * bk / (c.rate * r.peak), fill)
+    busy = larger(2.0 * bm * bn * bk / (r.reached(c.rate) * r.peak), fill)
     together, at_least = (1.0, r.units) if kernel.alone else (_IN_FLIGHT, 0.0)
 
     def product(n: Column, k: Column) -> tuple[Column, Column, Column]:

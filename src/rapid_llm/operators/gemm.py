@@ -77,7 +77,7 @@ class _Best(NamedTuple):
 def _table(kernel: GemmKernel, architecture: str, r: Rates) -> _Table:
     c = kernel.on(architecture, r.clock)
     bm, bn = (np.array(side, dtype=float)[:, None] for side in zip(*kernel.tiles_on(architecture), strict=True))
-    busy = 2.0 * bm * bn * kernel.k_step * r.units / (r.peak * c.rate)
+    busy = 2.0 * bm * bn * kernel.k_step * r.units / (r.peak * r.reached(c.rate))
     served = kernel.rows_on(architecture)
     bandwidth, split = r.hbm * c.bandwidth, np.array(kernel.splits, dtype=float)
     more = split > 1.0
