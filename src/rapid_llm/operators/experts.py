@@ -1,6 +1,7 @@
 """Grouped GEMMs over the experts of one rank: of libraries that pick the fastest tile, of kernels with a given one."""
 
 from bisect import bisect_left
+from collections.abc import Callable
 from functools import lru_cache
 from operator import itemgetter
 from typing import Final
@@ -17,6 +18,9 @@ from rapid_llm.operators.work import moe_work
 
 Tile = tuple[float | Column, ...]
 """Rows, columns and k-step of a tile: numbers, or one for each row."""
+Loads = tuple[Column, Column, Column, Column]
+Sides = tuple[Column, Column, Column]
+"""Seconds, and those of compute and of memory."""
 
 _AT: Final = {name: i for i, name in enumerate(COLUMNS["moe"])}
 _MEASURES: Final = {
@@ -49,11 +53,22 @@ def row_tiles(rows: Column, hit: Column, largest: Column, tile: float | Column) 
     The loads of the others spread evenly about their mean, at most to the largest: equal loads give hit ceil(load /
     tile), wide ones rows / tile and half a tile an expert. ``tile`` may add a leading axis.
     """
+    return _in_tiles(_spread(rows, hit, largest), tile)
+
+
+def _spread(rows: Column, hit: Column, largest: Column) -> Loads:
+    """How loads are spread over experts: the largest, the number of the others, the range that theirs are in."""
     others = larger(hit - 1.0, 0.0)
     mean = larger(rows - largest, 0.0) / larger(others, _SOME)
     high = smaller(largest, 2.0 * mean)
-    low = 2.0 * mean - high - _SOME  # a little below: the mean of ceil over an empty range is its value
-    above, below = (_ceilings(bound / tile) for bound in (high, low))
+    low = 2.0 * mean - high - _SOME  # a little below: the mean of ceil over nothing is its value
+    return largest, others, high, low
+
+
+def _in_tiles(loads: Loads, tile: float | Column) -> Column:
+    """Tiles of so many rows that loads take."""
+    largest, others, high, low = loads
+    above, below = _ceilings(high / tile), _ceilings(low / tile)
     tiles: Column = others * tile * (above - below) / (high - low) + np.ceil(largest / tile)
     return tiles
 
@@ -129,27 +144,29 @@ def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: Tile
     return summarise(r.launch + c.setup, variable, work=(flops, moved + passes), sides=(compute, memory))
 
 
-def _tuned(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates) -> tuple[Column, ...]:
-    """``_gemms`` with the tile of each row: the fastest of a search where the engine ships it, else the rule's."""
+def _tuned(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates) -> Sides:
+    """Both GEMMs with the tile of each row: the fastest of a search where the engine ships it, else the rule's."""
+    gemms = _by_tile(columns, kernel, c, r)
     if np.ndim(columns[0]) == 0:
         shape = float(columns[_AT["experts"]]), float(columns[_AT["inter"]])
         if shape not in kernel.tuned:
-            return _gemms(columns, _chosen(columns, kernel), kernel, c, r)
-        return min((_gemms(columns, tile, kernel, c, r) for tile in _SEARCHED), key=itemgetter(0))
-    by_rule = _gemms(columns, _chosen(columns, kernel), kernel, c, r)
+            return gemms(_chosen(columns, kernel))
+        return min(map(gemms, _SEARCHED), key=itemgetter(0))
+    by_rule = gemms(_chosen(columns, kernel))
     searched = _searched(columns, kernel)
     if not searched.any():
         return by_rule
-    tries = _gemms(columns, tuple(np.array(_SEARCHED).T[:, :, None]), kernel, c, r)
+    tries = gemms(tuple(np.array(_SEARCHED).T[:, :, None]))
     best = tries[0].argmin(axis=0)[None]
-    fastest = tuple(np.take_along_axis(one, best, 0)[0] for one in tries)
-    return tuple(where(searched, one, other) for one, other in zip(fastest, by_rule, strict=True))
+    fastest = (np.take_along_axis(one, best, 0)[0] for one in tries)
+    seconds, compute, memory = (where(searched, one, other) for one, other in zip(fastest, by_rule, strict=True))
+    return seconds, compute, memory
 
 
-def _gemms(
-    columns: tuple[Column, ...], tile: Tile, kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates
-) -> tuple[Column, Column, Column]:
-    """Seconds of the two GEMMs [R, k] x [k, n] with a tile (bm, bn, bk) for each row, and their sides.
+def _by_tile(
+    columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates
+) -> Callable[[Tile], Sides]:
+    """The two GEMMs [R, k] x [k, n] as a function of the tile (bm, bn, bk) of each row: seconds, and both sides.
 
     With S compute units and tiles = row_tiles(bm) ceil(n/bn) each takes::
 
@@ -157,29 +174,35 @@ def _gemms(
         compute = ceil(k/bk) max(tiles busy, ceil(tiles / 4 S) step)          or max(tiles, S) and S where it is alone
         GEMM    = ||compute, hit n k w / (bandwidth HBM)||_3 + tile (tiles + tiles of other ranks' pairs) / S
 
-    ``tile`` may add an axis before that of the rows.
+    A tile may add an axis before that of the rows.
     """
     rows, hit, largest, pairs, tokens, _, hidden, inter, matrices, x_bytes, w_bytes = columns
     weight = w_bytes if kernel.weight_bytes is None else kernel.weight_bytes
-    bm, bn, bk = tile
     held = hit * matrices * hidden * inter * weight + 2.0 * tokens * hidden * _ROW_BYTES
-    share = c.bandwidth * where(bk * weight < _LINE, _HALF_LINE, 1.0)
-    high = row_tiles(rows, hit, largest, bm)
-    empty = 0.0 if kernel.sorts else larger(pairs - rows, 0.0) / bm
-    fill = c.fill / (_KIB * r.units) * bk * (bm * x_bytes + bn * weight)
-    busy = larger(2.0 * bm * bn * bk / (r.reached(c.rate) * r.peak), fill)
+    loads = _spread(rows, hit, largest)
+    elsewhere = 0.0 if kernel.sorts else larger(pairs - rows, 0.0)
     together, at_least = (1.0, r.units) if kernel.alone else (_IN_FLIGHT, 0.0)
+    peak, fill, overhead = r.reached(c.rate) * r.peak, c.fill / (_KIB * r.units), c.tile / r.units
+    products = [  # up and gate, down
+        (n, k, hit * n * k * weight, where(k % _ALIGNED > 0, _UNALIGNED, 1.0))
+        for n, k in ((inter * (matrices - 1.0), hidden), (hidden, inter))
+    ]
 
-    def product(n: Column, k: Column) -> tuple[Column, Column, Column]:
-        """Seconds and sides of one GEMM."""
-        slow = where(k % _ALIGNED > 0, _UNALIGNED, 1.0)
-        wide = np.ceil(n / bn)
-        tiles = high * wide
-        waiting = np.ceil(tiles / (r.units * together)) * c.step
-        compute = slow * np.ceil(k / bk) * larger(larger(tiles, at_least) * busy, waiting)
-        memory = slow * r.stream(hit * n * k * weight, share, held)
-        overhead = slow * (c.tile / r.units) * (tiles + empty * wide)
-        return join(compute, memory, _SIDES) + overhead, compute, memory
+    def gemms(tile: Tile) -> Sides:
+        bm, bn, bk = tile
+        share = c.bandwidth * where(bk * weight < _LINE, _HALF_LINE, 1.0)
+        high, empty = _in_tiles(loads, bm), elsewhere / bm
+        busy = larger(2.0 * bm * bn * bk / peak, fill * bk * (bm * x_bytes + bn * weight))
 
-    wider, down = product(inter * (matrices - 1.0), hidden), product(hidden, inter)
-    return wider[0] + down[0], wider[1] + down[1], wider[2] + down[2]
+        def one(n: Column, k: Column, moved: Column, slow: Column) -> Sides:
+            wide = np.ceil(n / bn)
+            tiles = high * wide
+            waiting = np.ceil(tiles / (r.units * together)) * c.step
+            compute = slow * np.ceil(k / bk) * larger(larger(tiles, at_least) * busy, waiting)
+            memory = slow * r.stream(moved, share, held)
+            return join(compute, memory, _SIDES) + slow * overhead * (tiles + empty * wide), compute, memory
+
+        wider, down = (one(*product) for product in products)
+        return wider[0] + down[0], wider[1] + down[1], wider[2] + down[2]
+
+    return gemms

@@ -192,7 +192,10 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
             prices = _as_row(price_context(tuple(column[0] for column in rows), tiled, constants, r))
         else:
             prices = price_context(rows, tiled, constants, r)
-        return _no_less(prices, _attention(_last_query(rows), chosen, r, architecture)) if cached else prices
+        if not cached:
+            return prices
+        last, small = _last_query(rows), chosen.decode_8bit is not None and some(rows[10] <= 1.0)
+        return _no_less(prices, _attention(last, chosen, r, architecture) if small else one_query(last))
 
     def run(rows: tuple[Column, ...], decode: bool) -> Prices:
         return one_query(rows) if decode else _merge(rows, (rows[2] > 0.0) & (rows[9] == 0.0), queries)
