@@ -157,8 +157,11 @@ class Precision:
 
     @property
     def of_experts(self) -> "Precision":
-        """The formats of the routed experts."""
-        return replace(self, weights=self.experts, experts=None) if self.experts else self
+        """The formats of the routed experts, which multiply in theirs unless it is of weights alone."""
+        if self.experts is None:
+            return self
+        compute = self.experts if dtype(self.experts).quantise else self.compute
+        return replace(self, weights=self.experts, compute=compute, experts=None)
 
 
 _ADAM_FP32: Final[dict[str, Any]] = {"master": "fp32", "moments": ["fp32", "fp32"]}
@@ -193,7 +196,11 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "fp8-block": _preset("bf16", compute="fp8_block", weights="fp8_block"),
         "mxfp8": _preset("bf16", compute="mxfp8", weights="mxfp8"),
         "nvfp4": _preset("bf16", compute="nvfp4", weights="nvfp4", kv_cache="fp8"),
+        # ModelOpt's recipe for mixtures (nvfp4_experts_only-fp8_kv) leaves attention in 16 bit.
+        "nvfp4-experts": _preset("bf16", experts="nvfp4", kv_cache="fp8"),
         "mxfp4": _preset("bf16", weights="mxfp4_wo"),
+        # AMD Quark: products in 4 bits too, with scales of an fp8 KV cache
+        "mxfp4-w4a4": _preset("bf16", compute="mxfp4", weights="mxfp4", kv_cache="fp8"),
         "mxfp4-experts": _preset("bf16", experts="mxfp4_wo"),
         "int8": _preset("fp16", compute="int8", weights="int8"),
         "fp8-wo": _preset("bf16", weights="fp8_wo"),

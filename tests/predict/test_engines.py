@@ -89,3 +89,14 @@ def test_micro_batches_of_2024_cross_the_stages_one_after_the_other():
         replaced(scenario("llama-2-7b", "tensorrt-llm", batch_size=16), parallelism=plan, accelerators=2)
     )
     assert overlapped.tpot_s < 0.7 * both.tpot_s
+
+
+@pytest.mark.parametrize("requests", [1, 64])
+def test_what_a_shared_expert_waits_for_hides_beside_the_routed_ones(requests):
+    """58 layers: launches and ramps of its kernels show no more in captured steps; prompts, launched by the host, keep
+    them."""
+    given = scenario("deepseek-v3", "sglang", system="dgx-b200", tp=8, precision="fp8-block", batch_size=requests)
+    apart = replaced(given.runtime.overlap, shared_beside=False)
+    beside, alone = (evaluate(one) for one in (given, replaced(given, runtime=replaced(given.runtime, overlap=apart))))
+    assert 58 * 5e-6 < alone.tpot_s - beside.tpot_s < 58 * 25e-6
+    assert beside.ttft_s == alone.ttft_s

@@ -165,6 +165,8 @@ def time_passes(priced: Priced) -> Passes:
     moving = [(message.rows, message.rows.count * (message.rows.ranks > 1)) for message in priced.messages]
     sent = [(m.rows, m.prices.seconds * count) for m, (_, count) in zip(priced.messages, moving, strict=True)]
     kernels = _by_cell(spent, shape)
+    if machine.runtime.overlap.shared_beside and lowered.expert.any() and not lowered.shapes.training:
+        kernels[FORWARD] -= _beside_routed(priced, shape)
     apart = [side_share(machine, rows, compute) for rows, _ in sent]
     if machine.net is not None:
         on_stream = [(rows, seconds * (1.0 - share)) for (rows, seconds), share in zip(sent, apart, strict=True)]
@@ -186,6 +188,22 @@ def time_passes(priced: Priced) -> Passes:
     busy = kernels + blocking + exposed
     spare = np.maximum(0.0, busy - issue / machine.host_speed)
     return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare)
+
+
+def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
+    """Seconds that a shared expert costs no more on a stream beside the routed ones [U, P].
+
+    Both compute and move what they do, on the same units and memory; what its kernels wait for otherwise (launch,
+    ramp, a wave too small) hides as far as the routed ones last.
+    """
+    waits, routed = [], []
+    for rows, prices in ((table.rows, table.prices) for table in priced.kernels):
+        busy = np.maximum(prices.compute_s, prices.memory_s)
+        waits.append((rows, (prices.seconds - busy) * rows.count * _starting(rows.names, _SHARED)[:, None]))
+        own = _starting(rows.names, _EXPERT) | (rows.family == "moe")
+        routed.append((rows, prices.seconds * rows.count * own[:, None]))
+    hidden = np.minimum(_by_cell(waits, shape), _by_cell(routed, shape))[FORWARD]
+    return np.asarray(hidden * (1.0 - host_launched(priced.lowered, priced.machine.runtime)))
 
 
 def _launches(rows: Kernels) -> Matrix:

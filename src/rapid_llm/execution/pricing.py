@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -118,21 +119,24 @@ def implementation(runtime: Runtime, family: str, dtype: str, architecture: str)
 def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
     """Share of the clock at which the kernels of a table run for hours.
 
-    The machine's is that of long products, at the limit of power. A kernel that keeps the matrix units less busy draws
-    less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power buys
-    (power of products / its own)^(1/3) of the clock, up to boost. Attention is busy for its rate, but for the
-    exponentials beside both products of a position (``operators.attention``).
+    The machine's is that of long 16-bit products, at the limit of power. A kernel that keeps the matrix units less busy
+    draws less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power
+    buys (power of products / its own)^(1/3) of the clock, up to boost. A kernel is busy for its rate; attention less,
+    for the exponentials beside both products of a position (``operators.attention``), and at less power.
     """
-    if rows.family != "attention" or machine.clock >= 1.0:
+    if machine.clock >= 1.0 or rows.family not in ("attention", "gemm", "moe"):
         return machine.clock
     chip = machine.accelerator
-    product = implementation(machine.runtime, "gemm", rows.dtype, chip.architecture)
-    own, reference = (operators.kernel(name).on(chip.architecture) for name in (kernel, product))
-    width = 2.0 * float(rows.columns["head_dim"].max())
-    known = rates(chip, rows.dtype)
-    exponential = own.softmax / 2.0 * known.attention / known.exponentials
-    busy = own.rate * width / float(np.hypot(width, exponential))
-    return float(min(1.0, machine.clock * (reference.rate / (ON_CHIP_POWER * busy)) ** (1.0 / 3.0)))
+    own = operators.kernel(kernel).on(chip.architecture)
+    busy = own.rate
+    if rows.family == "attention":
+        width = 2.0 * float(rows.columns["head_dim"].max())
+        known = rates(chip, rows.dtype)
+        exponential = own.softmax / 2.0 * known.attention / known.exponentials
+        busy *= ON_CHIP_POWER * width / float(np.hypot(width, exponential))
+    product = implementation(machine.runtime, "gemm", "bf16", chip.architecture)
+    reference = operators.kernel(product).on(chip.architecture)
+    return float(np.clip(machine.clock * (reference.rate / busy) ** (1.0 / 3.0), machine.clock, 1.0))
 
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
@@ -311,9 +315,7 @@ def price_step(lowered: Lowered, machine: Machine, others: Sequence[Request] = (
         lowered,
         machine,
         tuple(_unturned(price_table(rows, machine), lowered, machine) for rows in lowered.kernels),
-        tuple(_with_drift(message, lowered, machine) for message in messages)
-        if machine.runtime.host.per_peer
-        else messages,
+        tuple(_with_skew(message, lowered, machine) for message in messages) if machine.runtime.host.skew else messages,
         tuple(found[len(messages) :]),
         (*rows, *others),
     )
@@ -398,9 +400,19 @@ def compared(ranks: Matrix, stride: Matrix, machine: Machine) -> Matrix:
     return np.where(ranks > 1, ranks * np.where(across, comparing.across, comparing.inside), 0.0)
 
 
-def _with_drift(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
-    """A collective starts when its last rank has launched it: it takes ``per_peer`` log2 of the ranks or more."""
-    rows = message.rows
+def _with_skew(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
+    """Collectives that hosts launch, each after the last of its ranks has come to it."""
     launched = host_launched(lowered, machine.runtime) / machine.host_speed
-    drift = np.log2(rows.ranks) * machine.runtime.host.per_peer * launched
-    return replace(message, prices=replace(message.prices, seconds=np.maximum(message.prices.seconds, drift)))
+    ranks, at = np.unique(message.rows.ranks, return_inverse=True)
+    late = np.array([lateness(n) for n in ranks.tolist()])[at].reshape(message.rows.ranks.shape)
+    seconds = message.prices.seconds + late * machine.runtime.host.skew * launched
+    return replace(message, prices=replace(message.prices, seconds=seconds))
+
+
+@lru_cache(maxsize=256)
+def lateness(ranks: float) -> float:
+    """How far the last of several ranks is expected behind their mean, in standard deviations of one.
+
+    The expected maximum of normal variates (Blom, Statistical Estimates and Transformed Beta-Variables, 1958).
+    """
+    return NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)) if ranks > 1 else 0.0

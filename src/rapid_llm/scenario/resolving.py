@@ -183,10 +183,12 @@ def _field(
 
 
 def _workload(document: Document, value: Any) -> Any:
-    """``recompute: full`` is short for ``recompute: {mode: full}``."""
+    """``recompute: full`` is short for ``recompute: {mode: full}``, a list for that of its modules."""
     recompute = value.get("recompute") if isinstance(value, Mapping) else None
     if recompute is None or isinstance(recompute, Recompute):
         return value
+    if isinstance(recompute, list | tuple):
+        recompute = {"modules": recompute}
     fields = _recompute_fields(document, recompute) if isinstance(recompute, Mapping) else {"mode": recompute}
     return {**value, "recompute": fields}
 
