@@ -6,7 +6,6 @@ compute at 16 bit; formats that ``quantise`` want their activations scaled and r
 
 from collections.abc import Mapping
 from dataclasses import dataclass as plain
-from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, Final
@@ -15,7 +14,7 @@ from pydantic import AfterValidator
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.errors import InputError, nearest, unknown_name
-from rapid_llm.nouns import STRICT
+from rapid_llm.nouns import STRICT, hash_once, replaced, shared
 
 
 @plain(frozen=True, slots=True)
@@ -75,6 +74,9 @@ def _formats() -> dict[str, Dtype]:
         "q4_k": 144 / 256,
         # Q4_K_M: q6_k in half of the value and down projections (llama.cpp, use_more_bits), 29 % of a layer of Llama 3
         "q4_k_m": (144 + 0.5 * 0.29 * (210 - 144)) / 256,
+        "q5_k_m": (176 + 0.5 * 0.29 * (210 - 176)) / 256,
+        "q3_k_m": (110 + 0.36 * (144 - 110)) / 256,  # q4_k in value, output and down projections
+        "iq4_xs": 136 / 256,
         "q4_0": 18 / 32,
     }
     expanded = (Dtype(name, size, "fp16", weight_only=True) for name, size in weight_only.items())
@@ -133,6 +135,7 @@ class OptimizerState:
         return sum(dtype(name).bytes for name in kept)
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Precision:
     """Number formats of a job.
@@ -161,7 +164,7 @@ class Precision:
         if self.experts is None:
             return self
         compute = self.experts if dtype(self.experts).quantise else self.compute
-        return replace(self, weights=self.experts, compute=compute, experts=None)
+        return shared(replaced(self, weights=self.experts, compute=compute, experts=None))
 
 
 _ADAM_FP32: Final[dict[str, Any]] = {"master": "fp32", "moments": ["fp32", "fp32"]}
@@ -207,7 +210,11 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "int8-wo": _preset("fp16", weights="int8_wo"),
         "int4-wo": _preset("fp16", weights="int4_wo"),
         "q8-0": _preset("fp16", weights="q8_0", head="q8_0"),
+        "q6-k": _preset("fp16", weights="q6_k", head="q6_k"),
+        "q5-k": _preset("fp16", weights="q5_k_m", head="q6_k"),
         "q4-k": _preset("fp16", weights="q4_k_m", head="q6_k"),
+        "q3-k": _preset("fp16", weights="q3_k_m", head="q6_k"),
+        "iq4-xs": _preset("fp16", weights="iq4_xs", head="q6_k"),
         "q4-0": _preset("fp16", weights="q4_0", head="q6_k"),
     }
 )

@@ -179,9 +179,8 @@ def test_a_row_of_numbers_is_the_row_of_a_table_to_the_last_bit(kernel, name, se
         columns = with_every_branch(served, kernel, device, seed)
         table = price(kernel, columns, device)[0]
         alone = [price(kernel, {k: float(v[i]) for k, v in columns.items()}, device)[0] for i in range(ROWS)]
-        for what in operators.Prices.__slots__:
-            column = np.broadcast_to(getattr(table, what), ROWS)
-            assert np.array_equal(column, np.concatenate([getattr(row, what) for row in alone])), what
+        for column, *numbers in zip(table.columns, *(row.columns for row in alone), strict=True):
+            assert np.array_equal(np.broadcast_to(column, ROWS), np.concatenate(numbers))
 
 
 def test_a_row_of_numbers_is_remembered():

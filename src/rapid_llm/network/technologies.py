@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 from rapid_llm.documents import build
 from rapid_llm.errors import unknown_name
 from rapid_llm.network.templates import ALGORITHMS
-from rapid_llm.nouns import STRICT, Map
+from rapid_llm.nouns import STRICT, Map, hash_once
 from rapid_llm.provenance import Catalogue
 from rapid_llm.units import Bytes, BytesPerSecond, Count, Fraction, NonNegative, Seconds
 
@@ -111,6 +111,7 @@ class Protocol:
     chunk: Bytes = 0
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Library:
     """A collective library: its protocols, and its cost by link.

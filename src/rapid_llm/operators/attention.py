@@ -11,7 +11,7 @@ from rapid_llm.operators.families import Column, Prices
 from rapid_llm.operators.kernels import AttentionKernel, ContextConstants, DecodeConstants, DecodeKernel
 from rapid_llm.operators.rates import Rates
 from rapid_llm.operators.summary import join, summarise
-from rapid_llm.operators.work import attention_work
+from rapid_llm.operators.work import attention_flops, attention_work
 
 Whole = NDArray[np.int64] | int
 
@@ -49,7 +49,7 @@ def _visited(tiles: Column, step: Column, kv_tile: Whole, columns: tuple[Column,
     total = past + new
     longest = np.ceil(total / kv_tile) * kv_tile
     unlimited = new
-    if some(window > 0):
+    if some(window):
         reach = window + smaller(step, new)
         sliding = (window > 0) & (reach < total)
         longest = where(sliding, smaller(reach + kv_tile - grid, longest), longest)
@@ -118,7 +118,7 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     ctas = batch * heads / group * per_head
     mean, longest = _visited(per_head, tile / group, kv_tile, columns)
     rate = r.reached(c.rate)
-    if some(backward > 0):
+    if some(backward):
         rate = where(backward > 0, r.reached(c.backward_rate or _BACKWARD * c.rate) / 2.5, rate)
     peak = r.in_attention(kernel.product_bits) * rate
     column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / peak  # of one KV position of one tile
@@ -154,15 +154,16 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     inside = where(together, group, 1.0)
     step = where(together, float(kernel.kv_tile), float(kernel.lone_tile))
     whole = np.ceil((past + 1.0) / step) * step
-    length = where(window > 0, smaller(np.ceil(window / step) * step + step, whole), whole)
+    length = whole
+    if some(window):
+        length = where(window > 0, smaller(np.ceil(window / step) * step + step, whole), whole)
     sharers = heads / inside
     items = batch * sharers * np.ceil(inside / kernel.query_tile)
     most = larger(r.units // items, 1.0)
     splits = smaller(larger(length / kernel.split_tokens + _HALF, 1.0), most)
     if not kernel.splits_alone:
         splits = where(group > 1.0, splits, 1.0)
-    flops = attention_work(columns)[0]
-    cache = batch * length * kv_heads * (dim + where(shared > 0, 0.0, v_dim)) * kv_bytes
+    cache = batch * length * kv_heads * (dim + v_dim * (shared <= 0)) * kv_bytes
     ends = 2.0 * batch * heads * (dim + v_dim)
     moved = cache + ends
     stream = r.stream(moved, c.bandwidth)
@@ -193,7 +194,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
         copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
         extra = extra + where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
     launches = r.launch * (2.0 if kernel.appends else 1.0)
-    return summarise(launches + c.setup, seconds + extra, work=(flops, moved), sides=(compute, memory))
+    work = attention_flops(columns), moved
+    return summarise(launches + c.setup, seconds + extra, work=work, sides=(compute, memory))
 
 
 def is_decode(columns: tuple[Column, ...]) -> NDArray[np.bool_]:

@@ -12,6 +12,7 @@ Value = float | Column | NDArray[np.int8] | NDArray[np.int64] | NDArray[np.bool_
 Mask = bool | np.bool_ | NDArray[np.bool_]
 _NUMBERS: Final = (float, int)  # np.float64 is a float
 _TRUTHS: Final = (bool, np.bool_)
+_SINGLE: Final = (*_TRUTHS, *_NUMBERS)
 
 
 def larger(a: Value, b: Value) -> Column:
@@ -41,19 +42,19 @@ def power(base: Value, exponent: float) -> Column:
     return found
 
 
-def some(mask: Mask) -> bool:
-    """Whether a mask holds anywhere."""
-    return bool(mask if isinstance(mask, _TRUTHS) else mask.any())
+def some(mask: Mask | float | Column) -> bool:
+    """Whether a mask holds, or a column is not zero, anywhere."""
+    return bool(mask if isinstance(mask, _SINGLE) else np.count_nonzero(mask))
 
 
 def every(mask: Mask) -> bool:
     """Whether a mask holds everywhere."""
-    return bool(mask if isinstance(mask, _TRUTHS) else mask.all())
+    return bool(mask if isinstance(mask, _TRUTHS) else np.count_nonzero(mask) == mask.size)
 
 
-def whole(column: Value) -> NDArray[np.int8]:
-    """Small whole numbers as such."""
-    return int(column) if isinstance(column, (*_NUMBERS, *_TRUTHS)) else column.astype(np.int8)  # type: ignore[return-value]
+def filled(column: Value, value: float | Column) -> Column:
+    """A value for each row of a column."""
+    return value if isinstance(column, _NUMBERS) else np.full_like(column, value)  # type: ignore[return-value]
 
 
 def isin(column: Column, values: tuple[int, ...]) -> Mask:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.operators.elementwise import larger, smaller, where
+from rapid_llm.operators.elementwise import larger, smaller, some, where
 from rapid_llm.operators.families import COLUMNS, Column, Prices
 from rapid_llm.operators.kernels import MoeConstants, MoeKernel, TiledMoeConstants, TiledMoeKernel
 from rapid_llm.operators.rates import Rates
@@ -43,6 +43,7 @@ _WIDEST: Final = 1048576.0  # above every expert width: makes one number of expe
 _IN_FLIGHT: Final = 4.0  # tiles that share a compute unit
 _KIB: Final = 1024.0
 _SOME: Final = 1e-3  # rows
+_FMA_FLOPS: Final = 2.0  # that a lane's instruction counts in the vector rate
 _SIDES: Final = 3.0  # p of the norm that joins compute and memory of a tiled kernel
 _LIBRARY_SIDES: Final = 1.5  # the same over the many experts of a library's one launch, each bound by either
 
@@ -154,7 +155,7 @@ def _tuned(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConst
         return min(map(gemms, _SEARCHED), key=itemgetter(0))
     by_rule = gemms(_chosen(columns, kernel))
     searched = _searched(columns, kernel)
-    if not searched.any():
+    if not some(searched):
         return by_rule
     tries = gemms(tuple(np.array(_SEARCHED).T[:, :, None]))
     best = tries[0].argmin(axis=0)[None]
@@ -172,7 +173,8 @@ def _by_tile(
 
         busy    = max(2 bm bn bk / (rate P), fill (bm x + bn w) bk / S)       a k-step of a tile, on all units
         compute = ceil(k/bk) max(tiles busy, ceil(tiles / 4 S) step)          or max(tiles, S) and S where it is alone
-        GEMM    = ||compute, hit n k w / (bandwidth HBM)||_3 + tile (tiles + tiles of other ranks' pairs) / S
+        GEMM    = ||compute, memory||_3 + tile (tiles + tiles of other ranks' pairs) / S
+        memory  = hit n k w / (bandwidth HBM)                  joined alike with what ``unpacks`` takes of the lanes
 
     A tile may add an axis before that of the rows.
     """
@@ -183,8 +185,9 @@ def _by_tile(
     elsewhere = 0.0 if kernel.sorts else larger(pairs - rows, 0.0)
     together, at_least = (1.0, r.units) if kernel.alone else (_IN_FLIGHT, 0.0)
     peak, fill, overhead = r.reached(c.rate) * r.peak, c.fill / (_KIB * r.units), c.tile / r.units
+    lanes = kernel.unpacks * _FMA_FLOPS / r.vector
     products = [  # up and gate, down
-        (n, k, hit * n * k * weight, where(k % _ALIGNED > 0, _UNALIGNED, 1.0))
+        (n, k, hit * n * k, where(k % _ALIGNED > 0, _UNALIGNED, 1.0))
         for n, k in ((inter * (matrices - 1.0), hidden), (hidden, inter))
     ]
 
@@ -194,12 +197,14 @@ def _by_tile(
         high, empty = _in_tiles(loads, bm), elsewhere / bm
         busy = larger(2.0 * bm * bn * bk / peak, fill * bk * (bm * x_bytes + bn * weight))
 
-        def one(n: Column, k: Column, moved: Column, slow: Column) -> Sides:
+        def one(n: Column, k: Column, weights: Column, slow: Column) -> Sides:
             wide = np.ceil(n / bn)
             tiles = high * wide
             waiting = np.ceil(tiles / (r.units * together)) * c.step
             compute = slow * np.ceil(k / bk) * larger(larger(tiles, at_least) * busy, waiting)
-            memory = slow * r.stream(moved, share, held)
+            memory = slow * r.stream(weights * weight, share, held)
+            if lanes:
+                memory = join(slow * weights * lanes, memory, _SIDES)
             return join(compute, memory, _SIDES) + slow * overhead * (tiles + empty * wide), compute, memory
 
         wider, down = (one(*product) for product in products)

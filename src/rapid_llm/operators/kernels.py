@@ -22,7 +22,8 @@ NEAREST: Final[dict[str, tuple[str, ...]]] = {
     "volta": ("turing", "ampere"), "turing": ("ampere",), "ampere-rtx": ("ampere", "ada"), "ampere": ("ada",),
     "ada": ("ampere",), "blackwell-rtx": ("ada", "ampere"), "hopper": ("blackwell",), "blackwell": ("hopper",),
     "cdna2": ("cdna3", "ampere"), "cdna3": ("ampere",), "cdna4": ("cdna3", "ampere"), "gaudi": ("hopper",),
-    "tpu": ("hopper",), "xe2": ("ampere",), "apple": ("ada", "ampere"),
+    "rdna3": ("cdna3", "ampere"),
+    "tpu": ("hopper",), "xe2": ("ampere",), "apple": ("ada", "ampere"), "apple9": ("apple", "ada"),
 }  # fmt: skip
 """The architectures whose numbers stand in for one that a kernel was not measured on, the nearest first: those whose
 matrix instructions work alike."""
@@ -163,7 +164,7 @@ class Kernel:
     name: str
     family: str
     computes: DtypeName | None = None
-    variants: Map[Map[bool | int | str | ContextTiles | Shapes | tuple[Count, ...]]] = FrozenDict()
+    variants: Map[Map[bool | int | float | str | ContextTiles | Shapes | tuple[Count, ...]]] = FrozenDict()
 
     def shaped(self, architecture: str) -> "Kernel":
         """The kernel as it is built for an architecture: its structure with what ``variants`` says differs there.
@@ -205,7 +206,8 @@ class GemmKernel(Kernel):
     ``turns``: the operands of a weight gradient must be copied the other way round first; instructions that read either
     way need no copy.
     Of kernels with few loads in flight, by architecture: ``draws``, B/s of weights that a compute unit takes at most,
-    and ``unpacks``, operations of the vector lanes on each weight.
+    and ``unpacks``, operations of the vector lanes on each weight. ``expands``: rows above which quantised weights are
+    first written out in 16 bits, by a kernel of its own.
     """
 
     family: Literal["gemm"]
@@ -219,6 +221,7 @@ class GemmKernel(Kernel):
     edges: Map[tuple[Count, ...]] = FrozenDict()
     draws: Map[BytesPerSecond] = FrozenDict()
     unpacks: Map[NonNegative] = FrozenDict()
+    expands: Count | None = None
 
     def tiles_on(self, architecture: str) -> Tiles:
         """The tiles that the kernel has on an architecture."""
@@ -329,7 +332,8 @@ class TiledMoeKernel(Kernel):
     below ``chosen_by``, else the last. ``tuned``: experts of a rank and their width, of which the engine ships a tile
     found by search on devices of an architecture. ``weight_bytes``: of the weights as the kernel reads them, where the
     engine expands them once at load. ``alone``: a tile has its compute unit for itself, so that few take as long as one
-    on every unit. ``sorts``: pairs of other ranks' experts are left out before anything else runs.
+    on every unit. ``sorts``: pairs of other ranks' experts are left out before anything else runs. ``unpacks`` as of
+    products: operations of the vector lanes on each weight.
     """
 
     family: Literal["moe"]
@@ -341,6 +345,7 @@ class TiledMoeKernel(Kernel):
     alone: bool = False
     sorts: bool = False
     weight_bytes: Positive | None = None
+    unpacks: NonNegative = 0.0
 
 
 @hash_once

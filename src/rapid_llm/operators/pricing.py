@@ -14,7 +14,7 @@ from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import gemm
 from rapid_llm.operators.attention import is_decode, price_context, price_decode
-from rapid_llm.operators.elementwise import every, some, where, whole
+from rapid_llm.operators.elementwise import every, some, where
 from rapid_llm.operators.experts import price_moe, price_tiled_moe
 from rapid_llm.operators.families import COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, Column, Prices
 from rapid_llm.operators.kernels import (
@@ -95,6 +95,20 @@ def price(
         return _priced(family, _columns(values), asked)
 
 
+def price_rows(
+    family: str,
+    cells: NDArray[np.float64],
+    *,
+    kind: _Kind,
+    dtype: str,
+    kernel: str,
+    accelerator: Accelerator,
+    clock: float,
+) -> Prices:
+    """``price`` of rows that stand in one array [columns, rows], in the order of ``families.COLUMNS``."""
+    return _priced(family, tuple(cells), (kind, dtype, kernel, accelerator, clock, False))
+
+
 @lru_cache(maxsize=4096)
 def _one(family: str, values: tuple[float, ...], asked: _Asked) -> Prices:
     """The price of a row that is given in numbers; whoever asks again gets the same, which nobody may change."""
@@ -104,12 +118,9 @@ def _one(family: str, values: tuple[float, ...], asked: _Asked) -> Prices:
 
 def _as_row(prices: Prices) -> Prices:
     """Prices of numbers as columns of one row that nobody can write to."""
-    p = prices
-    values = np.array((p.seconds, p.flops, p.hbm_bytes, p.compute_s, p.memory_s), ndmin=2)
-    bound = np.array(p.bound, dtype=np.int8, ndmin=1)
-    values.flags.writeable = bound.flags.writeable = False
-    seconds, flops, moved, compute, memory = values.T if values.shape[0] == 1 else values
-    return Prices(seconds, flops, moved, compute, memory, bound)
+    values = np.array(prices.columns, ndmin=2)
+    values.flags.writeable = False
+    return Prices(*(values.T if values.shape[0] == 1 else values))
 
 
 def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
@@ -215,29 +226,39 @@ def _no_less(prices: Prices, least: Prices) -> Prices:
     longer = least.seconds > prices.seconds
     if not some(longer):
         return prices
-    seconds, bound = where(longer, least.seconds, prices.seconds), whole(where(longer, least.bound, prices.bound))
-    return Prices(seconds, prices.flops, prices.hbm_bytes, prices.compute_s, prices.memory_s, bound)
+    seconds, compute, memory, fixed = (
+        where(longer, there, here)
+        for there, here in (
+            (least.seconds, prices.seconds),
+            (least.compute_s, prices.compute_s),
+            (least.memory_s, prices.memory_s),
+            (least.fixed_s, prices.fixed_s),
+        )
+    )
+    return Prices(seconds, prices.flops, prices.hbm_bytes, compute, memory, fixed)
 
 
 def _merge(
     columns: tuple[Column, ...], mask: NDArray[np.bool_], run: Callable[[tuple[Column, ...], bool], Prices]
 ) -> Prices:
     """Price the rows inside and outside a mask apart, and put them back in order."""
-    if every(mask) or not some(mask):
-        return run(columns, every(mask))
-    sides = [(_block(side), inside) for side, inside in ((mask, True), (~mask, False))]
-    parts = [(side, run(tuple(c[side] for c in columns), inside)) for side, inside in sides]
-    merged = {name: np.empty(len(mask), dtype=getattr(parts[0][1], name).dtype) for name in Prices.__slots__}
-    for side, prices in parts:
-        for name, values in merged.items():
-            values[side] = getattr(prices, name)
-    return Prices(**merged)
+    within = some(mask)
+    if not within or every(mask):
+        return run(columns, within)
+    sides = [(_block(mask.nonzero()[0]), True), (_block((~mask).nonzero()[0]), False)]
+    parts = [run(tuple(c[side] for c in columns), within).columns for side, within in sides]
+    merged = []
+    for inside, outside in zip(*parts, strict=True):
+        column = np.empty(len(mask), inside.dtype)
+        column[sides[0][0]], column[sides[1][0]] = inside, outside
+        merged.append(column)
+    return Prices(*merged)
 
 
-def _block(mask: NDArray[np.bool_]) -> NDArray[np.bool_] | slice:
-    """The rows of a mask as a slice, where they stand together: views cost less than copies."""
-    first, count = int(mask.argmax()), int(mask.sum())
-    return slice(first, first + count) if mask[first : first + count].all() else mask
+def _block(rows: NDArray[np.intp]) -> NDArray[np.intp] | slice:
+    """Rows as a slice, where they stand together: views cost less than copies."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first + 1 == len(rows) else rows
 
 
 def roofline(family: str, columns: Mapping[str, ArrayLike], *, dtype: str, accelerator: Accelerator) -> Prices:

@@ -307,11 +307,14 @@ class HostExperts:
 
     Shares that its kernels reach: ``memory`` of what the CPUs stream, ``matrix`` of their 16-bit matrix rate;
     ``stream`` of the host link, over which a long prompt's experts come to the accelerator instead (0: never).
+    ``layers``: as ``memory``, of whole layers that are left to the host and run there (llama.cpp); 0: every pass
+    fetches their weights.
     """
 
     memory: Fraction
     matrix: Fraction
     stream: Share = 0.0
+    layers: Share = 0.0
 
 
 @hash_once
@@ -338,3 +341,8 @@ class Runtime:
     training: Training | None = None
     serving: Serving | None = None
     host_experts: HostExperts | None = None
+
+    @property
+    def runs_layers_on_host(self) -> bool:
+        """Whether layers whose weights are left to the host run there."""
+        return self.host_experts is not None and self.host_experts.layers > 0
