@@ -23,6 +23,7 @@ PREFILLS = [name for name in operators.kernel_names() if operators.kernel(name).
 DECODES = [name for name in operators.kernel_names() if operators.kernel(name).family == "decode"]
 FREE = [name for name in DECODES if not operators.kernel(name).fills]
 """Those that do not follow an engine's rule, which may choose the slower way of two."""
+FREE += [name for name in PREFILLS if operators.kernel(name).decode in FREE]
 A_TILE = 0.06  # of a window of 1024 keys
 SEEDS = st.integers(0, 2**31)
 
@@ -86,7 +87,7 @@ def better(device, what):
 
 
 @given(
-    st.sampled_from(GEMMS + OTHERS + PREFILLS + FREE),
+    st.sampled_from(GEMMS + OTHERS + FREE),
     st.sampled_from(DEVICES),
     st.sampled_from(["bandwidth", "units", "clock"]),
     SEEDS,
@@ -118,7 +119,7 @@ def test_a_larger_product_is_never_faster_beyond_a_tile(kernel, name, side, seed
     assert np.all(after >= before * (1 - 1e-9))
 
 
-@given(st.sampled_from(PREFILLS + FREE), st.sampled_from(DEVICES), st.sampled_from(["batch", "new", "past"]), SEEDS)
+@given(st.sampled_from(FREE), st.sampled_from(DEVICES), st.sampled_from(["batch", "new", "past"]), SEEDS)
 def test_more_queries_or_keys_never_take_less_beyond_a_tile(kernel, name, side, seed):
     device, family = hardware.accelerator(name), operators.kernel(kernel).family
     columns = shapes(family, seed)

@@ -62,7 +62,7 @@ def group_of(fabric: Fabric, ranks: int, stride: int) -> Group:
             f"{reach} accelerators are connected. Use fewer ranks or a larger system.",
             field="accelerators",
         )
-    job = max(fabric.accelerators, ranks * stride)
+    job = min(max(fabric.accelerators, ranks * stride), reach)
     if not _aligned(fabric, job, ranks, stride):
         return _scattered(fabric, job, ranks, stride)
     bounds: list[int] = []
