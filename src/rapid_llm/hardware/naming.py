@@ -27,27 +27,28 @@ def as_written(text: str, names: Iterable[str], capacity_gb: Callable[[str], flo
     remarks = " ".join(re.findall(r"\((.*?)\)", plain))
     words = [word for word in re.split(r"[^a-z0-9.]+", re.sub(r"\(.*?\)", " ", plain)) if word]
     words += [word for word in ("pcie", "nvl") if word in remarks.split()]
-    fitting = [name for name in names if _is_kind(name, words)]
+    fitting = {name: read for name in names if (read := _read(name, words))}
     if sizes := [float(size) for size in _SIZE.findall(plain)]:
-        fitting = [name for name in fitting if any(0.9 < size / capacity_gb(name) < 1.1 for size in sizes)]
-    plainest = sorted(fitting, key=len)[:2]
-    return plainest[0] if plainest and len({len(name) for name in plainest}) == len(plainest) else None
+        fitting = {n: read for n, read in fitting.items() if any(0.9 < size / capacity_gb(n) < 1.1 for size in sizes)}
+    best = sorted((-read, len(name), name) for name, read in fitting.items())[:2]
+    return best[0][2] if best and len({rank[:2] for rank in best}) == len(best) else None
 
 
-def _is_kind(name: str, words: list[str]) -> bool:
-    """Whether the words hold the model of a name and nothing that tells it apart from that name."""
+def _read(name: str, words: list[str]) -> int:
+    """Letters of the words that are the model of a name; 0 where they are another's, or tell it apart from that name."""
     parts = name.split("-")
     kind = {part for part in parts if _KIND.fullmatch(part)}
     model = [part for part in parts if part not in kind]
     spellings = {"".join(model)} | ({"".join(model[1:])} if model[0] in _MAKERS else set())
     found = next((run for run in _runs(words) if "".join(words[slice(*run)]) in spellings), None)
     if found is None:
-        return False
+        return 0
     rest = {*words[: found[0]], *words[found[1] :]}
     form = next((word for word in ("pcie", "nvl") if word in rest), "sxm")
     special = {part for part in kind - _FORMS if not part.endswith("gb")}
     known = all(map(_NOISE.fullmatch, rest - special))
-    return known and kind & _FORMS <= {form} and special <= rest
+    fits = known and kind & _FORMS <= {form} and special <= rest
+    return len("".join(words[slice(*found)])) if fits else 0
 
 
 def _runs(words: list[str]) -> list[tuple[int, int]]:
