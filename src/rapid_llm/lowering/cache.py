@@ -15,17 +15,35 @@ INPUT_BYTES = 2.0
 """Of an input that a causal convolution keeps, 16 bit wide."""
 
 
-def cache_bytes(model: Model, plans: Plans, length: Column | float, kv: float, block: int = 1) -> Matrix:
+def cache_bytes(  # noqa: PLR0917
+    model: Model, plans: Plans, length: Column | float, kv: float, block: int = 1, source: Column | float = 0.0
+) -> Matrix:
     """Bytes of one pass of each unit on one rank for one sequence of ``length`` tokens [U, P].
 
     ``kv``: bytes of one cached number; ``block``: tokens of a cache block, of which a sequence holds whole ones. Heads
     are divided by tp and repeated beyond them; a latent is not divided; a window is held whole and straddles one more
     block; recurrent states and the inputs that a convolution looks back at do not grow: ``length`` 0 leaves them alone.
+    Nor do keys and values of cross attention, of ``source`` tokens. Layers whose tokens all see each other run once
+    over a sequence and keep nothing: those of an encoder.
     """
-    cache = np.zeros((len(model.blocks) + 2, len(plans)))
+    none = np.zeros(len(plans))
+    cache = np.zeros((len(model.blocks) + below_units(model) + 2, len(plans)))
     for unit, layer in enumerate(model.blocks):
-        cache[unit] = _layer(layer, plans, length + np.zeros(len(plans)), kv, block)
+        cache[unit] = _layer(layer, plans, length + none, kv, block)
+        if layer.cross is not None:
+            cache[unit] += _held(source + none, None, block) * _width(layer.cross, plans) * kv
     return cache
+
+
+def below_units(model: Model) -> int:
+    """Units of an encoder: its distinct layers, and what stands around them."""
+    return len(model.encoder.blocks) + 1 if model.encoder else 0
+
+
+def _width(mixer: Attention, plans: Plans) -> Column:
+    """Numbers that one token leaves in the cache of a rank [P]."""
+    heads = np.maximum(1.0, np.ceil(mixer.num_key_value_heads / plans.tp))
+    return heads * (mixer.head_dim if mixer.k_eq_v else mixer.head_dim + mixer.value_dim)
 
 
 def _held(length: Column, window: int | None, block: int) -> Column:
@@ -39,10 +57,8 @@ def _held(length: Column, window: int | None, block: int) -> Column:
 
 def _layer(layer: Block, plans: Plans, length: Column, kv: float, block: int) -> Column:
     mixer, size = layer.mixer, np.zeros(len(plans))
-    if isinstance(mixer, Attention) and not mixer.kv_shared:
-        heads = np.maximum(1.0, np.ceil(mixer.num_key_value_heads / plans.tp))
-        width = mixer.head_dim if mixer.k_eq_v else mixer.head_dim + (mixer.v_head_dim or mixer.head_dim)
-        size = _held(length, mixer.sliding_window, block) * heads * width * kv
+    if isinstance(mixer, Attention) and mixer.causal and not mixer.kv_shared:
+        size = _held(length, mixer.sliding_window, block) * _width(mixer, plans) * kv
     elif isinstance(mixer, LatentAttention):
         latent = (mixer.kv_lora_rank + mixer.qk_rope_head_dim) * kv
         size = _held(length, None, block) * (latent + (mixer.index_head_dim or 0))

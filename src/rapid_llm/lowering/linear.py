@@ -108,7 +108,7 @@ def _degrees(plans: Plans) -> Degrees:
 
 def _terms(s: Shapes, model: Model) -> Matrix:
     """What columns are linear in [terms, P]: products of tokens, sequences and lengths, experts that are hit and the
-    rows of the fullest rank, of all passes and of decode."""
+    rows of the fullest rank, and what cross attention reads, of all passes and of decode."""
     pairs = s.batch * s.new
     cached = s.batch * s.past
     one = np.ones_like(s.batch)
@@ -117,6 +117,7 @@ def _terms(s: Shapes, model: Model) -> Matrix:
         [
             *(one, s.tokens, s.shard, s.rows, s.batch, s.new, s.past, pairs, cached, cached * s.new, pairs * s.new),
             *(column for ffn in mixtures for column in landed(ffn, s)),
+            *((s.source, s.batch * s.source, s.starts) if model.crosses else ()),
         ]
     )
     return np.concatenate([plain, plain * s.decode])
@@ -198,5 +199,7 @@ def _sample(table: Table, degrees: Degrees, count: int, *, large: bool) -> Shape
         routing=routing,
         verified=verified,
     )
+    if table[0].crosses:
+        s = replace(s, source=random.integers(1, most[2] + 1, count).astype(float))
     pad = np.where(decode, 1.0 + (np.arange(count) % 5) / 4.0, 1.0)
     return replace(s, tokens=s.tokens * pad, shard=s.shard * pad)

@@ -45,13 +45,14 @@ def training_footprint(
 
 
 def inference_footprint(
-    model: Model, runtime: Runtime, precision: Precision, plans: Plans, *, cached: float
+    model: Model, runtime: Runtime, precision: Precision, plans: Plans, *, cached: float, source: float = 0.0
 ) -> Lowered:
-    """Bytes of the decode step of one plan after which ``cached`` tokens of every request are cached."""
+    """Bytes of the decode step of one plan after which ``cached`` tokens of every request are cached, beside keys and
+    values of ``source`` tokens of an encoder."""
     length = cached if _reads_by_length(model) else SHORT
-    unit = _decode((model, runtime, precision), _degrees(plans), length)
+    unit = _decode((model, runtime, precision), _degrees(plans), length, source)
     batch = plans.micro_batch
-    shapes = _shapes(plans, (1.0, cached - 1.0), (runtime, precision), training=False)
+    shapes = _shapes(plans, (1.0, cached - 1.0), (runtime, precision), training=False, source=source)
     held = held_cache(model, shapes, runtime)
     return replace(unit, shapes=shapes, working=unit.working * batch, cache=held, logits=unit.logits * batch)
 
@@ -80,11 +81,16 @@ def _plan(degrees: Degrees) -> Plans:
 
 
 def _shapes(
-    plans: Plans, lengths: tuple[float, float], software: tuple[Runtime, Precision], *, training: bool
+    plans: Plans,
+    lengths: tuple[float, float],
+    software: tuple[Runtime, Precision],
+    *,
+    training: bool,
+    source: float = 0.0,
 ) -> Shapes:
     new, past = (np.array([length]) for length in lengths)
     runtime, precision = software
-    return Shapes.of(plans, new=new, past=past, training=training, precision=precision, runtime=runtime)
+    return Shapes.of(plans, new=new, past=past, training=training, precision=precision, runtime=runtime, source=source)
 
 
 @lru_cache(maxsize=512)
@@ -100,7 +106,7 @@ def _curves(software: Software, degrees: Degrees) -> tuple[Lowered, Matrix, Matr
 
 
 @lru_cache(maxsize=512)
-def _decode(software: Software, degrees: Degrees, cached: float) -> Lowered:
+def _decode(software: Software, degrees: Degrees, cached: float, source: float) -> Lowered:
     model, runtime, precision = software
-    shapes = _shapes(_plan(degrees), (1.0, cached - 1.0), (runtime, precision), training=False)
+    shapes = _shapes(_plan(degrees), (1.0, cached - 1.0), (runtime, precision), training=False, source=source)
     return lower(model, shapes, runtime, bytes_only=True)

@@ -123,7 +123,7 @@ def _workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
     none = np.zeros(len(s.plans))
     budget, sequences = none + engine.max_batched_tokens, none + engine.max_sequences
     if runtime.allocator.utilisation in (None, 1.0):
-        budget = np.minimum(budget, s.batch * (s.past + s.new))
+        budget = np.minimum(budget, s.batch * np.maximum(s.past + s.new, s.source))
         sequences = np.minimum(sequences, s.batch)
     present = layers > 0
     widest = lowered.working[:-1] * (budget / np.maximum(s.tokens, 1.0))
@@ -181,7 +181,8 @@ def cache_budget(
 
     def held(size: int) -> Column:
         """Bytes of a sequence on every stage."""
-        return np.asarray(layers.T @ cache_bytes(model, plans, float(size), lowered.shapes.kv, tokens)[:, row]) * share
+        each = cache_bytes(model, plans, float(size), lowered.shapes.kv, tokens, lowered.shapes.source)[:, row]
+        return np.asarray(layers.T @ each) * share
 
     states = held(0)
     grows = held(tokens) - states

@@ -4,12 +4,19 @@ from collections.abc import Callable
 
 from rapid_llm.documents import Document
 from rapid_llm.model.architecture import Model
-from rapid_llm.model.families import classic, deepseek, gemma, hybrid, llama, moe, vision
+from rapid_llm.model.families import classic, deepseek, encoders, gemma, hybrid, llama, moe, vision
 from rapid_llm.model.families.multimodal import WRAPPERS, Wrapper, assemble, text_fields
 from rapid_llm.model.fields import Fields
 from rapid_llm.provenance import Catalogue
 
 Reader = Callable[[Fields], Model]
+
+
+def _heads(names: str, *more: str) -> str:
+    """Class names of encoders: hidden states, masked words, a classifier."""
+    heads = ("Model", "ForMaskedLM", "ForSequenceClassification", *(f"For{one}" for one in more))
+    return " ".join(name + head for name in names.split() for head in heads)
+
 
 _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (classic.gpt2, "gpt2 gpt-sw3", "GPT2LMHeadModel"),
@@ -118,6 +125,20 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (hybrid.mamba2, "mamba2", "Mamba2ForCausalLM"),
     (hybrid.nemotron_h, "nemotron_h", "NemotronHForCausalLM"),
     (vision.vit, "vit", "ViTForImageClassification ViTModel"),
+    (encoders.bert, "bert", _heads("Bert", "PreTraining")),
+    (encoders.bert, "roberta xlm-roberta camembert", _heads("Roberta XLMRoberta Camembert")),
+    (encoders.distilbert, "distilbert", _heads("DistilBert")),
+    (encoders.modernbert, "modernbert", _heads("ModernBert")),
+    (encoders.eurobert, "eurobert", _heads("EuroBert")),
+    (encoders.t5, "t5", "T5ForConditionalGeneration T5EncoderModel T5WithLMHeadModel"),
+    (encoders.t5, "mt5", "MT5ForConditionalGeneration MT5EncoderModel"),
+    (encoders.umt5, "umt5", "UMT5ForConditionalGeneration UMT5EncoderModel"),
+    (encoders.bart, "bart", "BartForConditionalGeneration BartModel"),
+    (encoders.mbart, "mbart", "MBartForConditionalGeneration"),
+    (encoders.pegasus, "pegasus", "PegasusForConditionalGeneration"),
+    (encoders.marian, "marian", "MarianMTModel"),
+    (encoders.m2m, "m2m_100", "M2M100ForConditionalGeneration"),
+    (encoders.whisper, "whisper", "WhisperForConditionalGeneration"),
     (hybrid.lfm2, "lfm2", "Lfm2ForCausalLM"),
     (hybrid.lfm2, "lfm2_moe", "Lfm2MoeForCausalLM"),
 )

@@ -18,6 +18,7 @@ from rapid_llm.workload import Inference
 def inference_report(scenario: Scenario, work: Inference, table: InferenceTable) -> Report:
     """The report of one batch, times filled; the breakdown is of the whole request, by phase."""
     plan = scenario.parallelism
+    writes = work.output_tokens > 0
     prefill, decode = _phases(table, work)
     tree = Cost("request", prefill.seconds + decode.seconds, 0.0, tuple(c for c in (prefill, decode) if c.seconds))
     running = table.running * (plan.dp or 1)
@@ -26,27 +27,30 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
     if table.job_s is not None and work.total_requests is not None:
         requests, seconds = work.total_requests, table.job_s
     output_rate = requests * work.output_tokens / seconds
+    started = work.decoder_prompt_tokens if scenario.model.encoder else 0
+    total_rate = requests * (work.prompt_tokens + started + work.output_tokens) / seconds
     turns = work.output_tokens > 1 and not work.offload.experts
     return Report(
         kind="inference",
         feasible=bool(table.account.fits[-1]),
         ttft_s=table.ttft_s,
-        tpot_s=table.tpot_s,
+        tpot_s=table.tpot_s if writes else None,
         e2e_s=table.e2e_s,
         run_time_s=table.job_s,
         accelerator_hours=hours(table.job_s, scenario.accelerators),
-        output_tokens_per_s=output_rate,
-        total_tokens_per_s=requests * (work.prompt_tokens + work.output_tokens) / seconds,
+        output_tokens_per_s=output_rate if writes else None,
+        requests_per_s=requests / seconds,
+        total_tokens_per_s=total_rate,
         running_requests=min(running, requests),
         waves=None if table.job_s is None else table.waves,
         compute_bound_batch=turning_point(table, scenario.precision) if turns else None,
-        tokens_per_s_per_accelerator=output_rate / scenario.accelerators,
+        tokens_per_s_per_accelerator=(output_rate if writes else total_rate) / scenario.accelerators,
         memory=replace(
             engine_use(table.account, plan, work),
             cache=cache_of(scenario, Footprint(table.steps.priced.lowered, table.account)),
         ),
         breakdown=tree,
-        phases={"prefill": prefill, "decode": decode},
+        phases={"prefill": prefill, "decode": decode} if writes else {prefill.name: prefill},
         bound_by=_bound(prefill, decode),
         origin=scenario,
     )
@@ -78,7 +82,9 @@ def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
     ingress = machine.runtime.host.ingress / machine.host_speed
     before = DRAFTING if alone and work.speculation and work.speculation.draft == "model" else rest
     before = ENCODING if alone and work.images else before
-    first = Phase("prefill", table.prefill, table.ttft_s, table.streamed, ingress, before)
+    first = Phase(
+        "prefill" if work.output_tokens else "pass", table.prefill, table.ttft_s, table.streamed, ingress, before
+    )
     last = Phase("decode", table.decode, table.decode_s, table.crossing, rest=after)
     prefill, decode = forward_breakdown(table.steps, first, last)
     return prefill, decode

@@ -8,10 +8,12 @@ import numpy as np
 
 from rapid_llm.dtypes import Precision
 from rapid_llm.lowering import Shapes
+from rapid_llm.model import Model
+from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario import Scenario
-from rapid_llm.workload import Routing, Training
+from rapid_llm.workload import Inference, Routing, Training
 
 
 def plans_of(scenario: Scenario) -> Plans:
@@ -48,12 +50,27 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
     return tuple(found)
 
 
+def decoded(model: Model, work: Inference) -> tuple[Inference, float]:
+    """The job of the layers that generate, and the tokens of another sequence that their cross attention reads.
+
+    An encoder's prompt is read once; what its decoder continues is ``decoder_prompt_tokens``. A model that writes
+    nothing is done with its first pass. Cross attention to images reads the tokens of their tiles.
+    """
+    if model.encoder is not None:
+        return replaced(work, prompt_tokens=work.decoder_prompt_tokens), float(work.prompt_tokens)
+    if not model.writes:
+        return replaced(work, output_tokens=1), 0.0
+    return work, 0.0
+
+
 def training_shapes(plans: Plans, work: Training, precision: Precision, runtime: Runtime) -> Shapes:
     """One rank's share of a micro-batch of a training job under every plan."""
     width = len(plans)
+    written = work.decoder_sequence_length
     return Shapes.of(
         plans,
-        new=np.full(width, float(work.sequence_length)),
+        new=np.full(width, float(written or work.sequence_length)),
+        source=float(work.sequence_length) if written else 0.0,
         past=np.zeros(width),
         training=True,
         precision=precision,

@@ -17,12 +17,12 @@ from rapid_llm.model import Model
 from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Parallelism, Plans
 from rapid_llm.predict.images import encoding
-from rapid_llm.predict.job import plans_of
+from rapid_llm.predict.job import decoded, plans_of
 from rapid_llm.predict.nano import in_nano_batches
 from rapid_llm.predict.shifting import in_both_forms, tensor_parallel
 from rapid_llm.runtime import Runtime, Serving
 from rapid_llm.scenario import Draft, Scenario
-from rapid_llm.workload import HostShare, Inference, Points, points_of
+from rapid_llm.workload import HostShare, Inference, Points, points_of, prefill_points
 
 Column = NDArray[np.float64]
 WEIGHTS, KV_CACHE = CATEGORIES.index("weights"), CATEGORIES.index("kv_cache")
@@ -32,7 +32,8 @@ STATIC_ENGINE = Serving(kv_block_tokens=1)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What does not change between the forward passes of one replica."""
+    """What does not change between the forward passes of one replica; ``work`` is what its decoder does, after
+    ``source`` tokens of every prompt that cross attention reads (``job.decoded``)."""
 
     model: Model
     runtime: Runtime
@@ -42,6 +43,17 @@ class Job:
     machine: Machine
     slow: Slow = field(default_factory=dict)
     draft: Draft | None = None
+    source: float = 0.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether prompts are read in one pass each: where every token of them sees all, none can be cut."""
+        return self.model.encoder is not None or not self.model.writes
+
+    @property
+    def read_tokens(self) -> float:
+        """Tokens that reading one prompt takes of a pass, an encoder's among them."""
+        return self.work.new_tokens + self.source
 
     @property
     def engine(self) -> Serving:
@@ -102,6 +114,13 @@ class Job:
         """Tokens that one request holds cache for, at this share of its output: beams share their prompt's."""
         return self.work.prompt_tokens + output * self.work.output_tokens * self.work.beams
 
+    def prompts(self, requests: int) -> Points:
+        """The passes that read so many prompts, within the token budget."""
+        new, budget = self.work.new_tokens, self.engine.max_batched_tokens
+        if self.whole:
+            budget = new * max(1, int(budget // self.read_tokens))
+        return prefill_points(requests, new, budget, self.past)
+
     def fullest(self, requests: int) -> Points:
         """The fullest moment of the cache: it stands for memory and takes no time."""
         return points_of([(requests, 1, self.held(self.steady) - 1.0, 0)])
@@ -156,6 +175,7 @@ class Job:
             runtime=self.runtime,
             routing=self.work.routing,
             verified=verified,
+            source=self.source,
         )
         if "decode" in self.runtime.host.captured:
             pad = points.padded(self.engine.capture_sizes) / points.batch
@@ -185,7 +205,9 @@ class Job:
             cut = replace(self, plans=tensor_parallel(self.plans), draft=None).account(requests, output)
             beside = beside[0] + float(cut.by_category[WEIGHTS].max()), beside[1]
         plans = replace(self.plans, micro_batch=np.array([float(requests)]), shift=False)
-        lowered = inference_footprint(self.model, self.runtime, self.precision, plans, cached=cached)
+        lowered = inference_footprint(
+            self.model, self.runtime, self.precision, plans, cached=cached, source=self.source
+        )
         common = self.runtime, self.precision, self.machine.accelerator
         return inference_account(lowered, *common, self.work.offload, beside)
 
@@ -195,5 +217,6 @@ def job_of(scenario: Scenario) -> Job:
     work = scenario.workload
     assert isinstance(work, Inference)
     machine = Machine.of(scenario.system, scenario.runtime)
-    common = scenario.model, scenario.runtime, scenario.precision, plans_of(scenario), work, machine
-    return Job(*common, draft=scenario.draft)
+    own, source = decoded(scenario.model, work)
+    common = scenario.model, scenario.runtime, scenario.precision, plans_of(scenario), own, machine
+    return Job(*common, draft=scenario.draft, source=source)

@@ -114,6 +114,9 @@ class Training:
     sequence is one. ``tokens`` of the whole run: its time and accelerator hours are reported. ``lora``: adapters
     alone are trained. ``mtp_layers``: predictors of further tokens, each a layer and the LM head on the last stage.
     ``routing`` of tokens to experts, even unless it says otherwise. ``offload``: what lives outside the accelerator.
+    ``decoder_sequence_length``: tokens that a decoder writes of each sequence that its encoder reads. ``predictions``:
+    masked tokens of each sequence, which alone meet the vocabulary (BERT's max_predictions_per_seq); none: every token
+    does.
     """
 
     kind: Literal["training"] = "training"
@@ -127,12 +130,21 @@ class Training:
     mtp_layers: Whole = 0
     routing: Routing = Routing()
     offload: Offload = Offload()
+    decoder_sequence_length: Count | None = None
+    predictions: Count | None = None
 
     @property
     def plain(self) -> bool:
-        """Whether a pass has the bytes of the model alone: whole sequences, all weights, evenly loaded experts."""
+        """Whether a pass has the bytes of the model alone: whole sequences of one kind, all weights, evenly loaded
+        experts."""
         changed = self.documents or self.lora or self.mtp_layers or self.routing != Routing()
-        return not changed and not self.offload.any
+        other = changed or self.decoder_sequence_length or self.predictions
+        return not other and not self.offload.any
+
+    @property
+    def tokens_per_sequence(self) -> int:
+        """Tokens of a sequence, those of encoder and decoder together."""
+        return self.sequence_length + (self.decoder_sequence_length or 0)
 
     @property
     def document(self) -> float | None:
@@ -219,14 +231,16 @@ class Inference:
     decodes until all are done; continuous replaces each request that finishes by a new one at once.
     ``total_requests`` of a job that all wait at its start; None: there are always more. ``beams``: of beam search,
     which share the cache of their prompt. ``routing`` of tokens to experts, even unless it says otherwise. ``offload``:
-    what lives outside the accelerator. ``images``: of every prompt.
+    what lives outside the accelerator. ``images``: of every prompt. Where a model has an encoder, it reads the prompt,
+    and its decoder starts from ``decoder_prompt_tokens``; one that is an encoder writes no output.
     """
 
     kind: Literal["inference"] = "inference"
     batch_size: Count | Literal["auto"]
     total_requests: Count | None = None
     prompt_tokens: Count
-    output_tokens: Count
+    output_tokens: Whole = 0
+    decoder_prompt_tokens: Count = 1
     prefix_tokens: Whole = 0
     batching: Literal["static", "continuous"] = "static"
     speculation: Speculation | None = None

@@ -189,7 +189,8 @@ def mllama(f: Fields) -> Model:
     """Llama 3.2 Vision's decoder: some layers attend to the image; eight more rows of embeddings."""
     cross = f.items("cross_attention_layers") or [3, 8, 13, 18, 23, 28, 33, 38]
     own = Block(mixer=gqa(f), ffn=mlp(f))
-    other = Block(mixer=gqa(f, cross=True, rotary=False, qk_norm="head"), ffn=mlp(f), extra_parameters=2)
+    reads = gqa(f, causal=False, rotary=False, qk_norm="head")
+    other = Block(mixer=None, cross=reads, ffn=mlp(f), extra_parameters=2)
     layers = [other if i in cross else own for i in range(f.layers)]
     return decoder(f, layers, extra_parameters=8 * f.size("hidden_size"))
 
