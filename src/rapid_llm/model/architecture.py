@@ -226,7 +226,11 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class VisionTower:
-    """The vision encoder and its projector, counted exactly; ``parameters`` is their total."""
+    """The vision encoder and its projector, counted exactly; ``parameters`` is their total.
+
+    ``tile``: side in pixels of the squares that an image is cut into, at most ``max_tiles``, each with a token of its
+    class; the tower runs all of them, those that an image leaves empty too (Llama 3.2 Vision, modeling_mllama.py).
+    """
 
     layers: Count
     hidden_size: Count
@@ -234,6 +238,23 @@ class VisionTower:
     num_attention_heads: Count
     patch_size: Count
     parameters: Count
+    tile: Count | None = None
+    max_tiles: Count = 1
+
+    def tokens(self, width: int, height: int) -> int:
+        """Tokens that an image becomes before any projector merges them: its patches, or those of its tiles."""
+        if self.tile is None:
+            return -(-width // self.patch_size) * -(-height // self.patch_size)
+        tiles = -(-width // self.tile) * -(-height // self.tile)
+        return min(tiles, self.max_tiles) * self._tile_tokens
+
+    def sequence(self, width: int, height: int) -> int:
+        """Tokens that the tower runs over for an image."""
+        return self.tokens(width, height) if self.tile is None else self.max_tiles * self._tile_tokens
+
+    @property
+    def _tile_tokens(self) -> int:
+        return ((self.tile or 0) // self.patch_size) ** 2 + 1
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -263,6 +284,8 @@ class Encoder:
         return len(self.pattern)
 
 
+SECONDS_PER_TOKEN = 0.02
+"""Of sound: frames are 10 ms apart, and every second one becomes a token (Whisper, section 2.2)."""
 ModelKind = Literal[
     "decoder",
     "encoder",
@@ -329,6 +352,12 @@ class Model:
             return tuple(own)
         below = self.encoder
         return (*own, *((b, below.hidden_size, below.pattern.count(index)) for index, b in enumerate(below.blocks)))
+
+    @property
+    def heard_s(self) -> float | None:
+        """Seconds of sound that one sequence holds; None of a model that hears none."""
+        window = self.encoder.window if self.encoder else None
+        return window * SECONDS_PER_TOKEN if window else None
 
     @property
     def crosses(self) -> bool:

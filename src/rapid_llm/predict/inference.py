@@ -161,7 +161,8 @@ def _in_flight(job: Job, requests: int) -> InferenceTable:
     table = evaluate(job, requests)
     static = workload.batching == "static"
     fit = room(table, requests, job, output=job.steady)
-    fit = fit if static else min(fit, fed(job))
+    if workload.batch_size == "auto" or (job.model.writes and not static):
+        fit = fit if static and job.model.writes else min(fit, fed(job))
     if workload.batch_size == "auto":
         return evaluate(job, fit) if fit > 1 else table
     if fit >= requests or fit < 1:
@@ -304,8 +305,11 @@ def decode_steps_of(job: Job, running: float) -> InferenceTable:
 
 
 def fed(job: Job) -> int:
-    """Requests that the token budget keeps busy; in mixed steps every token takes of it: budget O / (S + O) a stage."""
+    """Requests that the token budget keeps busy; in mixed steps every token takes of it: budget O / (S + O) a stage.
+    Prompts alone fill their passes."""
     work, engine = job.work, job.engine
+    if not job.model.writes:
+        return max(1, min(job.max_requests, job.stages * int(engine.max_batched_tokens // job.read_tokens)))
     if not engine.mixed_steps:
         return job.max_requests
     tokens = job.read_tokens + 1.0 + job.decode_steps * (1.0 + job.drafts) * work.beams

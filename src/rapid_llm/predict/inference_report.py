@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.operators.rates import rates
-from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, ENCODING, WAITING, Phase, bound_by, forward_breakdown
+from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, ENCODING, READING, WAITING, Phase, bound_by, forward_breakdown
 from rapid_llm.predict.feasibility import engine_use
 from rapid_llm.predict.fitting import Footprint, cache_of
 from rapid_llm.predict.inference import InferenceTable
@@ -40,6 +40,7 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
         accelerator_hours=hours(table.job_s, scenario.accelerators),
         output_tokens_per_s=output_rate if writes else None,
         requests_per_s=requests / seconds,
+        sound_s_per_s=requests / seconds * scenario.model.heard_s if scenario.model.heard_s else None,
         total_tokens_per_s=total_rate,
         running_requests=min(running, requests),
         waves=None if table.job_s is None else table.waves,
@@ -83,7 +84,7 @@ def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
     before = DRAFTING if alone and work.speculation and work.speculation.draft == "model" else rest
     before = ENCODING if alone and work.images else before
     first = Phase(
-        "prefill" if work.output_tokens else "pass", table.prefill, table.ttft_s, table.streamed, ingress, before
+        "prefill" if work.output_tokens else READING, table.prefill, table.ttft_s, table.streamed, ingress, before
     )
     last = Phase("decode", table.decode, table.decode_s, table.crossing, rest=after)
     prefill, decode = forward_breakdown(table.steps, first, last)

@@ -60,6 +60,8 @@ def decoded(model: Model, work: Inference) -> tuple[Inference, float]:
         return replaced(work, prompt_tokens=work.decoder_prompt_tokens), float(work.prompt_tokens)
     if not model.writes:
         return replaced(work, output_tokens=1), 0.0
+    if model.crosses and model.vision is not None and work.images is not None:
+        return work, float(work.images.count * model.vision.tokens(work.images.width, work.images.height))
     return work, 0.0
 
 

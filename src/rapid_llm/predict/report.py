@@ -286,6 +286,7 @@ class Report:
     output_tokens_per_s: float | None = None
     total_tokens_per_s: float | None = None
     requests_per_s: float | None = None
+    sound_s_per_s: float | None = None
     running_requests: int | None = None
     waves: int | None = None
     compute_bound_batch: int | None = None
@@ -373,7 +374,7 @@ def hours(seconds: float | None, accelerators: int) -> float | None:
 _TIMES = (
     "step_time_s", "tokens_per_s", "tokens_per_s_per_accelerator", "mfu", "mfu_causal", "hfu", "ttft_s", "tpot_s",
     "e2e_s", "run_time_s", "accelerator_hours", "output_tokens_per_s", "total_tokens_per_s", "requests_per_s",
-    "breakdown", "interval", "price",
+    "sound_s_per_s", "breakdown", "interval", "price",
 )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ def _model(model: Model) -> dict[str, int]:
         "image_tokens": model.max_position_embeddings if model.patch_values else 0,
         "writes": model.writes,
         "reads_apart": model.encoder is not None,
-        "sees_both_ways": model.encoder is not None or not model.writes,
+        "sees_both_ways": model.crosses or not model.writes,
         "window": model.encoder.window or 0 if model.encoder else 0,
         "masked": model.head == "masked",
         "num_attention_heads": _common(getattr(mixer, "num_attention_heads", 0) for mixer in mixers),
@@ -243,6 +243,10 @@ def _held(model: Model, work: Inference) -> int:
     return (work.decoder_prompt_tokens if model.encoder else work.prompt_tokens) + work.output_tokens
 
 
+def _shows(scenario: Scenario) -> bool:
+    return not isinstance(scenario.workload, Training) and scenario.workload.images is not None
+
+
 def _beyond(scenario: Scenario) -> str:
     """The field that asks for what is not modelled where tokens see each other both ways, or not of two sequences;
     empty where none does."""
@@ -250,6 +254,9 @@ def _beyond(scenario: Scenario) -> str:
     asked: dict[str, bool] = {"parallelism.cp": plan.cp > 1, "pools": scenario.pools is not None}
     if scenario.model.encoder is not None:
         asked["parallelism.pp"] = plan.pp > 1
+    elif scenario.model.crosses:
+        asked["workload.prefix_tokens"] = not isinstance(work, Training) and work.prefix_tokens > 0
+        return next((name for name, given in asked.items() if given), "") if _shows(scenario) else ""
     if isinstance(work, Training):
         asked |= {"workload.documents": bool(work.documents), "workload.mtp_layers": work.mtp_layers > 0}
     else:
@@ -270,7 +277,7 @@ def _generation(scenario: Scenario) -> dict[str, int]:
         "beams": 1 if isinstance(work, Training) else work.beams,
         "total_requests": 0 if isinstance(work, Training) else work.total_requests or 0,
         "speculates": spec is not None,
-        "sees_images": not isinstance(work, Training) and work.images is not None,
+        "sees_images": _shows(scenario),
         "has_tower": scenario.model.vision is not None,
         "drafts_by_model": spec is not None and spec.draft == "model",
         "has_draft": draft is not None,

@@ -83,6 +83,7 @@ def resolve(document: Document) -> Scenario:
     system = system_of(document)
     _need(document, "workload")
     workload = _field(document, "workload", Workload, prepare=partial(_workload, document, found_model, defaults))
+    _need_output(document, found_model, workload)
     kind = workload.kind
     usual = _usual_runtime(kind, system, found_model)
     if data.get("runtime") is None:
@@ -185,7 +186,7 @@ def _field(
 def _workload(document: Document, model: Model, defaults: list[str], value: Any) -> Any:
     """``recompute: full`` is short for ``recompute: {mode: full}``; lengths that a model leaves no choice of are filled
     in."""
-    value = _lengths(document, model, defaults, value) if isinstance(value, Mapping) else value
+    value = _lengths(model, defaults, value) if isinstance(value, Mapping) else value
     recompute = value.get("recompute") if isinstance(value, Mapping) else None
     if recompute is None or isinstance(recompute, Recompute):
         return value
@@ -193,7 +194,7 @@ def _workload(document: Document, model: Model, defaults: list[str], value: Any)
     return {**value, "recompute": fields}
 
 
-def _lengths(document: Document, model: Model, defaults: list[str], value: Mapping[str, Any]) -> Mapping[str, Any]:
+def _lengths(model: Model, defaults: list[str], value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Lengths that a model leaves no choice of, and those of a decoder beside its encoder."""
     training, encoder = value.get("kind") == "training", model.encoder
     read = "sequence_length" if training else "prompt_tokens"
@@ -205,9 +206,15 @@ def _lengths(document: Document, model: Model, defaults: list[str], value: Mappi
         written = model.max_position_embeddings if encoder.window else found.get(read)
         found["decoder_sequence_length"] = written
         defaults.append(f"workload.decoder_sequence_length: {written} ({'its most' if encoder.window else 'as read'})")
-    if value.get("kind") == "inference" and model.writes and found.get("output_tokens") is None:
-        raise document.error("the field 'output_tokens' is missing.", "workload.output_tokens")
     return found
+
+
+def _need_output(document: Document, model: Model, workload: Training | Inference) -> None:
+    """Only a model that writes nothing can do without ``output_tokens``."""
+    written = document.data.get("workload")
+    said = isinstance(written, Mapping) and written.get("output_tokens") is None
+    if isinstance(workload, Inference) and model.writes and said:
+        raise document.error("the field 'workload.output_tokens' is missing.", "workload.output_tokens")
 
 
 def _recompute_fields(document: Document, fields: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -116,7 +116,10 @@ def _even(layers: int, stages: int) -> str:
 def image(row: Row) -> str:
     """A sequence of an image encoder is its patches and the token of the class."""
     tokens, field = row["image_tokens"], "sequence_length" if row["training"] else "prompt_tokens"
-    return f"workload.{field} must be {tokens}, the patches of an image of {row['model']} and its class (got {row['read_tokens']}). Try {tokens}."
+    return (
+        f"workload.{field} must be {tokens}, the patches of an image of {row['model']} and its class "
+        f"(got {row['read_tokens']}). Try {tokens}."
+    )
 
 
 def routing(row: Row) -> str:

@@ -217,10 +217,6 @@ class Images:
     width: Count
     height: Count
 
-    def patches(self, side: int) -> int:
-        """Squares of ``side`` pixels that cover one of them."""
-        return -(-self.width // side) * -(-self.height // side)
-
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Inference:

@@ -1,7 +1,7 @@
 """Models that wrap a decoder with a vision tower and a projector between them.
 
 Counted is the model that transformers builds for a causal language model: the whole one, except for architectures
-whose causal class is the decoder alone (Llama 4, Llama 3.2 Vision, Qwen 3.5).
+whose causal class is the decoder alone (Llama 4, Qwen 3.5).
 """
 
 from collections.abc import Callable, Mapping
@@ -110,6 +110,11 @@ def _kimi_k3(f: Fields, tower: VisionTower, hidden: int) -> int:
     return tower.hidden_size + linear(wide, wide, bias=False) + linear(wide, hidden, bias=False)
 
 
+def _mllama(f: Fields, tower: VisionTower, hidden: int) -> int:
+    vision = f.section("vision_config")
+    return linear(vision.size("vision_output_dim", 7680) if vision else 7680, hidden)
+
+
 def _step3(f: Fields, tower: VisionTower, hidden: int) -> int:
     return linear(4 * tower.hidden_size, hidden, bias=f.flag("projector_bias"))
 
@@ -198,7 +203,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "glm4v_moe": Wrapper("glm4v_moe_text", "glm4v_vision", tied="either"),
     "glm46v": Wrapper("glm4v_text", "glm4v_vision"),
     "llama4": Wrapper("llama4_text", None, tied="text"),
-    "mllama": Wrapper("mllama_text_model", None, tied="never"),
+    "mllama": Wrapper("mllama_text_model", "mllama_vision_model", _mllama, tied="never"),
     "minimax_m3_vl": Wrapper("minimax_m3_vl_text", "minimax_m3_vl_vision", _minimax_m3, tied="either"),
     "kimi_k25": Wrapper("deepseek_v3", "kimi_k25_vision", _kimi_k25, tie_default=True),
     "kimi_k3": Wrapper("kimi_linear", "kimi_k3_vision", _kimi_k3),
