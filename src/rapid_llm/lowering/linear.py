@@ -117,10 +117,17 @@ def _terms(s: Shapes, model: Model) -> Matrix:
         [
             *(one, s.tokens, s.shard, s.rows, s.batch, s.new, s.past, pairs, cached, cached * s.new, pairs * s.new),
             *(column for ffn in mixtures for column in landed(ffn, s)),
-            *((s.source, s.batch * s.source, s.starts) if model.crosses else ()),
+            *(_crossed(s) if model.crosses else ()),
         ]
     )
     return np.concatenate([plain, plain * s.decode])
+
+
+def _crossed(s: Shapes) -> tuple[Matrix, ...]:
+    """What rows of cross attention are linear in beside: what it reads, whether there is any, and where sequences
+    start."""
+    sees = (s.source > 0).astype(float)
+    return s.source, s.batch * s.source, s.starts, sees, sees * s.starts
 
 
 def _cells(lowered: Lowered) -> Matrix:
@@ -200,6 +207,7 @@ def _sample(table: Table, degrees: Degrees, count: int, *, large: bool) -> Shape
         verified=verified,
     )
     if table[0].crosses:
-        s = replace(s, source=random.integers(1, most[2] + 1, count).astype(float))
+        read = random.integers(1, most[2] + 1, count).astype(float)
+        s = replace(s, source=np.where(np.arange(count) % 5 > 0, read, 0.0))
     pad = np.where(decode, 1.0 + (np.arange(count) % 5) / 4.0, 1.0)
     return replace(s, tokens=s.tokens * pad, shard=s.shard * pad)

@@ -43,7 +43,8 @@ class Lowered:
     gathered: bytes by which the inputs that sequence parallelism gathers exceed the shards that are kept [U, P].
     An encoder's units stand behind the decoder's: they run in the passes that start a sequence, and their working bytes
     are told per token of the decoder's, as those of all units are. cache: KV and state bytes per pass [U, P].
-    reached_groups: of the groups of neighbouring experts, the share that a token may choose from.
+    reached_groups: of the groups of neighbouring experts, the share that a token may choose from. uncut: whether every
+    token of a sequence sees all, so that no pass reads a part of it.
     """
 
     units: tuple[str, ...]
@@ -63,6 +64,7 @@ class Lowered:
     experts_per_token: float
     experts: float
     reached_groups: float
+    uncut: bool
 
 
 def unit_names(model: Model, ahead: int = 0) -> tuple[str, ...]:
@@ -143,6 +145,7 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         logits=outer.head_rows(model, s) * vocab,
         experts_per_token=max([1.0, *(float(ffn.num_experts_per_tok) for ffn in mixtures)]),
         experts=max([1.0, *(float(ffn.num_experts) for ffn in mixtures)]),
+        uncut=not model.writes,
         reached_groups=min([1.0, *(ffn.groups_per_token / ffn.expert_groups for ffn in mixtures)]),
     )
 

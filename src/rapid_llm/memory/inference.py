@@ -125,6 +125,8 @@ def _workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
     if runtime.allocator.utilisation in (None, 1.0):
         budget = np.minimum(budget, s.batch * np.maximum(s.past + s.new, s.source))
         sequences = np.minimum(sequences, s.batch)
+    uncut = np.where(lowered.uncut, s.past + s.new, s.source)
+    budget = np.maximum(budget, uncut)
     present = layers > 0
     widest = lowered.working[:-1] * (budget / np.maximum(s.tokens, 1.0))
     stream = RESIDUAL_STREAMS * budget * lowered.hidden_size * s.act

@@ -59,7 +59,7 @@ def explain(scenario: Scenario) -> list[KernelLine]:
     table = evaluate(scenario)
     tables = [table.prefill, *_decoding(table)] if isinstance(table, PoolsTable) else [table]
     lines = [line for one in tables for line in _lines(one)]
-    if isinstance(scenario.workload, Inference) and not scenario.model.writes:
+    if isinstance(scenario.workload, Inference) and not scenario.workload.output_tokens:
         lines = [replace(line, phase=READING) for line in lines]
     return sorted((line for line in lines if line.total_seconds > 0), key=lambda line: -line.total_seconds)
 

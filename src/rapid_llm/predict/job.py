@@ -45,6 +45,8 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
     uneven = work.routing != Routing()
     if any(b.ffn and b.ffn.kind == "moe" for b in blocks) and not uneven:
         found.append("tokens spread evenly over experts")
+    if scenario.model.position_embeddings == "relative":
+        found.append("learned biases of distances are added within attention, at no cost of their own")
     if scenario.model.vision and not getattr(work, "images", None):
         found.append("text only: the vision tower holds memory and runs no image")
     return tuple(found)
@@ -53,12 +55,12 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
 def decoded(model: Model, work: Inference) -> tuple[Inference, float]:
     """The job of the layers that generate, and the tokens of another sequence that their cross attention reads.
 
-    An encoder's prompt is read once; what its decoder continues is ``decoder_prompt_tokens``. A model that writes
-    nothing is done with its first pass. Cross attention to images reads the tokens of their tiles.
+    An encoder's prompt is read once; what its decoder continues is ``decoder_prompt_tokens``. A request without output
+    is done with its first pass. Cross attention to images reads the tokens of their tiles.
     """
     if model.encoder is not None:
         return replaced(work, prompt_tokens=work.decoder_prompt_tokens), float(work.prompt_tokens)
-    if not model.writes:
+    if not work.output_tokens:
         return replaced(work, output_tokens=1), 0.0
     if model.crosses and model.vision is not None and work.images is not None:
         return work, float(work.images.count * model.vision.tokens(work.images.width, work.images.height))

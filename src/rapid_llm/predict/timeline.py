@@ -79,9 +79,10 @@ def _steps(scenario: Scenario) -> tuple[Course, ...]:
 
 def _fillings(scenario: Scenario, work: Inference) -> tuple[Course, ...]:
     """Memory with 1 to all output tokens of every request cached."""
-    if not scenario.model.writes:
+    if not work.output_tokens:
         raise InputError(
-            f"{scenario.model.name} caches nothing, so that its memory is the same at any time. Try without the page."
+            "workload.output_tokens is 0: memory is the same at any time. Try without the page.",
+            field="workload.output_tokens",
         )
     started = decoded(scenario.model, work)[0].prompt_tokens
     steps = np.unique(np.linspace(1, work.output_tokens, min(LENGTHS, work.output_tokens)).astype(int)).tolist()

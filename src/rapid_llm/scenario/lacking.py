@@ -114,9 +114,12 @@ def both_ways(row: Row) -> str:
 
 
 def words(row: Row) -> str:
-    """An encoder that is asked for output, or a decoder that is asked for none."""
+    """An encoder that is asked for output, or an encoder's decoder that is asked for none."""
     if row["writes"]:
-        return f"workload.output_tokens must be at least 1 (got {row['output_tokens']}): {row['model']} writes tokens."
+        return (
+            f"workload.output_tokens must be at least 1 (got {row['output_tokens']}): the decoder of {row['model']} "
+            "writes. Try output_tokens 64."
+        )
     return (
         f"workload.output_tokens must be 0 (got {row['output_tokens']}): {row['model']} is "
         f"{KINDS[row['model_kind']]}, done with one pass over its prompt. Try to leave it out."

@@ -228,7 +228,8 @@ class Inference:
     ``total_requests`` of a job that all wait at its start; None: there are always more. ``beams``: of beam search,
     which share the cache of their prompt. ``routing`` of tokens to experts, even unless it says otherwise. ``offload``:
     what lives outside the accelerator. ``images``: of every prompt. Where a model has an encoder, it reads the prompt,
-    and its decoder starts from ``decoder_prompt_tokens``; one that is an encoder writes no output.
+    and its decoder starts from ``decoder_prompt_tokens``; an encoder alone writes no output (``output_tokens`` 0), and
+    a decoder may be asked to read alone.
     """
 
     kind: Literal["inference"] = "inference"
