@@ -86,7 +86,7 @@ def _model(model: Model) -> dict[str, int]:
         "reads_apart": model.encoder is not None,
         "sees_both_ways": model.crosses or not model.writes,
         "window": model.encoder.window or 0 if model.encoder else 0,
-        "masked": model.head == "masked",
+        "masked": model.head != "none" and not model.writes and not model.patch_values,
         "num_attention_heads": _common(getattr(mixer, "num_attention_heads", 0) for mixer in mixers),
         "num_key_value_heads": _common(getattr(mixer, "num_key_value_heads", 0) for mixer in mixers),
         "num_state_heads": _common(getattr(mixer, "num_value_heads", 0) for mixer in mixers),

@@ -52,14 +52,17 @@ def _bidirectional(f: Fields, **changes: Any) -> Attention:
 def bert(f: Fields) -> Model:
     """BERT, RoBERTa and XLM-RoBERTa: learned positions and segments, a norm behind each part and the embedding."""
     block = Block(mixer=_bidirectional(f), ffn=mlp(f, gated=False, bias=True), norm="layernorm", norm_bias=True)
+    around = _around(f, pooler=True)
+    apart = around["head"] == "masked" and not f.flag("tie_word_embeddings", True)
+    segments = f.size("type_vocab_size", 2) * f.size("hidden_size")
     return decoder(
         f,
         [block] * f.layers,
         position_embeddings="learned",
         embedding_norm=True,
         final_norm=False,
-        extra_parameters=f.size("type_vocab_size", 2) * f.size("hidden_size"),
-        **_around(f, pooler=True),
+        extra_parameters=segments + (f.size("vocab_size") if apart else 0),  # a head of its own has a second bias
+        **around,
     )
 
 
@@ -117,7 +120,7 @@ def eurobert(f: Fields) -> Model:
     block = Block(mixer=_bidirectional(f, rotary=True, **biased(f)), ffn=mlp(f, bias=f.flag("mlp_bias")))
     around = _around(f, pooler=False)
     if around["head"] == "masked":
-        around = {}
+        around = {"head_bias": f.flag("mlp_bias")}
     return decoder(f, [block] * f.layers, **around)
 
 
@@ -199,6 +202,8 @@ def _sides(f: Fields, *, qkv_bias: bool = True, extra: int = 0) -> tuple[Block, 
 def _transformer(f: Fields, *, positions: int, embedding_norm: bool, final_norm: bool) -> Model:
     """Encoder and decoder over one vocabulary; ``positions``: rows of each side's table, 0 where it is computed."""
     below, above = _sides(f)
+    tied = f.flag("tie_word_embeddings", True)
+    own = 0 if tied else f.size("vocab_size")  # untied, each side has a table beside a shared one that nobody reads
     return decoder(
         f,
         [above] * f.size("decoder_layers"),
@@ -206,9 +211,11 @@ def _transformer(f: Fields, *, positions: int, embedding_norm: bool, final_norm:
         num_positions=positions or None,
         embedding_norm=embedding_norm,
         final_norm=final_norm,
-        tie_word_embeddings=f.flag("tie_word_embeddings", True),
+        tie_word_embeddings=tied,
+        extra_parameters=own * f.size("hidden_size"),
         encoder=Encoder(
             hidden_size=f.size("hidden_size"),
+            vocab_size=own,
             num_positions=positions,
             embedding_norm=embedding_norm,
             final_norm=final_norm,
