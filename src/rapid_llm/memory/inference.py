@@ -12,6 +12,7 @@ from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.hardware import Accelerator
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.cache import cache_bytes
+from rapid_llm.lowering.weights import ahead_parameters
 from rapid_llm.memory.account import CATEGORIES, Account, stacked
 from rapid_llm.model import Model
 from rapid_llm.runtime import Allocator, Runtime, Serving
@@ -73,6 +74,17 @@ def inference_account(  # noqa: PLR0917
         capacity=capacity,
         host=np.where(alive, host, 0.0),
     )
+
+
+def predictor_bytes(lowered: Lowered, model: Model, precision: Precision) -> tuple[float, float]:
+    """Weights and cache of a predictor of further tokens on a rank of the last stage: a layer, the projection of state
+    and embedding, two norms (DeepSeek-V3, section 2.2), and keys and values of the same tokens."""
+    unit, plans = model.pattern[-1], lowered.shapes.plans
+    dense = lowered.dense[unit, -1] + ahead_parameters(model, plans, 1)[-1]
+    weights = (
+        dense * dtype(precision.weights).bytes + lowered.expert[unit, -1] * dtype(precision.of_experts.weights).bytes
+    )
+    return float(weights), float(lowered.cache[unit, -1])
 
 
 def _leaving(

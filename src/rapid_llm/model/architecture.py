@@ -230,6 +230,7 @@ class VisionTower:
 
     ``tile``: side in pixels of the squares that an image is cut into, at most ``max_tiles``, each with a token of its
     class; the tower runs all of them, those that an image leaves empty too (Llama 3.2 Vision, modeling_mllama.py).
+    ``merged``: patches that the projector turns into one token of the prompt.
     """
 
     layers: Count
@@ -240,6 +241,7 @@ class VisionTower:
     parameters: Count
     tile: Count | None = None
     max_tiles: Count = 1
+    merged: Count = 1
 
     def tokens(self, width: int, height: int) -> int:
         """Tokens that an image becomes before any projector merges them: its patches, or those of its tiles."""

@@ -90,7 +90,8 @@ def footprint(scenario: Scenario) -> Footprint:
     own, source = decoded(model, work)
     cached = own.prompt_tokens + own.output_tokens * own.beams
     lowered = inference_footprint(model, runtime, precision, plans, cached=cached, source=source)
-    if scenario.draft is None and not plans.shift:
+    predicts = own.speculation is not None and own.speculation.draft == "mtp"
+    if scenario.draft is None and not plans.shift and not predicts:
         return Footprint(lowered, inference_account(lowered, runtime, precision, accelerator, work.offload))
     from rapid_llm.predict.replica import job_of  # what stands alone does not wait for it
 

@@ -234,7 +234,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
         streamed=streamed,
         decode=decode,
         running=requests,
-        ttft_s=prefill_s + job.ingress + job.drafted_prompts(first, requests),
+        ttft_s=prefill_s + job.ingress + job.drafted_prompts(first, requests, steps),
         decode_s=decode_s,
         gaps=work.output_tokens - 1,
     )
@@ -326,7 +326,7 @@ def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, grou
     engine, requests = job.engine, int(points.batch[2])
     passes, share = float(points.count[0]), (requests - 1.0) / requests
     beside = float(steps.family("attention")[1]) * share / job.stages if engine.mixed_steps else 0.0
-    drafted = job.drafted_prompts(_row(points, 0), requests)
+    drafted = job.drafted_prompts(_row(points, 0), requests, steps)
     prompt = float(steps.pace[0] + steps.host[0]) + beside + drafted / passes
     step = float(job.token_time(steps, groups)[1] + steps.host[1])
     step += job.drafting(steps, 2, requests / groups)

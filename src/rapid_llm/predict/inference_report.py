@@ -81,7 +81,7 @@ def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
     rest = BUBBLE if alone else WAITING
     after = DRAFTING if alone and work.speculation else rest
     ingress = machine.runtime.host.ingress / machine.host_speed
-    before = DRAFTING if alone and work.speculation and work.speculation.draft == "model" else rest
+    before = DRAFTING if alone and work.speculation and work.speculation.draft != "ngram" else rest
     before = ENCODING if alone and work.images else before
     first = Phase(
         "prefill" if work.output_tokens else READING, table.prefill, table.ttft_s, table.streamed, ingress, before

@@ -45,6 +45,11 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
     uneven = work.routing != Routing()
     if any(b.ffn and b.ffn.kind == "moe" for b in blocks) and not uneven:
         found.append("tokens spread evenly over experts")
+    spec = getattr(work, "speculation", None)
+    if spec is not None and spec.draft == "mtp" and not scenario.model.num_nextn_predict_layers:
+        found.append(
+            "a predictor of further tokens is trained beside the model: a layer like its last, and the LM head"
+        )
     if scenario.model.position_embeddings == "relative":
         found.append("learned biases of distances are added within attention, at no cost of their own")
     if scenario.model.vision and not getattr(work, "images", None):

@@ -12,7 +12,7 @@ from rapid_llm.dtypes import Precision
 from rapid_llm.execution import ForwardSteps, Machine, Slow, forward_steps
 from rapid_llm.lowering import Lowered, Shapes, lower
 from rapid_llm.lowering.linear import lower_pass
-from rapid_llm.memory import CATEGORIES, Account, inference_account, inference_footprint
+from rapid_llm.memory import CATEGORIES, Account, inference_account, inference_footprint, predictor_bytes
 from rapid_llm.model import Model
 from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Parallelism, Plans
@@ -139,7 +139,7 @@ class Job:
         if spec is None or spec.draft == "ngram":
             return 0.0
         if spec.draft == "mtp":
-            return spec.drafts * float(steps.passes.forward[-3, at] + steps.passes.forward[-1, at])
+            return spec.drafts * float(steps.passes.forward[self.model.pattern[-1], at] + steps.passes.forward[-1, at])
         middle = self.work.prompt_tokens + (self.work.output_tokens - 1) / 2.0
         return spec.drafts * float(self.drafter.time(points_of([(sequences, 1, middle, 1)]))[1].traversal[0])
 
@@ -153,9 +153,18 @@ class Job:
         work = replaced(self.work, speculation=None, offload=HostShare(), images=None)
         return Job(draft.model, self.runtime, draft.precision, plans, work, self.machine)
 
-    def drafted_prompts(self, first: Points, requests: int) -> float:
-        """Seconds in which a draft model reads the prompts of these passes, and in which images are encoded."""
+    @property
+    def predicts(self) -> bool:
+        """Whether a predictor of further tokens stands behind the layers: one more of them, with a cache of its own."""
+        return self.work.speculation is not None and self.work.speculation.draft == "mtp"
+
+    def drafted_prompts(self, first: Points, requests: int, steps: ForwardSteps) -> float:
+        """Seconds in which what drafts reads the prompts of these passes, the first of ``steps``, and in which images
+        are encoded."""
         encoded = encoding(self, requests) if self.work.images else 0.0
+        if self.predicts:
+            read = steps.passes.forward[self.model.pattern[-1], : len(first.count)]
+            return encoded + float(first.count @ read)
         if self.draft is None:
             return encoded
         return encoded + float(first.count @ self.drafter.time(first)[1].traversal)
@@ -208,6 +217,9 @@ class Job:
         lowered = inference_footprint(
             self.model, self.runtime, self.precision, plans, cached=cached, source=self.source
         )
+        if self.predicts:
+            ahead = predictor_bytes(lowered, self.model, self.precision)
+            beside = beside[0] + ahead[0], beside[1] + ahead[1]
         common = self.runtime, self.precision, self.machine.accelerator
         return inference_account(lowered, *common, self.work.offload, beside)
 

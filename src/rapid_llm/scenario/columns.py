@@ -54,12 +54,12 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
     counted_experts, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave, runs_host_experts,
-    has_host_matrix, sees_images, has_tower (0 or 1), batch_size (inference), beams, total_requests, speculates,
-    drafts_by_model, decoder_length, read_tokens, output_tokens, predictions, starts_decoder, beyond (what is modelled
-    of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model: hidden_size,
-    vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an encoder),
-    sees_both_ways, masked (0 or 1), window (of sound), num_attention_heads, num_key_value_heads, num_state_heads,
-    num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the greatest common
+    has_host_matrix, sees_images, has_tower (0 or 1), shown_tokens, batch_size (inference), beams, total_requests,
+    speculates, drafts_by_model, decoder_length, read_tokens, output_tokens, predictions, starts_decoder, beyond (what
+    is modelled of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model:
+    hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an
+    encoder), sees_both_ways, masked (0 or 1), window (of sound), num_attention_heads, num_key_value_heads,
+    num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the greatest common
     divisor over them, since what divides it divides all; 0 means that the model has no such thing.
     """
     own = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **_faults(scenario)}
@@ -243,6 +243,14 @@ def _held(model: Model, work: Inference) -> int:
     return (work.decoder_prompt_tokens if model.encoder else work.prompt_tokens) + work.output_tokens
 
 
+def _shown(scenario: Scenario) -> int:
+    """Tokens that the images of a prompt become among its own; none where cross attention reads them."""
+    work, tower = scenario.workload, scenario.model.vision
+    if isinstance(work, Training) or work.images is None or tower is None or scenario.model.crosses:
+        return 0
+    return work.images.count * -(-tower.tokens(work.images.width, work.images.height) // tower.merged)
+
+
 def _shows(scenario: Scenario) -> bool:
     return not isinstance(scenario.workload, Training) and scenario.workload.images is not None
 
@@ -278,6 +286,7 @@ def _generation(scenario: Scenario) -> dict[str, int]:
         "total_requests": 0 if isinstance(work, Training) else work.total_requests or 0,
         "speculates": spec is not None,
         "sees_images": _shows(scenario),
+        "shown_tokens": _shown(scenario),
         "has_tower": scenario.model.vision is not None,
         "drafts_by_model": spec is not None and spec.draft == "model",
         "has_draft": draft is not None,

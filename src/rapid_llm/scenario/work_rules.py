@@ -217,6 +217,16 @@ WORK: tuple[Check, ...] = (
         lacking.both_ways,
     ),
     Check(
+        "a prompt holds its images",
+        "workload.prompt_tokens",
+        lambda c: c.shown_tokens <= c.read_tokens,
+        lambda r: (
+            f"workload.prompt_tokens {r['read_tokens']} is less than the {r['shown_tokens']} tokens that the images of "
+            f"a prompt become in {r['model']}."
+        ),
+        "warning",
+    ),
+    Check(
         "every replica has a request",
         "workload.batch_size",
         lambda c: (c.training > 0) | (c.batch_size >= c.dp),

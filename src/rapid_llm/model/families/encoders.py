@@ -66,20 +66,43 @@ def bert(f: Fields) -> Model:
     )
 
 
+def mpnet(f: Fields) -> Model:
+    """MPNet: BERT without segments, with learned biases of distances that all layers share."""
+    distances = f.size("relative_attention_num_buckets", 32) * f.size("num_attention_heads")
+    block = Block(mixer=_bidirectional(f), ffn=mlp(f, gated=False, bias=True), norm="layernorm", norm_bias=True)
+    around = _around(f, pooler=True)
+    return _behind(f, block, position_embeddings="learned", extra_parameters=distances, **around)
+
+
+def nomic(f: Fields) -> Model:
+    """Nomic BERT: gated and rotary, biases in the norms alone."""
+    return _rotary(f, mlp(f), qkv_bias=False, o_bias=False)
+
+
+def gte(f: Fields) -> Model:
+    """GTE: gated and rotary, biases on attention and on the down projection."""
+    return _rotary(f, mlp(f), extra=f.size("hidden_size"))
+
+
+def _rotary(f: Fields, ffn: MLP, *, extra: int = 0, **attention: Any) -> Model:
+    mixer = _bidirectional(f, rotary=True, **attention)
+    block = Block(mixer=mixer, ffn=ffn, norm="layernorm", norm_bias=True, extra_parameters=extra)
+    segments = (f.integer("type_vocab_size", 0) or 0) * f.size("hidden_size")
+    return _behind(f, block, extra_parameters=segments, **_around(f, pooler=False))
+
+
+def _behind(f: Fields, block: Block, **changes: Any) -> Model:
+    """Layers with their norms behind each part, as that of the embedding is."""
+    return decoder(f, [block] * f.layers, embedding_norm=True, final_norm=False, **changes)
+
+
 def distilbert(f: Fields) -> Model:
     """DistilBERT: BERT without segments and pooler."""
     inner = f.size("hidden_dim")
     block = Block(
         mixer=_bidirectional(f), ffn=mlp(f, size=inner, gated=False, bias=True), norm="layernorm", norm_bias=True
     )
-    return decoder(
-        f,
-        [block] * f.layers,
-        position_embeddings="learned",
-        embedding_norm=True,
-        final_norm=False,
-        **_around(f, pooler=False),
-    )
+    return _behind(f, block, position_embeddings="learned", **_around(f, pooler=False))
 
 
 def modernbert(f: Fields) -> Model:

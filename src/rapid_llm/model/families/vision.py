@@ -104,6 +104,12 @@ def internvl(f: Fields) -> VisionTower:
     return _tower(f, inner=inner, layer=layer, around=around)
 
 
+def internvit(f: Fields) -> VisionTower:
+    """InternViT under its own names (InternVLChatModel)."""
+    names = {"attention_bias": f.flag("qkv_bias", True), "use_qk_norm": f.flag("qk_normalization")}
+    return internvl(replace(f, data={**f.data, **names, "use_mean_pooling": True}))
+
+
 def qwen2_vl(f: Fields) -> VisionTower:
     """Qwen2-VL: the width is ``embed_dim``; the merger to ``hidden_size`` included."""
     width, merged = f.size("embed_dim"), f.size("embed_dim") * f.size("spatial_merge_size") ** 2
@@ -325,6 +331,7 @@ TOWERS: dict[str, tuple[Callable[[Fields], VisionTower], Mapping[str, Any]]] = {
     "gemma4_vision": (gemma4, _GEMMA4),
     "kimi_k3_vision": (kimi_k3, {}),
     "mllama_vision_model": (mllama, _MLLAMA),
+    "intern_vit_6b": (internvit, _INTERN),
 }
 """``model_type`` of a ``vision_config`` to its reader and the defaults of its class (transformers 5.24)."""
 
