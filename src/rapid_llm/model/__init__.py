@@ -14,13 +14,13 @@ from rapid_llm.model.architecture import (
 )
 from rapid_llm.model.catalogue import document, load, names
 from rapid_llm.model.flops import forward_flops, training_flops
+from rapid_llm.model.groups import parameters_by_group
 from rapid_llm.model.weights import (
     Weight,
     active_parameters,
     block_weights,
     outer_weights,
     parameters,
-    parameters_by_group,
 )
 
 __all__ = [

@@ -59,8 +59,8 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     is modelled of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model:
     hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an
     encoder), sees_both_ways, masked (0 or 1), window (of sound), num_attention_heads, num_key_value_heads,
-    num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the greatest common
-    divisor over them, since what divides it divides all; 0 means that the model has no such thing.
+    num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
+    greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
     """
     own = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **_faults(scenario)}
     given = {name: np.asarray(value, dtype=np.float64) for name, value in (plans or {}).items()}
