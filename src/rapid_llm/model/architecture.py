@@ -280,6 +280,12 @@ class Encoder:
     window: Count | None = None
     extra_parameters: Whole = 0
 
+    def __post_init__(self) -> None:
+        """Refuse a layer that is none of the blocks."""
+        last = len(self.blocks) - 1
+        if not self.pattern or not all(0 <= index <= last for index in self.pattern):
+            raise ValueError(f"must give each layer in pattern the index of its block, 0 to {last}")
+
     @property
     def num_hidden_layers(self) -> int:
         """Number of layers."""
