@@ -194,6 +194,8 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "mxfp8": _preset("bf16", compute="mxfp8", weights="mxfp8"),
         "nvfp4": _preset("bf16", compute="nvfp4", weights="nvfp4", kv_cache="fp8"),
         "mxfp4": _preset("bf16", weights="mxfp4_wo"),
+        # AMD Quark: products in 4 bits too, with scales of an fp8 KV cache
+        "mxfp4-w4a4": _preset("bf16", compute="mxfp4", weights="mxfp4", kv_cache="fp8"),
         "mxfp4-experts": _preset("bf16", experts="mxfp4_wo"),
         "int8": _preset("fp16", compute="int8", weights="int8"),
         "fp8-wo": _preset("bf16", weights="fp8_wo"),

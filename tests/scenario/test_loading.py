@@ -147,6 +147,8 @@ def test_overrides_reach_into_nouns():
          lambda s: (s.workload.recompute.mode, s.workload.recompute.every) == ("full", 2)),
         ("workload.recompute={modules: [core_attn], every: 2}",
          lambda s: (s.workload.recompute.mode, s.workload.recompute.every) == ("selective", 2)),
+        ("workload.recompute=[layernorm, mlp]",
+         lambda s: s.workload.recompute.modules == ("layernorm", "mlp")),
         ("workload.recompute={modules: [layernorm, mlp]}",
          lambda s: s.workload.recompute.modules == ("layernorm", "mlp")),
         ("placement.order=[dp, tp, cp, ep, pp]", lambda s: s.placement.order[0] == "dp"),

@@ -122,21 +122,24 @@ def implementation(runtime: Runtime, family: str, dtype: str, architecture: str)
 def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
     """Share of the clock at which the kernels of a table run for hours.
 
-    The machine's is that of long products, at the limit of power. A kernel that keeps the matrix units less busy draws
-    less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power buys
-    (power of products / its own)^(1/3) of the clock, up to boost. Attention is busy for its rate, but for the
-    exponentials beside both products of a position (``operators.attention``).
+    The machine's is that of long 16-bit products, at the limit of power. A kernel that keeps the matrix units less busy
+    draws less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power
+    buys (power of products / its own)^(1/3) of the clock, up to boost. A kernel is busy for its rate; attention less,
+    for the exponentials beside both products of a position (``operators.attention``), and at less power.
     """
-    if rows.family != "attention" or machine.clock >= 1.0:
+    if machine.clock >= 1.0 or rows.family not in ("attention", "gemm", "moe"):
         return machine.clock
     chip = machine.accelerator
-    product = implementation(machine.runtime, "gemm", rows.dtype, chip.architecture)
-    own, reference = (operators.kernel(name).on(chip.architecture) for name in (kernel, product))
-    width = 2.0 * float(rows.columns["head_dim"].max())
-    known = rates(chip, rows.dtype)
-    exponential = own.softmax / 2.0 * known.peak / known.exponentials
-    busy = own.rate * width / float(np.hypot(width, exponential))
-    return float(min(1.0, machine.clock * (reference.rate / (ON_CHIP_POWER * busy)) ** (1.0 / 3.0)))
+    own = operators.kernel(kernel).on(chip.architecture)
+    busy = own.rate
+    if rows.family == "attention":
+        width = 2.0 * float(rows.columns["head_dim"].max())
+        known = rates(chip, rows.dtype)
+        exponential = own.softmax / 2.0 * known.peak / known.exponentials
+        busy *= ON_CHIP_POWER * width / float(np.hypot(width, exponential))
+    product = implementation(machine.runtime, "gemm", "bf16", chip.architecture)
+    reference = operators.kernel(product).on(chip.architecture)
+    return float(np.clip(machine.clock * (reference.rate / busy) ** (1.0 / 3.0), machine.clock, 1.0))
 
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:

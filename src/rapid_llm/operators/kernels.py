@@ -156,10 +156,12 @@ class PointwiseConstants:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Kernel:
-    """One implementation of a family; ``variants``: fields of its structure that differ on an architecture."""
+    """One implementation of a family; ``variants``: fields of its structure that differ on an architecture;
+    ``computes``: the format whose rate its instructions have, where that is not the row's own."""
 
     name: str
     family: str
+    computes: DtypeName | None = None
     variants: Map[Map[bool | int | str | ContextTiles | Shapes | tuple[Count, ...]]] = FrozenDict()
 
     def shaped(self, architecture: str) -> "Kernel":
@@ -203,8 +205,9 @@ class GemmKernel(Kernel):
     ``quantise``: how often the kernel's own quantise pass reads the 16-bit activations: 1, 2 where it looks for their
     largest value first, 0 without such a pass. ``vector``: a single row goes to a matrix-vector kernel where that is
     faster. ``edges``: where a library takes its tile by rows alone, the most rows of each tile but the last.
-    ``computes``: the format whose rate its instructions have, where that is not the row's own. ``turns``: the operands
-    of a weight gradient must be copied the other way round first; instructions that read either way need no copy.
+    ``turns``: the operands of a weight gradient must be copied the other way round first; instructions that read either
+    way need no copy.
+    ``rivals``: implementations among which an engine picks the fastest of each shape, this one included.
     Of kernels with few loads in flight, by architecture: ``draws``, B/s of weights that a compute unit takes at most,
     and ``unpacks``, operations of the vector lanes on each weight.
     """
@@ -215,9 +218,9 @@ class GemmKernel(Kernel):
     splits: tuple[Count, ...] = (1,)
     k_step: Count = 64
     quantise: int = 0
-    computes: DtypeName | None = None
     vector: bool = False
     turns: bool = True
+    rivals: tuple[str, ...] = ()
     edges: Map[tuple[Count, ...]] = FrozenDict()
     draws: Map[BytesPerSecond] = FrozenDict()
     unpacks: Map[NonNegative] = FrozenDict()

@@ -1,6 +1,7 @@
 """From columns to seconds: the one function that the rooms above call."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Final, cast
@@ -116,7 +117,7 @@ def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
             f"kernel {chosen.name} serves {chosen.family}, not {family}. Try a kernel of the family {family}.",
             field=f"kernels.{family}",
         )
-    if isinstance(chosen, GemmKernel) and chosen.computes and number_format(chosen.computes).rate in accelerator.peak:
+    if chosen.computes and number_format(chosen.computes).rate in accelerator.peak:
         dtype = chosen.computes
     known = rates(accelerator, dtype, clock=clock, replayed=replayed)
     return _price(chosen, columns, kind, known, accelerator.architecture)
@@ -131,7 +132,10 @@ def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, a
     chosen, constants = chosen.shaped(architecture), chosen.on(architecture, r.clock)
     match chosen:
         case GemmKernel():
-            return gemm.price_gemm(columns, chosen, architecture, r)
+            prices = gemm.price_gemm(columns, chosen, architecture, r)
+            for rival in chosen.rivals:
+                prices = _faster(prices, _price(_kernel(rival), columns, kind, r, architecture))
+            return prices
         case DecodeKernel():
             return price_decode(columns, chosen, constants, r)
         case MoeKernel():
@@ -161,17 +165,46 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
         plain = replaced(chosen, decode_8bit=None)
         return _merge(columns, small, lambda rows, mine: _attention(rows, sibling if mine else plain, r, architecture))
 
-    def run(rows: tuple[Column, ...], one_query: bool) -> Prices:
-        if one_query:
-            split = cast(DecodeKernel, _kernel(chosen.decode).shaped(architecture))
-            return price_decode(rows, split, split.on(architecture, r.clock), r)
-        tiled = cast(AttentionKernel, chosen.shaped(architecture))
+    split = cast(DecodeKernel, _kernel(chosen.decode).shaped(architecture))
+    tiled = cast(AttentionKernel, chosen.shaped(architecture))
+
+    def one_query(rows: tuple[Column, ...]) -> Prices:
+        return price_decode(rows, split, split.on(architecture, r.clock), r)
+
+    def queries(rows: tuple[Column, ...], cached: bool) -> Prices:
         constants = tiled.on(architecture, r.clock)
         if rows[0].shape == (1,):  # numbers cost a third of what columns of one row do
-            return _as_row(price_context(tuple(column[0] for column in rows), tiled, constants, r))
-        return price_context(rows, tiled, constants, r)
+            prices = _as_row(price_context(tuple(column[0] for column in rows), tiled, constants, r))
+        else:
+            prices = price_context(rows, tiled, constants, r)
+        return _no_less(prices, one_query(_last_query(rows))) if cached else prices
+
+    def run(rows: tuple[Column, ...], decode: bool) -> Prices:
+        return one_query(rows) if decode else _merge(rows, (rows[2] > 0.0) & (rows[9] == 0.0), queries)
 
     return _merge(columns, is_decode(columns), run)
+
+
+def _last_query(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """The last of the queries alone, over the same cache."""
+    batch, new, past, *rest = columns
+    return (batch, np.ones_like(new), past + new - 1.0, *rest)
+
+
+def _faster(one: Prices, other: Prices) -> Prices:
+    """The faster of two in every row."""
+    less = other.seconds < one.seconds
+    return Prices(*(np.where(less, getattr(other, name), getattr(one, name)) for name in Prices.__slots__))
+
+
+def _no_less(prices: Prices, least: Prices) -> Prices:
+    """Queries over a cache (drafts that are verified, chunks of a prompt) take no less than the last of them alone,
+    which another kernel with constants of its own prices."""
+    longer = least.seconds > prices.seconds
+    seconds, bound = (
+        np.where(longer, there, here) for there, here in ((least.seconds, prices.seconds), (least.bound, prices.bound))
+    )
+    return replace(prices, seconds=seconds, bound=bound)
 
 
 def _merge(
