@@ -184,8 +184,8 @@ def _field(
 
 
 def _workload(document: Document, model: Model, defaults: list[str], value: Any) -> Any:
-    """``recompute: full`` is short for ``recompute: {mode: full}``, a list for that of its modules; lengths that a model
-    leaves no choice of are filled in."""
+    """``recompute: full`` is short for ``recompute: {mode: full}``, a list for that of its modules; lengths that a
+    model leaves no choice of are filled in."""
     value = _lengths(model, defaults, value) if isinstance(value, Mapping) else value
     recompute = value.get("recompute") if isinstance(value, Mapping) else None
     if recompute is None or isinstance(recompute, Recompute):
