@@ -94,6 +94,7 @@ def ours(source: Document) -> int | str:
 
 BY_CLASS = (
     *("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "modernbert", "eurobert"),
+    *("ernie", "megatron-bert", "xlm-roberta-xl", "mpnet", "nomic_bert", "gte"),
     *("t5", "mt5", "umt5", "bart", "mbart", "pegasus", "marian", "m2m_100", "whisper", "mllama"),
 )
 """Values of ``model_type`` whose class is the one that a file names."""

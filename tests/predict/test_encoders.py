@@ -324,6 +324,23 @@ REFUSED = [
         "runtime: fsdp.",
     ),
     (
+        lambda: from_mapping(
+            {
+                "model": "llama-2-7b",
+                "system": "dgx-h100",
+                "draft": "flan-t5-base",
+                "workload": {
+                    "kind": "inference",
+                    "batch_size": 8,
+                    "prompt_tokens": 64,
+                    "output_tokens": 8,
+                    "speculation": {"draft": "model", "acceptance": [0.5]},
+                },
+            }
+        ),
+        "draft flan-t5-base must be a decoder, which has no encoder beside it. Try draft: llama-3.2-1b.",
+    ),
+    (
         lambda: stepper(batch("bart-large")),
         "a step predictor knows decoders alone, and bart-large has an encoder. Try rapid_llm.predict.",
     ),

@@ -56,8 +56,8 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     counted_experts, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave, runs_host_experts,
     has_host_matrix, sees_images, has_tower (0 or 1), shown_tokens, batch_size (inference), beams, total_requests,
     speculates, drafts_by_model, decoder_length, read_tokens, output_tokens, predictions, starts_decoder, beyond (what
-    is modelled of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model:
-    hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an
+    is modelled of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, draft_decodes, pooled, and of the
+    model: hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an
     encoder), sees_both_ways, masked (0 or 1), window (of sound), num_attention_heads, num_key_value_heads,
     num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
     greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
@@ -293,6 +293,7 @@ def _generation(scenario: Scenario) -> dict[str, int]:
         "draft_tp": draft.tp if draft else 1,
         "draft_heads": own["num_attention_heads"],
         "draft_vocab": own["vocab_size"],
+        "draft_decodes": draft is None or draft.model.kind == "decoder",
         "pooled": scenario.pools is not None,
         "beyond": bool(_beyond(scenario)),
         "starts_decoder": not isinstance(work, Training) and work.decoder_prompt_tokens > 1,

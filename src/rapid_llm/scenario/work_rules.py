@@ -140,6 +140,12 @@ WORK: tuple[Check, ...] = (
         lacking.draft_tp,
     ),
     Check(
+        "draft is a decoder",
+        "draft.model",
+        lambda c: c.draft_decodes > 0,
+        lambda r: f"draft {r['draft']} must be a decoder, which has no encoder beside it. Try draft: llama-3.2-1b.",
+    ),
+    Check(
         "draft shares the vocabulary",
         "draft.model",
         lambda c: (c.has_draft == 0) | (abs(c.draft_vocab - c.vocab_size) <= c.vocab_size * SAME_VOCABULARY),
