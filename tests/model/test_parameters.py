@@ -80,6 +80,16 @@ CHECKPOINTS = {
     "flan-t5-xl": 2_849_757_184,
     "flan-t5-xxl": 11_135_332_352,
     "mt5-xxl": 11_896_598_528 + 250_112 * 4096,
+    "baichuan2-13b": 13_896_668_160,
+    "codellama-34b": 33_743_970_304,
+    "dbrx": 131_596_523_520,
+    "internlm2-20b": 19_861_149_696,
+    "smollm2-1.7b": 1_711_376_384,
+    "tinyllama-1.1b": 1_100_048_384,
+}
+# Computed from the configurations as the catalogue has them, and compared with no implementation: these hold what is
+# counted today, so that a change of a reader does not move them unseen.
+COMPUTED = {
     "chatglm3-6b": 6_243_584_000,
     "deepseek-moe-16b": 16_375_728_128,
     "embeddinggemma-300m": 302_863_104,
@@ -87,12 +97,6 @@ CHECKPOINTS = {
     "internvl3-8b": 7_944_373_760,
     "ling-mini-2.0": 16_255_643_392,
     "minicpm-2b": 2_724_880_896,
-    "baichuan2-13b": 13_896_668_160,
-    "codellama-34b": 33_743_970_304,
-    "dbrx": 131_596_523_520,
-    "internlm2-20b": 19_861_149_696,
-    "smollm2-1.7b": 1_711_376_384,
-    "tinyllama-1.1b": 1_100_048_384,
 }
 # Source: Narayanan et al. 2021, table 1, and Korthikanti et al. 2022, table 3: billions as printed.
 PRINTED = {
@@ -123,6 +127,11 @@ ACTIVE = {
 
 @pytest.mark.parametrize(("name", "count"), [*TRANSFORMERS.items(), *CHECKPOINTS.items()])
 def test_count_is_exact(name, count):
+    assert model.parameters(model.load(name)) == count
+
+
+@pytest.mark.parametrize(("name", "count"), COMPUTED.items())
+def test_count_stays(name, count):
     assert model.parameters(model.load(name)) == count
 
 

@@ -40,7 +40,6 @@ _KERNELS = {
     "q_down": "query down projection",
     "q_up": "query up projection",
     "kv_down": "KV down projection",
-    "qkv_down": "query and KV down projection",
     "kv_up": "KV up projection",
     "absorb_q": "KV up projection, absorbed by queries",
     "absorb_v": "KV up projection, absorbed by values",

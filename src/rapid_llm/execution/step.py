@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from rapid_llm.execution.stragglers import Slow, lateness
 from rapid_llm.execution.timeline import Durations, pipeline_time
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE, WEIGHT_GRADIENT
+from rapid_llm.nouns import light
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -25,7 +25,7 @@ SPLIT, PAIRED = np.array([one.splits for one in CODES]), np.array([one.pairs for
 EXPERT_AXES = ("ep", "etp")
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class TrainingStep:
     """One optimizer step under P plans.
 
@@ -132,7 +132,7 @@ def _weight_gradients(priced: Priced) -> Matrix | None:
     seconds = np.zeros(lowered.dense.shape)
     for table in priced.kernels:
         rows = np.array([name.endswith(WEIGHT_GRADIENT) for name in table.rows.names])
-        np.add.at(seconds, table.rows.unit[rows], (table.prices.seconds * table.rows.count)[rows])
+        np.add.at(seconds, table.rows.unit[rows], (table.seconds * table.rows.count)[rows])
     return np.asarray(np.einsum("ups,up->ps", lowered.layers, seconds))
 
 

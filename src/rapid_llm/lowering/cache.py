@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.model.architecture import Attention, Block, CompressedAttention, LatentAttention, Model, StateSpace
-from rapid_llm.parallelism import Plans
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -15,23 +14,22 @@ INPUT_BYTES = 2.0
 """Of an input that a causal convolution keeps, 16 bit wide."""
 
 
-def cache_bytes(  # noqa: PLR0917
-    model: Model, plans: Plans, length: Column | float, kv: float, block: int = 1, source: Column | float = 0.0
+def cache_bytes(
+    model: Model, tp: Column | float, length: Column, kv: float, block: int = 1, *, source: Column | float = 0.0
 ) -> Matrix:
     """Bytes of one pass of each unit on one rank for one sequence of ``length`` tokens [U, P].
 
-    ``kv``: bytes of one cached number; ``block``: tokens of a cache block, of which a sequence holds whole ones. Heads
-    are divided by tp and repeated beyond them; a latent is not divided; a window is held whole and straddles one more
-    block; recurrent states and the inputs that a convolution looks back at do not grow: ``length`` 0 leaves them alone.
-    Nor do keys and values of cross attention, of ``source`` tokens. Layers whose tokens all see each other run once
-    over a sequence and keep nothing: those of an encoder.
+    ``tp``: of each plan, or of one at several lengths; ``kv``: bytes of one cached number; ``block``: tokens of a cache
+    block, of which a sequence holds whole ones. Heads are divided by tp and repeated beyond them; a latent is not
+    divided; a window is held whole and straddles one more block; recurrent states and the inputs that a convolution
+    looks back at do not grow: ``length`` 0 leaves them alone. Nor do keys and values of cross attention, of ``source``
+    tokens. Layers whose tokens all see each other run once over a sequence and keep nothing: those of an encoder.
     """
-    none = np.zeros(len(plans))
-    cache = np.zeros((len(model.blocks) + below_units(model) + 2, len(plans)))
+    cache = np.zeros((len(model.blocks) + below_units(model) + 2, len(length)))
     for unit, layer in enumerate(model.blocks):
-        cache[unit] = _layer(layer, plans, length + none, kv, block)
+        cache[unit] = _layer(layer, tp, length, kv, block)
         if layer.cross is not None:
-            cache[unit] += _held(source + none, None, block) * _width(layer.cross, plans) * kv
+            cache[unit] += _held(source, None, block) * _width(layer.cross, tp) * kv
     return cache
 
 
@@ -40,25 +38,26 @@ def below_units(model: Model) -> int:
     return len(model.encoder.blocks) + 1 if model.encoder else 0
 
 
-def _width(mixer: Attention, plans: Plans) -> Column:
+def _width(mixer: Attention, tp: Column | float) -> Column | float:
     """Numbers that one token leaves in the cache of a rank [P]."""
-    heads = np.maximum(1.0, np.ceil(mixer.num_key_value_heads / plans.tp))
+    heads: Column | float = np.maximum(1.0, np.ceil(mixer.num_key_value_heads / tp))
     return heads * (mixer.head_dim if mixer.k_eq_v else mixer.head_dim + mixer.value_dim)
 
 
-def _held(length: Column, window: int | None, block: int) -> Column:
+def _held(length: Column | float, window: int | None, block: int) -> Column | float:
     """Tokens in whole blocks of a sequence [P]."""
-    whole = np.ceil(length / block) * block
+    whole: Column | float = np.ceil(length / block) * block
     if not window:
         return whole
     straddle = block if block > 1 else 0
     return np.where(length > window, np.ceil(window / block) * block + straddle, whole)
 
 
-def _layer(layer: Block, plans: Plans, length: Column, kv: float, block: int) -> Column:
-    mixer, size = layer.mixer, np.zeros(len(plans))
+def _layer(layer: Block, tp: Column | float, length: Column, kv: float, block: int) -> Column | float:
+    mixer = layer.mixer
+    size: Column | float = 0.0
     if isinstance(mixer, Attention) and mixer.causal and not mixer.kv_shared:
-        size = _held(length, mixer.sliding_window, block) * _width(mixer, plans) * kv
+        size = _held(length, mixer.sliding_window, block) * _width(mixer, tp) * kv
     elif isinstance(mixer, LatentAttention):
         latent = (mixer.kv_lora_rank + mixer.qk_rope_head_dim) * kv
         size = _held(length, None, block) * (latent + (mixer.index_head_dim or 0))
@@ -73,5 +72,5 @@ def _layer(layer: Block, plans: Plans, length: Column, kv: float, block: int) ->
             inputs = (
                 recurrent.conv_channels * (recurrent.conv_kernel - 1) * INPUT_BYTES if recurrent.conv_kernel else 0.0
             )
-            size = size + (state + inputs) / np.minimum(plans.tp, recurrent.num_value_heads)
+            size = size + (state + inputs) / np.minimum(tp, recurrent.num_value_heads)
     return size

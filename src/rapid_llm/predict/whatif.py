@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rapid_llm.hardware import Accelerator, System
 from rapid_llm.nouns import FrozenDict, replaced
+from rapid_llm.predict.job import runs_on_cpus
 from rapid_llm.predict.report import WhatIf
 from rapid_llm.scenario import Scenario
 
@@ -20,7 +21,7 @@ def what_if(scenario: Scenario, base: float, time_of: Callable[[Scenario], float
         ("memory bandwidth x2", _hbm),
         ("scale-up bandwidth x2", _scale_up),
         ("network cards x2", _nics),
-        *([("host memory bandwidth x2", _host)] if getattr(scenario.workload.offload, "experts", 0.0) else []),
+        *([("host memory bandwidth x2", _host)] if runs_on_cpus(scenario) else []),
     ):
         changed = _changed(scenario, change)
         if changed is None or base == 0.0:

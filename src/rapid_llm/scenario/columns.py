@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from rapid_llm.dtypes import dtype
+from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.errors import InputError
+from rapid_llm.hardware import Accelerator, System
 from rapid_llm.lowering.modules import present
 from rapid_llm.model import MLP, Model, MoE
-from rapid_llm.parallelism import FOLDED, TWO_WAY
-from rapid_llm.runtime import runs_on, usual
+from rapid_llm.parallelism import FOLDED, TWO_WAY, Parallelism
+from rapid_llm.runtime import Runtime, runs_on, usual
 from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.workload import Inference, Routing, Training
 
@@ -54,7 +55,7 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
     counted_experts, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave, runs_host_experts,
-    has_host_matrix, sees_images, has_tower (0 or 1), shown_tokens, batch_size (inference), beams, total_requests,
+    sees_images, has_tower (0 or 1), shown_tokens, batch_size (inference), beams, total_requests,
     speculates, drafts_by_model, decoder_length, read_tokens, output_tokens, predictions, starts_decoder, beyond (what
     is modelled of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, draft_decodes, pooled, and of the
     model: hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an
@@ -62,7 +63,9 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
     greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
     """
-    own = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **_faults(scenario)}
+    runtime, plan = scenario.runtime, scenario.parallelism
+    system = _system(scenario.system, scenario.accelerators, runtime, scenario.precision)
+    own = {**_model(scenario.model), **system, **_plan(plan, runtime), **_workload(scenario), **_faults(scenario)}
     given = {name: np.asarray(value, dtype=np.float64) for name, value in (plans or {}).items()}
     return Columns(values={**own, **given}, scenario=scenario)
 
@@ -96,37 +99,35 @@ def _model(model: Model) -> dict[str, int]:
     }
 
 
-def _system(scenario: Scenario) -> dict[str, int]:
-    node = scenario.system.groups[0].node
+@lru_cache(maxsize=256)
+def _system(system: System, accelerators: int, runtime: Runtime, precision: Precision) -> dict[str, int]:
+    node = system.groups[0].node
     chip = node.accelerator
     return {
-        "accelerators": scenario.accelerators,
-        "system_accelerators": scenario.system.accelerators,
+        "accelerators": accelerators,
+        "system_accelerators": system.accelerators,
         "node_size": node.accelerators,
-        "has_rate": not _without_rate(scenario),
-        "has_platform": runs_on(scenario.runtime, chip.vendor, chip.architecture),
-        "runs_model": scenario.model.kind in scenario.runtime.runs_models,
+        "has_rate": not _without_rate(chip, precision),
+        "has_platform": runs_on(runtime, chip.vendor, chip.architecture),
         "has_drives": node.nvme is not None,
         "unified": node.accelerator.memory.unified,
-        "has_host_matrix": node.host_matrix is not None,
-        "runs_host_experts": scenario.runtime.host_experts is not None,
-        "weight_only": any(dtype(kept).weight_only for kept in _kept(scenario)),
+        "runs_host_experts": runtime.host_experts is not None,
+        "weight_only": any(dtype(kept).weight_only for kept in _kept(precision)),
     }
 
 
-def _without_rate(scenario: Scenario) -> str:
-    """The field of ``precision`` in whose format the accelerator has no matrix rate; empty where it has all."""
-    chip, formats = scenario.system.groups[0].node.accelerator, scenario.precision
+def _without_rate(chip: Accelerator, formats: Precision) -> str:
+    """The field of ``formats`` in whose format the accelerator has no matrix rate; empty where it has all."""
     fields = ("compute", "activations")
     return next((name for name in fields if chip.rate(dtype(getattr(formats, name)).rate) is None), "")
 
 
-def _kept(scenario: Scenario) -> tuple[str, str]:
-    return scenario.precision.weights, scenario.precision.of_experts.weights
+def _kept(precision: Precision) -> tuple[str, str]:
+    return precision.weights, precision.of_experts.weights
 
 
-def _plan(scenario: Scenario) -> dict[str, int]:
-    plan = scenario.parallelism
+@lru_cache(maxsize=1024)
+def _plan(plan: Parallelism, runtime: Runtime) -> dict[str, int]:
     names = ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "sp", "zero_stage", "dp_shard", "ulysses")
     dealt = plan.layers_per_stage
     return {
@@ -136,7 +137,7 @@ def _plan(scenario: Scenario) -> dict[str, int]:
         **{name: int(getattr(plan, name) or 0) for name in names},
         "shifts": plan.shift,
         "interleaved": plan.schedule == "interleaved",
-        **_framework(scenario),
+        **_framework(plan, runtime),
         "looped": plan.schedule in ("interleaved", "breadth-first"),
         "folded": plan.schedule in FOLDED,
         "two_way": plan.schedule in TWO_WAY,
@@ -144,10 +145,9 @@ def _plan(scenario: Scenario) -> dict[str, int]:
     }
 
 
-def _framework(scenario: Scenario) -> dict[str, int]:
+def _framework(plan: Parallelism, runtime: Runtime) -> dict[str, int]:
     """What the framework of a training job refuses; a serving engine none of it."""
-    facts = scenario.runtime.training
-    plan = scenario.parallelism
+    facts = runtime.training
     if facts is None:
         return _OPEN
     return {
@@ -186,7 +186,11 @@ _FEWEST = {"breadth-first": 1, "dualpipe": 2, "dualpipe-v": 2}
 def _workload(scenario: Scenario) -> dict[str, int]:
     work = scenario.workload
     training = isinstance(work, Training)
-    shared = {"training": training, "runtime_training": scenario.runtime.workload == "training"}
+    shared = {
+        "training": training,
+        "runtime_training": scenario.runtime.workload == "training",
+        "runs_model": scenario.model.kind in scenario.runtime.runs_models,
+    }
     if isinstance(work, Training):
         sizes = {
             "micro_batch_size": work.micro_batch_size,
@@ -340,7 +344,7 @@ def _lacked_module(scenario: Scenario) -> str:
 
 def _names(scenario: Scenario) -> dict[str, str]:
     chip = scenario.system.groups[0].node.accelerator
-    multiplied = _without_rate(scenario) or "compute"
+    multiplied = _without_rate(chip, scenario.precision) or "compute"
     facts = scenario.runtime.training
     return {
         "model": scenario.model.name,
@@ -363,7 +367,9 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "stages": facts.zero_stages if facts else (),
         "multiplied": multiplied,
         "format": getattr(scenario.precision, multiplied),
-        "weights": next((kept for kept in _kept(scenario) if dtype(kept).weight_only), scenario.precision.weights),
+        "weights": next(
+            (kept for kept in _kept(scenario.precision) if dtype(kept).weight_only), scenario.precision.weights
+        ),
         "rate": dtype(getattr(scenario.precision, multiplied)).rate,
         "rates": ", ".join(sorted(chip.peak)),
         "sixteen_bit": "bf16" if chip.rate("bf16") else "fp16",

@@ -13,7 +13,7 @@ from rapid_llm.documents import Document, build, known_fields, plain, show
 from rapid_llm.hardware import System, shared_racks
 from rapid_llm.hardware.health import Fault
 from rapid_llm.model import Model, MoE
-from rapid_llm.nouns import STRICT, replaced
+from rapid_llm.nouns import STRICT, replaced, shared
 from rapid_llm.parallelism import AXES, Parallelism, Placement
 from rapid_llm.provenance import is_path
 from rapid_llm.runtime import Runtime
@@ -105,9 +105,9 @@ def resolve(document: Document) -> Scenario:
         system=system,
         accelerators=accelerators,
         runtime=engine,
-        parallelism=plan,
+        parallelism=shared(plan),
         placement=_placement(document),
-        precision=formats,
+        precision=shared(formats),
         workload=_recompute(workload, engine, defaults),
         network=_top(document, "network", "closed-form"),
         faults=_faults(document),

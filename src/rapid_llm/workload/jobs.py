@@ -11,6 +11,8 @@ from rapid_llm.nouns import STRICT
 from rapid_llm.units import Count, Positive, Whole
 
 Share = Annotated[float, Field(ge=0, le=1)]
+LONGEST_OUTPUT = 100_000_000
+"""Tokens of one request that are followed: decode steps are told apart by the tiles of cache that they read."""
 
 
 def _share(value: object) -> object:
@@ -185,7 +187,8 @@ class Speculation:
 class HostShare:
     """Shares of weights and of the KV cache that live in the memory of the host, or on its NVMe drives.
 
-    Every pass fetches what it reads of them, layer by layer beside the layers before (FlexGen, arXiv 2303.06865).
+    Every pass fetches what it reads of them, layer by layer beside the layers before (FlexGen, arXiv 2303.06865); where
+    the engine runs layers on the CPUs (llama.cpp), ``weights`` are those of so many layers.
     ``experts`` (true: all of them): routed experts that the CPUs of the host run where they lie (KTransformers, Chen et
     al. 2025, SOSP).
     """
@@ -201,6 +204,10 @@ class HostShare:
             raise ValueError("takes weights, which every pass fetches, or experts, which the CPUs run, not both")
         if self.experts and self.to == "nvme":
             raise ValueError("has experts and to nvme: CPUs run experts from the memory of the host. Try to: host")
+
+    def away(self, *, with_layers: bool) -> float:
+        """Share of the cache that lives on the host; ``with_layers``: that of layers which run there as well."""
+        return max(self.kv_cache, self.weights if with_layers else 0.0)
 
     @property
     def any(self) -> bool:
@@ -236,7 +243,7 @@ class Inference:
     batch_size: Count | Literal["auto"]
     total_requests: Count | None = None
     prompt_tokens: Count
-    output_tokens: Whole = 0
+    output_tokens: Annotated[Whole, Field(le=LONGEST_OUTPUT)] = 0
     decoder_prompt_tokens: Count = 1
     prefix_tokens: Whole = 0
     batching: Literal["static", "continuous"] = "static"
