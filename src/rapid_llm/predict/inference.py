@@ -89,7 +89,8 @@ def evaluate_inference(  # noqa: PLR0917
     batch as given, so that the verdict says so; an automatic batch is what the cache holds.
     """
     own, source = decoded(model, workload)
-    job = Job(model, runtime, precision, plans, own, Machine.of(system, runtime, links), slow or {}, draft, source)
+    machine = Machine.of(system, runtime, links, int(plans.ranks.max(initial=0)))
+    job = Job(model, runtime, precision, plans, own, machine, slow or {}, draft, source)
     requests = int(plans.micro_batch[0])
     if job.queued is None:
         return _in_flight(job, requests)

@@ -65,7 +65,7 @@ def evaluate_training(
     priced on, one by one. InfeasibleError where their faults cut a group apart.
     """
     lowered = lower(model, training_shapes(plans, work, precision, runtime), runtime)
-    machine = Machine.of(system, runtime, links)
+    machine = Machine.of(system, runtime, links, int(plans.ranks.max(initial=0)))
     account = training_account(lowered, runtime, precision, machine.accelerator)
     step = training_step(lowered, machine, slow, account.displaced)
     return TrainingTable(plans, step, account)
