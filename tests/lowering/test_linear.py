@@ -20,6 +20,10 @@ CASES = [
     ("gpt-oss-20b", {"tp": 1}, {}),
     ("gemma-2-9b", {"tp": 2}, {}),
     ("qwen3-next-80b-a3b", {"tp": 2}, {}),
+    ("flan-t5-xl", {"tp": 2}, {}),
+    ("whisper-large-v3", {}, {"prompt_tokens": 1500}),
+    ("bge-m3", {"tp": 2, "pp": 2}, {"output_tokens": 0}),
+    ("llama-3.2-11b-vision", {"tp": 2}, {"images": {"width": 560, "height": 560}}),
 ]
 
 

@@ -88,6 +88,15 @@ SENTENCES = [
         without(model_type="gpt_oss", num_experts=4, num_experts_per_tok=2, layer_types=["full_attention"]),
         "config.json: layer_types has 1 items for 2 layers; it needs one for each.",
     ),
+    (
+        without(model_type="bert", architectures=["BertForQuestionAnswering"]),
+        "config.json: architecture 'BertForQuestionAnswering' ends in a head that is not modelled. Try its class that "
+        "ends in Model, which writes hidden states, or in ForMaskedLM.",
+    ),
+    (
+        {"model_type": "whisper", "vocab_size": 10, "d_model": 64, "encoder_attention_heads": 5},
+        "config.json: encoder_attention_heads must divide d_model: 64 / 5 leaves 4.",
+    ),
 ]
 
 
@@ -137,6 +146,52 @@ def test_a_yaml_may_start_from_a_catalogue_model(tmp_path):
     file.write_text("base: llama-3.1-70b\nnum_hidden_layers: 4\n")
     short = model.load(file)
     assert (short.name, short.num_hidden_layers, short.hidden_size) == ("short", 4, 8192)
+
+
+BERT = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": 100,
+    "max_position_embeddings": 32,
+}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "head", "pooler", "labels"),
+    [
+        ("BertModel", "none", True, 0),
+        ("BertForMaskedLM", "masked", False, 0),
+        ("BertForPreTraining", "masked", True, 2),
+        ("BertForSequenceClassification", "none", True, 3),
+        ("DistilBertModel", "none", False, 0),
+    ],
+)
+def test_the_class_of_an_encoder_says_what_stands_behind_it(load, architecture, head, pooler, labels):
+    named = {"id2label": {"0": "a", "1": "b", "2": "c"}} if labels == 3 else {}
+    found = load({"architectures": [architecture], **BERT, "hidden_dim": 128, **named})
+    assert (found.head, found.pooler, found.labels) == (head, pooler, labels)
+    assert not found.writes
+    assert found.kind == "encoder"
+
+
+def test_windows_of_modernbert_stand_on_two_of_three_layers():
+    found = model.load("modernbert-base")
+    windows = [found.blocks[kind].mixer.sliding_window for kind in found.pattern]
+    assert windows[:4] == [None, 128, 128, None]
+    assert not any(block.mixer.causal for block in found.blocks)
+
+
+def test_both_sides_of_t5_are_read(load):
+    shape = {"d_model": 64, "d_kv": 8, "d_ff": 128, "num_layers": 3, "num_decoder_layers": 2, "num_heads": 4}
+    found = load({"model_type": "t5", **shape, "vocab_size": 100, "feed_forward_proj": "gated-gelu"})
+    assert (found.encoder.num_hidden_layers, found.num_hidden_layers) == (3, 2)
+    assert found.blocks[0].cross.head_dim == 8
+    assert found.blocks[0].mixer.causal
+    assert not found.encoder.blocks[0].mixer.causal
+    alone = load({"architectures": ["T5EncoderModel"], **shape, "vocab_size": 100, "feed_forward_proj": "gated-gelu"})
+    assert (alone.kind, alone.encoder) == ("encoder", None)
 
 
 def test_an_unknown_plain_decoder_is_read_as_a_llama(load):

@@ -21,6 +21,33 @@ def scenario(*, draft=None, plan=None, model=None, precision=None, **work):
     return from_mapping({**mapping, **{name: value for name, value in optional.items() if value is not None}})
 
 
+AHEAD = {"draft": "mtp", "acceptance": [0.8]}
+
+
+class TestPredictors:
+    """One layer more, behind the model's own, and the LM head."""
+
+    def test_weights_and_cache_of_one_more_layer(self):
+        """2 norms and the projection of two hidden states to one beside a layer of Llama-3.1-70B, a quarter of each."""
+        plain, ahead = (predict(scenario(speculation=spec)).memory.by_category for spec in (None, AHEAD))
+        layer = 8192 * (2 * 8192 + 2 * 1024) + 3 * 8192 * 28672
+        weights = 2 * ((layer + 2 * 8192 * 8192) / 4 + 4 * 8192)
+        assert ahead["weights"] - plain["weights"] == pytest.approx(weights, rel=1e-6)
+        assert ahead["kv_cache"] == pytest.approx(plain["kv_cache"] * 81 / 80, rel=1e-9)
+        assert fit(scenario(speculation=AHEAD)).memory.by_category == ahead
+
+    @pytest.mark.parametrize("batching", ["static", "continuous"])
+    def test_it_reads_the_prompt_too(self, batching):
+        plain, ahead = (
+            evaluate(scenario(batching=batching, speculation={**AHEAD, "draft": draft})) for draft in ("ngram", "mtp")
+        )
+        assert plain.ttft_s < ahead.ttft_s < 1.04 * plain.ttft_s
+
+    def test_who_has_none_is_told(self):
+        said = [predict(scenario(model=m, speculation=AHEAD)).assumptions for m in ("llama-3.1-70b", "glm-4.5-air")]
+        assert [any("predictor" in one for one in found) for found in said] == [True, False]
+
+
 SPEC = {"draft": "model", "acceptance": [0.8, 0.7, 0.6]}
 EXPERTS = {"tp": 1, "dp": 8, "ep": 8}
 

@@ -6,7 +6,7 @@ from rapid_llm import model as models
 from rapid_llm.errors import InputError
 from rapid_llm.model.tower import encoder
 from rapid_llm.predict import evaluate, predict
-from rapid_llm.scenario import from_mapping
+from rapid_llm.scenario import check, from_mapping
 
 WORK = {"kind": "inference", "batch_size": 4, "prompt_tokens": 2000, "output_tokens": 32}
 
@@ -56,6 +56,19 @@ def test_leaves_sum_to_the_request(batching):
     names = [part.name for part in report.phases["prefill"].children]
     assert ("encoding images" in names) == (batching == "static")
     assert not any("text only" in one for one in report.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"),
+    [("qwen2.5-vl-7b", 1024), ("llava-1.5-7b", 64 * 64), ("gemma-3-12b", 256), ("internvl3-8b", 1024)],
+)
+def test_a_prompt_that_cannot_hold_its_images_is_noted(model, tokens):
+    """Patches of 14 pixels; Qwen and InternVL merge four of them, Gemma leaves 256 tokens of any image."""
+    image = {"width": 896, "height": 896}
+    notes = [one for one in check(scenario(image, model, prompt_tokens=tokens - 1)) if one.message]
+    said = f"workload.prompt_tokens {tokens - 1} is less than the {tokens} tokens that the images of a prompt become"
+    assert [one.message for one in notes if one.name == "a prompt holds its images"] == [f"{said} in {model}."]
+    assert not any(one.message for one in check(scenario(image, model, prompt_tokens=tokens)) if "images" in one.name)
 
 
 def test_who_sees_no_images_is_refused():

@@ -44,7 +44,7 @@ def test_an_accelerator_is_a_system() -> None:
         (
             {"accelerator": "h100-sxm", "kind": "training", **STEP, "tpp": 2},
             "unknown field 'workload.tpp'. Known: kind, global_batch_size, micro_batch_size, sequence_length, "
-            "recompute, documents, tokens, lora, mtp_layers, routing, offload.",
+            "recompute, documents, tokens, lora, mtp_layers, routing, offload, decoder_sequence_length, predictions.",
         ),
     ],
 )

@@ -27,6 +27,22 @@ def test_other_words_for_a_batch_are_refused():
         build(Inference, {"batch_size": "many", "prompt_tokens": 100, "output_tokens": 10})
 
 
+@pytest.mark.parametrize(("tokens", "sentence"), [
+    (10**12, "output_tokens must be at most 100,000,000 (got 1000000000000)."),
+    (100_000_001, "output_tokens must be at most 100,000,000 (got 100000001)."),
+    (-1, "output_tokens must be at least 0 (got -1)."),
+])  # fmt: skip
+def test_an_output_has_a_bound(tokens, sentence):
+    with pytest.raises(InputError) as error:
+        build(Inference, {"batch_size": 1, "prompt_tokens": 100, "output_tokens": tokens})
+    assert error.value.message == sentence
+
+
+@pytest.mark.parametrize("tokens", [0, 100_000_000])
+def test_up_to_its_bound_an_output_is_taken(tokens):
+    assert build(Inference, {"batch_size": 1, "prompt_tokens": 100, "output_tokens": tokens}).output_tokens == tokens
+
+
 @pytest.mark.parametrize(
     ("acceptance", "tokens"),
     [((0.0, 0.0), 1.0), ((1.0, 1.0), 3.0), ((0.8,), 1.8), ((0.9, 0.5, 0.2), 1 + 0.9 + 0.45 + 0.09)],

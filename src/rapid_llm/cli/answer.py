@@ -193,6 +193,8 @@ def _training(report: Report, step_time_s: float, width: int) -> list[str]:
 
 
 def _inference(report: Report, width: int) -> list[str]:
+    if report.output_tokens_per_s is None and report.requests_per_s is not None:
+        return _reading(report, width)
     job = report.waves is not None
     mean, start = ("mean from ", ", all waiting at the start") if job else ("", "")
     times = (
@@ -212,8 +214,24 @@ def _inference(report: Report, width: int) -> list[str]:
         count = _accelerators(report.scenario)
         each = f"{format_rate(report.output_tokens_per_s / count)} per accelerator, " if count else ""
         total = format_rate(report.total_tokens_per_s)
-        lines += text.wrapped("throughput", f"{output}, {each}{total} with the prompt", width=width)
+        heard = f"; {report.sound_s_per_s:,.0f} s of sound a second" if report.sound_s_per_s else ""
+        lines += text.wrapped("throughput", f"{output}, {each}{total} with the prompt{heard}", width=width)
     return [*lines, *_run(report, width)]
+
+
+def _reading(report: Report, width: int) -> list[str]:
+    """Requests that are done with one pass: an encoder's."""
+    mean = "mean from " if report.waves is not None else ""
+    parts = [f"{text.seconds(report.e2e_s or 0.0):<10} {mean}arrival to answer", *filter(None, [_interval(report)])]
+    lines = [*_in_flight(report, width), *text.flowed("latency", parts, separator="   ", width=width)]
+    rate, tokens = report.requests_per_s or 0.0, report.total_tokens_per_s or 0.0
+    count = _accelerators(report.scenario) or 1
+    shown = (
+        format_rate(rate, "requests/s"),
+        f"{format_rate(rate / count, 'requests/s')} per accelerator" if count > 1 else "",
+        format_rate(tokens),
+    )
+    return [*lines, *text.wrapped("throughput", ", ".join(filter(None, shown)), width=width), *_run(report, width)]
 
 
 def _in_flight(report: Report, width: int) -> list[str]:
@@ -289,6 +307,7 @@ def _energy(report: Report, width: int) -> list[str]:
     each, most = format_power(energy.mean_power_w_per_accelerator), format_power(energy.limit_w_per_accelerator)
     said = [
         f"{energy.joules_per_output_token:.3g} J per output token" if energy.joules_per_output_token else "",
+        f"{energy.joules_per_request:.3g} J per request" if energy.joules_per_request else "",
         f"{energy.joules_per_step / KWH:.3g} kWh a step" if energy.joules_per_step else "",
         f"{text.amount(energy.run_joules / KWH)} kWh for all tokens" if energy.run_joules else "",
         format_power(energy.mean_power_w),

@@ -138,7 +138,8 @@ def _models() -> _Table:
     rows = []
     for name in model.names():
         loaded = model.load(name)
-        layers = str(loaded.num_hidden_layers)
+        below = f"{loaded.encoder.num_hidden_layers} + " if loaded.encoder else ""
+        layers = f"{below}{loaded.num_hidden_layers}"
         rows.append([name, *(format_count(f(loaded)) for f in (model.parameters, model.active_parameters)), layers])
     return ("model", "parameters", "active", "layers"), rows, (1, 2, 3)
 

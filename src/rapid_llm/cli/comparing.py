@@ -55,6 +55,7 @@ _RESULTS = (
     "e2e_s",
     "output_tokens_per_s",
     "total_tokens_per_s",
+    "requests_per_s",
     "memory.peak_bytes",
     "memory.capacity_bytes",
 )

@@ -128,6 +128,12 @@ class TrainingFlags:
     global_batch_size: Annotated[str | None, _in(_JOB, "Sequences per optimizer step.")] = None
     micro_batch_size: Annotated[str | None, _in(_JOB, "Sequences per micro-batch.")] = None
     sequence_length: Annotated[str | None, _in(_JOB, "Tokens per sequence.")] = None
+    decoder_sequence_length: Annotated[
+        str | None, _in(_JOB, "Tokens that a decoder writes of each sequence that its encoder reads.")
+    ] = None
+    predictions: Annotated[
+        str | None, _in(_JOB, "Masked tokens of each sequence that alone meet the vocabulary (BERT).")
+    ] = None
     recompute: Annotated[
         str | None, _in(_JOB, "Activations computed again: none, selective, full, {modules: [moe_act]}.")
     ] = None
@@ -141,7 +147,12 @@ class InferenceFlags:
     batch_size: Annotated[str | None, _in(_JOB, "Requests in flight in the whole job.")] = None
     total_requests: Annotated[str | None, _in(_JOB, "Requests of the whole job, all waiting at its start.")] = None
     prompt_tokens: Annotated[str | None, _in(_JOB, "Tokens in, per request.")] = None
-    output_tokens: Annotated[str | None, _in(_JOB, "Tokens out, per request.")] = None
+    output_tokens: Annotated[
+        str | None, _in(_JOB, "Tokens out, per request; 0 where prompts are read alone, as for embeddings.")
+    ] = None
+    decoder_prompt_tokens: Annotated[
+        str | None, _in(_JOB, "Tokens that a decoder starts from, where an encoder reads the prompt.")
+    ] = None
     batching: Annotated[str | None, _in(_JOB, "static, or continuous: requests are replaced as they finish.")] = None
     acceptance: Annotated[
         str | None, _in(_JOB, "Speculation: the chance that each draft is accepted after those before it, [0.8, 0.7].")

@@ -342,7 +342,8 @@ def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Price
         floor *= [[[phase not in host.captured]] for phase in PHASES]
     else:
         gap[FORWARD, layers] = np.where(shapes.decode > 0, host.per_layer.decode, host.per_layer.prefill)
-        floor[FORWARD, layers] += np.where(shapes.decode > 0, host.preparing.decode, host.preparing.prefill)
+        preparing = np.where(shapes.decode > 0, host.preparing.decode, host.preparing.prefill)
+        floor[FORWARD, layers] += np.where(busy[FORWARD, layers] > 0, preparing, 0.0)
         floor *= host_launched(priced.lowered, machine.runtime)
     floor[OPTIMIZER] = 0.0
     floor /= machine.host_speed

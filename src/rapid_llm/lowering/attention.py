@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Tensors, pointwise
+from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Tensors, only, pointwise, renamed
 from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.model.architecture import Attention, LatentAttention
@@ -49,12 +49,50 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | No
     if stored is None:
         out.append(_core(mixer, (heads, kv_heads), qkv, a, s))
     else:
-        out.extend(_stored((heads, d, dv), qkv, a, s, stored))
+        out.extend(_stored((heads, d, dv), qkv, a, s, stored, keys=s.past + s.length))
     out.extend(_after_core(heads * dv, s))
     if mixer.output_gate:
         out.append(pointwise("gate", "stream", {**a, "gate": t * heads * d * act}, a, saves=("a",)))
     out.append(matmul("out", s, n=hidden, k=heads * dv, reads="a", writes={"o": t * hidden * act}, bias=mixer.o_bias))
     out.extend(reduce("attention", "o", hidden, s))
+    return out
+
+
+def cross_attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | None = None) -> list[Canonical]:
+    """Attention of this sequence's queries to what an encoder wrote (Vaswani et al. 2017, section 3.2.3).
+
+    Reads tensors 'nc' [tokens, hidden] and 'enc' [source tokens, its hidden size], writes 'c_o'. Keys and values are
+    projected in the pass that starts a sequence, and cached; all queries see all of them.
+    """
+    heads = local_heads(mixer.num_attention_heads, s.plans.tp)
+    kv_heads = local_heads(mixer.num_key_value_heads, s.plans.tp)
+    d, dv, act, below = mixer.head_dim, mixer.value_dim, s.act, s.of_source
+    width, read = heads * d, mixer.cross_hidden_size or hidden
+    kv = kv_heads * (d + dv)
+    q_bytes, kv_bytes = {"c_q": s.tokens * width * act}, {"c_kv": below.tokens * kv * act}
+    a, o = {"c_a": s.tokens * heads * dv * act}, {"c_o": s.tokens * hidden * act}
+    project = matmul("cross_kv", below, n=kv, k=read, reads="enc", writes=kv_bytes, bias=mixer.qkv_bias)
+    project.saves = ()  # every layer reads the same tensor, which the encoder's last norm keeps
+    if not s.training:  # straight into the cache; working bytes are told per token of this sequence
+        project.reads, project.writes, kv_bytes = {"enc": s.tokens * read * act}, {}, {}
+    out: list[Canonical] = [
+        *gather("cross", "nc", hidden, s),
+        matmul("cross_q", s, n=width, k=hidden, reads="nc", writes=q_bytes, bias=mixer.qkv_bias),
+        *only([*gather("cross", "enc", read, below), project], s.starts),
+    ]
+    if mixer.qk_norm != "none":
+        out.append(pointwise("qk_norm", "reduce", q_bytes, q_bytes, saves=("c_q",)))
+    if stored is None:
+        core = _core(mixer, (heads, kv_heads), {**q_bytes, **kv_bytes}, a, s)
+        core.name, core.saves = "cross_attention", ("c_q", "c_kv", "c_a", "c_lse")
+        core.writes = {**a, "c_lse": s.tokens * heads * FP32_BYTES}
+        core.columns = {**core.columns, "past": s.source - s.length}
+        out.append(core)
+    else:
+        scored = _stored((heads, d, dv), {**q_bytes, **kv_bytes}, a, s, stored, keys=s.source)
+        out.extend(renamed(scored, "cross_", keep=("c_q", "c_kv", "c_a")))
+    out.append(matmul("cross_out", s, n=hidden, k=heads * dv, reads="c_a", writes=o, bias=mixer.o_bias))
+    out.extend(reduce("cross", "c_o", hidden, s))
     return out
 
 
@@ -140,14 +178,16 @@ def _core(mixer: Attention, heads: tuple[Column, Column], qkv: Tensors, a: Tenso
     )
 
 
-def _stored(sizes: tuple[Column, int, int], qkv: Tensors, a: Tensors, s: Shapes, facts: Training) -> list[Canonical]:
+def _stored(
+    sizes: tuple[Column, int, int], qkv: Tensors, a: Tensors, s: Shapes, facts: Training, *, keys: Column
+) -> list[Canonical]:
     """Attention that stores its scores: 5 H s^2 b bytes with dropout (Korthikanti et al. 2022, section 4.1).
 
     ``sizes``: heads of this rank, widths of keys and of values. The fused softmax needs a multiple of
     ``softmax_multiple`` score matrices (Megatron-LM ``fused_softmax.py``); else cast, mask, softmax and cast run apart.
     """
     heads, d, dv = sizes
-    queries, keys = s.length * s.plans.ulysses / s.plans.cp, s.past + s.length
+    queries = s.length * s.plans.ulysses / s.plans.cp
     groups = s.documents * heads / s.plans.ulysses
     elements = groups * queries * keys
     scores, probs = {"scores": elements * s.act}, {"probs": elements * s.act}

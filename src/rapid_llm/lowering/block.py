@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rapid_llm.lowering.attention import attention, latent_attention
+from rapid_llm.lowering.attention import attention, cross_attention, latent_attention
 from rapid_llm.lowering.feedforward import mixture, mlp
-from rapid_llm.lowering.operators import Canonical, Column, pointwise, renamed
+from rapid_llm.lowering.operators import Canonical, Column, only, pointwise, renamed
 from rapid_llm.lowering.recurrent import compressed_attention, state_space
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.model.architecture import MLP, Attention, Block, CompressedAttention, LatentAttention, StateSpace
@@ -41,6 +41,13 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
                 out.append(pointwise("bias", "stream", {"o": size}, {"o": size}))
             out.extend(_residual(x, "o", "x1", size, s, dropout=dropout, sandwich=layer.norms >= SANDWICH_NORMS))
             x = "x1"
+    if layer.cross is not None:
+        out.append(pointwise("norm", "reduce", {x: size}, {"nc": size}, saves=(x,)))
+        out.extend(cross_attention(layer.cross, hidden, s, stored=stored))
+        if apart and layer.cross.o_bias:
+            out.append(pointwise("bias", "stream", {"c_o": size}, {"c_o": size}))
+        out.extend(_residual(x, "c_o", "xc", size, s, dropout=dropout, sandwich=False))
+        x = "xc"
     if layer.ffn is not None:
         out.append(pointwise("norm", "reduce", {x: size}, {"n2": size}, saves=(x,)))
         if isinstance(layer.ffn, MLP):
@@ -52,7 +59,7 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
         if apart and getattr(layer.ffn, "bias", False):
             out.append(pointwise("bias", "stream", {"d": size}, {"d": size}))
         out.extend(_residual(x, "d", "x2", size, s, dropout=dropout, sandwich=layer.norms >= SANDWICH_NORMS))
-    return out
+    return only(out, (s.source > 0).astype(float)) if layer.cross and layer.mixer is None else out
 
 
 def _residual(

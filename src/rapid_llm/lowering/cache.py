@@ -14,23 +14,39 @@ INPUT_BYTES = 2.0
 """Of an input that a causal convolution keeps, 16 bit wide."""
 
 
-def cache_bytes(model: Model, tp: Column | float, length: Column, kv: float, block: int = 1) -> Matrix:
+def cache_bytes(
+    model: Model, tp: Column | float, length: Column, kv: float, block: int = 1, *, source: Column | float = 0.0
+) -> Matrix:
     """Bytes of one pass of each unit on one rank for one sequence of ``length`` tokens [U, P].
 
     ``tp``: of each plan, or of one at several lengths; ``kv``: bytes of one cached number; ``block``: tokens of a cache
     block, of which a sequence holds whole ones. Heads are divided by tp and repeated beyond them; a latent is not
     divided; a window is held whole and straddles one more block; recurrent states and the inputs that a convolution
-    looks back at do not grow: ``length`` 0 leaves them alone.
+    looks back at do not grow: ``length`` 0 leaves them alone. Nor do keys and values of cross attention, of ``source``
+    tokens. Layers whose tokens all see each other run once over a sequence and keep nothing: those of an encoder.
     """
-    cache = np.zeros((len(model.blocks) + 2, len(length)))
+    cache = np.zeros((len(model.blocks) + below_units(model) + 2, len(length)))
     for unit, layer in enumerate(model.blocks):
         cache[unit] = _layer(layer, tp, length, kv, block)
+        if layer.cross is not None:
+            cache[unit] += _held(source, None, block) * _width(layer.cross, tp) * kv
     return cache
 
 
-def _held(length: Column, window: int | None, block: int) -> Column:
+def below_units(model: Model) -> int:
+    """Units of an encoder: its distinct layers, and what stands around them."""
+    return len(model.encoder.blocks) + 1 if model.encoder else 0
+
+
+def _width(mixer: Attention, tp: Column | float) -> Column | float:
+    """Numbers that one token leaves in the cache of a rank [P]."""
+    heads: Column | float = np.maximum(1.0, np.ceil(mixer.num_key_value_heads / tp))
+    return heads * (mixer.head_dim if mixer.k_eq_v else mixer.head_dim + mixer.value_dim)
+
+
+def _held(length: Column | float, window: int | None, block: int) -> Column | float:
     """Tokens in whole blocks of a sequence [P]."""
-    whole = np.ceil(length / block) * block
+    whole: Column | float = np.ceil(length / block) * block
     if not window:
         return whole
     straddle = block if block > 1 else 0
@@ -40,10 +56,8 @@ def _held(length: Column, window: int | None, block: int) -> Column:
 def _layer(layer: Block, tp: Column | float, length: Column, kv: float, block: int) -> Column | float:
     mixer = layer.mixer
     size: Column | float = 0.0
-    if isinstance(mixer, Attention) and not mixer.kv_shared:
-        heads = np.maximum(1.0, np.ceil(mixer.num_key_value_heads / tp))
-        width = mixer.head_dim if mixer.k_eq_v else mixer.head_dim + (mixer.v_head_dim or mixer.head_dim)
-        size = _held(length, mixer.sliding_window, block) * heads * width * kv
+    if isinstance(mixer, Attention) and mixer.causal and not mixer.kv_shared:
+        size = _held(length, mixer.sliding_window, block) * _width(mixer, tp) * kv
     elif isinstance(mixer, LatentAttention):
         latent = (mixer.kv_lora_rank + mixer.qk_rope_head_dim) * kv
         size = _held(length, None, block) * (latent + (mixer.index_head_dim or 0))

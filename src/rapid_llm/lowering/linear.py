@@ -49,13 +49,14 @@ class Recipe:
     before messages [cells, terms]."""
 
     mixtures: tuple[MoE, ...]
+    crosses: bool
     rows: Lowered
     coefficients: Matrix
 
     def lowered(self, s: Shapes) -> Lowered:
         """The table of the passes of ``s``, without what memory alone asks for."""
         width, wide = len(s.plans), _stretched(self, len(s.plans))
-        cells = np.round(self.coefficients @ _terms(s, self.mixtures), _DECIMALS)
+        cells = np.round(self.coefficients @ _terms(s, self.mixtures, crosses=self.crosses), _DECIMALS)
         kernels, messages, start = [], [], 0
         for table in self.rows.kernels:
             height = len(table.columns) + 1
@@ -112,9 +113,9 @@ def _degrees(plans: Plans) -> Degrees:
     return plans.order, plans.stage_layers, values
 
 
-def _terms(s: Shapes, mixtures: tuple[MoE, ...]) -> Matrix:
+def _terms(s: Shapes, mixtures: tuple[MoE, ...], *, crosses: bool) -> Matrix:
     """What columns are linear in [terms, P]: products of tokens, sequences and lengths, experts that are hit and the
-    rows of the fullest rank, of all passes and of decode."""
+    rows of the fullest rank, and what cross attention reads, of all passes and of decode."""
     pairs = s.batch * s.new
     cached = s.batch * s.past
     one = np.ones_like(s.batch)
@@ -122,9 +123,17 @@ def _terms(s: Shapes, mixtures: tuple[MoE, ...]) -> Matrix:
         [
             *(one, s.tokens, s.shard, s.rows, s.batch, s.new, s.past, pairs, cached, cached * s.new, pairs * s.new),
             *(column for ffn in mixtures for column in landed(ffn, s)),
+            *(_crossed(s) if crosses else ()),
         ]
     )
     return np.concatenate([plain, plain * s.decode])
+
+
+def _crossed(s: Shapes) -> tuple[Matrix, ...]:
+    """What rows of cross attention are linear in beside: what it reads, whether there is any, and where sequences
+    start."""
+    sees = (s.source > 0).astype(float)
+    return s.source, s.batch * s.source, s.starts, sees, sees * s.starts
 
 
 def _cells(lowered: Lowered) -> Matrix:
@@ -144,14 +153,14 @@ def _recipe(table: Table, degrees: Degrees) -> Recipe | None:
     if not same or [m.names for m in rows.messages] != [m.names for m in proof.messages]:
         return None
     mixtures = tuple(dict.fromkeys(block.ffn for block in table[0].blocks if isinstance(block.ffn, MoE)))
-    terms, held = (_terms(s, mixtures) for s in (small, large))
+    terms, held = (_terms(s, mixtures, crosses=table[0].crosses) for s in (small, large))
     scale, chosen = np.maximum(np.abs(terms).max(axis=1), 1.0), _independent(terms)
     solved = np.zeros(terms.shape)
     solved[chosen] = np.linalg.pinv(terms[chosen].T / scale[chosen])
     coefficients = _exact(_cleaned((solved @ _cells(rows).T).T) / scale)
     if not np.allclose(np.round(coefficients @ held, _DECIMALS), _cells(proof), rtol=_TOLERANCE, atol=1e-6):
         return None
-    return Recipe(mixtures, rows, coefficients)
+    return Recipe(mixtures, table[0].crosses, rows, coefficients)
 
 
 def _independent(terms: Matrix) -> list[int]:
@@ -191,6 +200,9 @@ def _sample(table: Table, degrees: Degrees, count: int, *, large: bool) -> Shape
     verified = decode & (np.arange(count) % 4 == 0)
     new = np.where(verified, 1.0 + new % 5, np.where(decode, 1.0, new + 1.0))
     past = np.where(decode, past, past * (np.arange(count) % 3 > 0))
+    read = np.zeros(count)
+    if table[0].crosses:
+        read = np.where(np.arange(count) % 5 > 0, random.integers(1, most[2] + 1, count).astype(float), 0.0)
     given = dict(zip((name for name in PLAN_COLUMNS if name not in _SIZES), values, strict=True))
     columns: dict[str, Any] = {name: np.full(count, given.get(name, 1.0)) for name in PLAN_COLUMNS}
     plans = Plans(**{**columns, "micro_batch": batch}, order=order, stage_layers=stage_layers)
@@ -203,5 +215,6 @@ def _sample(table: Table, degrees: Degrees, count: int, *, large: bool) -> Shape
         runtime=runtime,
         routing=routing,
         verified=verified,
+        source=read,
         padding=np.where(decode, 1.0 + (np.arange(count) % 5) / 4.0, 1.0),
     )

@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from rapid_llm.lowering import outer
 from rapid_llm.lowering.adapters import adapted, adapter_parameters
 from rapid_llm.lowering.block import block
-from rapid_llm.lowering.cache import cache_bytes
+from rapid_llm.lowering.cache import below_units, cache_bytes
 from rapid_llm.lowering.fusion import fuse
 from rapid_llm.lowering.layout import layers_per_part, on_stages
 from rapid_llm.lowering.modules import chosen, discarded
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
+from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, only, total
 from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_bytes
 from rapid_llm.lowering.rounding import in_pieces, rounded
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.sharding import gradient_sum, shard_rows
 from rapid_llm.lowering.table import AGAIN, Builder, Kernels, Messages, gathered_bytes, saved_bytes
-from rapid_llm.lowering.weights import ahead_parameters, block_parameters, outer_parameters
-from rapid_llm.model.architecture import Attention, Model, MoE
+from rapid_llm.lowering.weights import ahead_parameters, block_parameters, encoder_parameters, outer_parameters
+from rapid_llm.model.architecture import Attention, Block, Model, MoE
 from rapid_llm.nouns import light, replaced
 from rapid_llm.runtime import Overlap, Runtime, Training
 
@@ -42,8 +42,10 @@ class Lowered:
     expert: parameters of one rank per unit pass [U, P]; trained: of both, those with gradients [2, U, P]. saved:
     activation bytes kept per pass and micro-batch; working: bytes alive beside them while one pass runs [U, P];
     gathered: bytes by which the inputs that sequence parallelism gathers exceed the shards that are kept [U, P].
-    cache: KV and state bytes per pass [U, P]. reached_groups: of the groups of neighbouring experts, the share that a
-    token may choose from.
+    An encoder's units stand behind the decoder's: they run in the passes that start a sequence, and their working bytes
+    are told per token of the decoder's, as those of all units are. cache: KV and state bytes per pass [U, P].
+    reached_groups: of the groups of neighbouring experts, the share that a token may choose from. uncut: whether every
+    token of a sequence sees all, so that no pass reads a part of it.
     """
 
     units: tuple[str, ...]
@@ -63,20 +65,28 @@ class Lowered:
     experts_per_token: float
     experts: float
     reached_groups: float
+    uncut: bool
 
 
 def unit_names(model: Model, ahead: int = 0) -> tuple[str, ...]:
     """Names of the units: block kinds by what they are, predictors of further tokens, then embedding and head."""
+    names = _stack_names(model.blocks)
+    if model.encoder is not None:
+        names += [*(f"encoder {name}" for name in _stack_names(model.encoder.blocks)), "encoder input"]
+    return (*names, *(["mtp"] if ahead else []), "embedding", "head")
+
+
+def _stack_names(blocks: tuple[Block, ...]) -> list[str]:
     names = []
-    for index, layer in enumerate(model.blocks):
+    for index, layer in enumerate(blocks):
         mixer: str = layer.mixer.kind if layer.mixer else ""
         if isinstance(layer.mixer, Attention) and layer.mixer.sliding_window:
             mixer = "window-" + mixer
-        ffn = layer.ffn.kind if layer.ffn else ""
-        names.append(f"layer {index + 1} ({' + '.join(part for part in (mixer, ffn) if part)})")
+        parts = mixer, "cross-attention" if layer.cross else "", layer.ffn.kind if layer.ffn else ""
+        names.append(f"layer {index + 1} ({' + '.join(part for part in parts if part)})")
     if len(names) == 1:
-        names = ["layer"]
-    return (*names, *(["mtp"] if ahead else []), "embedding", "head")
+        return ["layer"]
+    return names
 
 
 def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False) -> Lowered:
@@ -101,7 +111,8 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         builder = Builder(s.plans, streams=facts.expert_streams, copied=whole)
     vocab = outer.padded_vocabulary(model.vocab_size, facts.vocab_multiple if facts else 1, s.plans.tp)
     sequences = _sequences(model, s, runtime, vocab)
-    saved, working, gathered = _activations(sequences, s, facts)
+    below = range(len(model.blocks), len(model.blocks) + below_units(model))
+    saved, working, gathered = _activations(sequences, s, facts, below)
     dense, expert = _parameters(model, s, facts.vocab_multiple if facts else 1)
     trained = np.stack([dense, expert])
     if s.lora:
@@ -120,7 +131,7 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         if model.tie_word_embeddings and not s.lora:
             outer.tied_row(builder, len(sequences) - 1, vocab * model.hidden_size, s)
     kernels, messages = builder.freeze()
-    mixtures = [layer.ffn for layer in model.blocks if isinstance(layer.ffn, MoE)]
+    mixtures = [layer.ffn for layer, _, _ in model.stacks if isinstance(layer.ffn, MoE)]
     return Lowered(
         units=unit_names(model, s.ahead),
         hidden_size=model.hidden_size,
@@ -138,6 +149,7 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
         logits=outer.head_rows(model, s) * vocab,
         experts_per_token=max([1.0, *(float(ffn.num_experts_per_tok) for ffn in mixtures)]),
         experts=max([1.0, *(float(ffn.num_experts) for ffn in mixtures)]),
+        uncut=not model.writes,
         reached_groups=min([1.0, *(ffn.groups_per_token / ffn.expert_groups for ffn in mixtures)]),
     )
 
@@ -146,13 +158,20 @@ def _sequences(model: Model, s: Shapes, runtime: Runtime, vocab: Column) -> list
     """The forward pass of each unit, as the runtime fuses it."""
     facts = runtime.training
     sequences: list[list[Canonical]] = [block(layer, model.hidden_size, s, runtime) for layer in model.blocks]
+    if model.encoder is not None:
+        below, wide = s.of_source, model.encoder.hidden_size
+        sequences += [block(layer, wide, below, runtime) for layer in model.encoder.blocks]
+        sequences.append(outer.encoder_input(model.encoder, below))
+        sequences[len(model.blocks) :] = [only(one, s.starts) for one in sequences[len(model.blocks) :]]
     if not s.training:
         sequences = [_rotated(sequence) for sequence in sequences]
     if s.ahead:
         last = block(model.blocks[model.pattern[-1]], model.hidden_size, s, runtime)
         sequences.append(outer.predict_ahead(model, s, vocab, last))
-    sequences.append(outer.embedding(model, s, dropout=bool(s.training and facts and facts.dropout)))
-    sequences.append(outer.head(model, s, vocab) + ([] if s.training else outer.sampling(s, model.vocab_size)))
+    dropout = bool(s.training and facts and facts.dropout)
+    sequences.append(outer.embedding(model, s, dropout=dropout))
+    samples = not s.training and model.writes
+    sequences.append(outer.head(model, s, vocab) + (outer.sampling(s, model.vocab_size) if samples else []))
     if s.lora:
         sequences = [adapted(sequence, s.lora, s) for sequence in sequences]
     if s.cast:
@@ -181,14 +200,21 @@ def _short(s: Shapes, facts: Training | None) -> bool:
     return facts is not None and s.compute in facts.short_gathers
 
 
-def _activations(sequences: list[list[Canonical]], s: Shapes, facts: Training | None) -> tuple[Matrix, Matrix, Matrix]:
+def _per_token(s: Shapes) -> Column:
+    """Tokens of the decoder for each of the encoder's [P]: a pass is as wide as the tokens that it takes in all."""
+    return s.tokens / np.maximum(s.of_source.tokens, 1.0)
+
+
+def _activations(
+    sequences: list[list[Canonical]], s: Shapes, facts: Training | None, encoder: range
+) -> tuple[Matrix, Matrix, Matrix]:
     """Bytes that a pass of each unit saves, works on beside, and gathers beyond its shards [U, P]."""
     saved, working, gathered = (np.zeros((len(sequences), len(s.plans))) for _ in range(3))
     again = chosen(s.modules, facts).operators, discarded(s.modules)
     keeps = facts.selective_keeps.get(s.compute) if facts and not s.modules else None
     for unit, sequence in enumerate(sequences):
         if not s.training:
-            working[unit] = _widest(sequence)
+            working[unit] = _widest(sequence) * (_per_token(s) if unit in encoder else 1.0)
         elif unit < len(sequences) - OUTER:
             saved[unit], working[unit] = kept_bytes(sequence, s.plans, again, keeps)
             working[unit] += _largest(_exchanges(sequence))
@@ -256,7 +282,9 @@ def _inside(op: Operator) -> Column | float:
 
 
 def _parameters(model: Model, s: Shapes, vocab_multiple: int) -> tuple[Matrix, Matrix]:
-    pairs = [block_parameters(layer, model.hidden_size, s.plans) for layer in model.blocks]
+    pairs = [block_parameters(layer, hidden, s.plans) for layer, hidden, _ in model.stacks]
+    if model.encoder is not None:
+        pairs.append(encoder_parameters(model, s.plans))
     first, last = outer_parameters(model, s.plans, vocab_multiple)
     if s.ahead:
         dense, expert = pairs[model.pattern[-1]]
@@ -281,12 +309,15 @@ def _layers(model: Model, s: Shapes, balance: str) -> NDArray[np.float64]:
     ends[0, :, 0] = 1.0
     ends[1, np.arange(width), s.plans.parts.astype(np.int64) - 1] = 1.0
     further = [s.ahead * ends[1:]] if s.ahead else []
-    return on_stages(np.concatenate([layers, *further, ends]), s.plans)
+    counts = [*(count for _, _, count in model.stacks[len(model.blocks) :]), *([1] if model.encoder else [])]
+    below = [count * ends[:1] for count in counts]
+    return on_stages(np.concatenate([layers, *below, *further, ends]), s.plans)
 
 
 def cached(model: Model, s: Shapes, runtime: Runtime) -> Matrix:
     """KV-cache and state bytes that one layer pass keeps for its sequences on one rank [U, P]."""
     if s.training:
-        return np.zeros((len(model.blocks) + bool(s.ahead) + OUTER, len(s.plans)))
+        return np.zeros((len(model.blocks) + below_units(model) + bool(s.ahead) + OUTER, len(s.plans)))
     block = runtime.serving.kv_block_tokens if runtime.serving else 1
-    return cache_bytes(model, s.plans.tp, s.past + s.new, s.kv, block) * s.batch / s.plans.cp
+    held = cache_bytes(model, s.plans.tp, s.past + s.new, s.kv, block, source=s.source)
+    return held * s.batch / s.plans.cp

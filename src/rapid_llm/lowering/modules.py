@@ -52,11 +52,16 @@ MODULES: Final[Mapping[str, Module]] = {
 def chosen(modules: Sequence[str], facts: Training | None) -> Module:
     """What selective recomputation runs again: the modules that a job names, else what its runtime does."""
     if not modules:
-        return Module(facts.selective if facts else ())
+        return Module(_with_cross(facts.selective) if facts else ())
     return Module(
-        tuple(name for module in modules for name in MODULES[module].operators),
+        _with_cross([name for module in modules for name in MODULES[module].operators]),
         tuple(word for module in modules for word in MODULES[module].messages),
     )
+
+
+def _with_cross(names: Sequence[str]) -> tuple[str, ...]:
+    """The core of cross attention is recomputed wherever that of self-attention is."""
+    return (*names, *(f"cross_{name}" for name in names if name in MODULES["core_attn"].operators))
 
 
 def present(model: Model) -> tuple[str, ...]:

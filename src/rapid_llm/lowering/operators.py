@@ -109,6 +109,13 @@ def total(tensors: Tensors, names: tuple[str, ...] | None = None) -> Column | fl
     return sum(chosen[1:], chosen[0]) if chosen else 0.0
 
 
+def only(sequence: list[Canonical], when: Column) -> list[Canonical]:
+    """The same operators in a share of the passes [P]."""
+    for op in sequence:
+        op.when = op.when * when
+    return sequence
+
+
 def renamed(sequence: list[Canonical], prefix: str, *, keep: tuple[str, ...]) -> list[Canonical]:
     """The same operators under prefixed names and tensors, for a part that runs beside another; ``keep`` is shared."""
 

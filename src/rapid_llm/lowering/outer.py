@@ -8,7 +8,8 @@ from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator
 from rapid_llm.lowering.projection import gather, matmul
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.table import OPTIMIZER, Builder
-from rapid_llm.model.architecture import Model
+from rapid_llm.model.architecture import Encoder, Model
+from rapid_llm.model.weights import FRAMES
 
 FP32_BYTES = 4.0
 LOSS_SCALARS = 3.0
@@ -43,6 +44,44 @@ def embedding(model: Model, s: Shapes, *, dropout: bool) -> list[Canonical]:
     return out
 
 
+def encoder_input(encoder: Encoder, s: Shapes) -> list[Canonical]:
+    """What an encoder has around its layers: tokens or frames of sound, positions, norms. Sound is convolved on every
+    rank; of it there is no gradient (Whisper, section 2.2)."""
+    hidden = encoder.hidden_size
+    size, shard = s.tokens * hidden * s.act, s.shard * hidden * s.act
+    if encoder.mel_bins:
+        out = _convolutions(encoder.mel_bins, hidden, s)
+    else:
+        out = [pointwise("embedding", "gather", {"rows": size}, {"e": size})]
+        if s.tensor_parallel:
+            out += [
+                Collective("embedding scatter", "reduce_scatter", "all_gather", "tp", size, when=s.plans.sp),
+                Collective("embedding reduce", "all_reduce", "", "tp", size, when=1.0 - s.plans.sp),
+            ]
+    if encoder.num_positions:
+        out.append(pointwise("position", "stream", {"e": shard, "table": shard}, {"ep": shard}))
+    for norm in range(encoder.embedding_norm + encoder.final_norm):
+        out.append(pointwise("norm", "reduce", {f"en{norm}": shard}, {"enc": shard}, saves=(f"en{norm}", "enc")))
+    return out
+
+
+def _convolutions(bins: int, hidden: int, s: Shapes) -> list[Canonical]:
+    """Frames of sound become half as many tokens; a convolution over three frames is a product with one matrix."""
+    size = s.tokens * hidden * s.act
+    wide, wider = {"wide": 2.0 * size}, {"wider": 2.0 * size}
+    heard, frames = {"sound": 2.0 * s.tokens * bins * s.act}, float(FRAMES)
+    first = matmul(
+        "sound", s, m=2.0 * s.tokens, n=hidden, k=frames * bins, reads="sound", writes=wide, x=heard, bias=True
+    )
+    first.source = True
+    return [
+        first,
+        pointwise("activation", "stream", wide, wider, saves=("wide",)),
+        matmul("steps", s, n=hidden, k=frames * hidden, reads="wider", writes={"es": size}, x=wider, bias=True),
+        pointwise("activation", "stream", {"es": size}, {"e": size}, saves=("es",)),
+    ]
+
+
 def _patches(model: Model, s: Shapes) -> Operator:
     """The projection of image patches, on every rank for its share of the sequence; of pixels there is no gradient."""
     values, size = float(model.patch_values or 1), s.shard * model.hidden_size * s.act
@@ -54,11 +93,37 @@ def _patches(model: Model, s: Shapes) -> Operator:
 
 def head_rows(model: Model, s: Shapes) -> Column:
     """Rows of the head: of an image one, in training every token, in inference the last of each sequence."""
+    if model.head == "none" or (not model.writes and not s.training and not model.patch_values):
+        return np.zeros_like(s.batch)
     return s.batch if model.patch_values else s.rows
 
 
 def head(model: Model, s: Shapes, vocab: Column) -> list[Canonical]:
-    """Final norm, logits, and in training the cross entropy."""
+    """Final norm, logits, and in training the cross entropy. An encoder of text answers with hidden states: what
+    predicts its masked words runs in training alone."""
+    if not model.patch_values and (model.head == "none" or not (model.writes or s.training)):
+        size = s.shard * model.hidden_size * s.act
+        return [pointwise("norm", "reduce", {"xf": size}, {"nf": size}, saves=("xf",)), *_pooler(model, s)]
+    return _words(model, s, vocab) + (_pooler(model, s) if s.training else [])
+
+
+def _pooler(model: Model, s: Shapes) -> list[Canonical]:
+    """A dense layer on the first token of each sequence, and classes of it (Devlin et al. 2018, section 3.1)."""
+    if not model.pooler:
+        return []
+    hidden = model.hidden_size
+    first, pooled = {"first": s.batch * hidden * s.act}, {"pooled": s.batch * hidden * s.act}
+    out: list[Canonical] = [
+        matmul("pooler", s, m=s.batch, n=hidden, k=hidden, reads="nf", writes=pooled, x=first, plain=True, bias=True)
+    ]
+    if model.labels:
+        classes = {"classes": s.batch * model.labels * s.act}
+        n = float(model.labels)
+        out.append(matmul("classifier", s, m=s.batch, n=n, k=hidden, reads="pooled", writes=classes, plain=True))
+    return out
+
+
+def _words(model: Model, s: Shapes, vocab: Column) -> list[Canonical]:
     hidden = model.hidden_size
     rows = head_rows(model, s)
     norm_rows = s.shard if s.training else rows
@@ -67,6 +132,13 @@ def head(model: Model, s: Shapes, vocab: Column) -> list[Canonical]:
     out: list[Canonical] = [pointwise("norm", "reduce", {"xf": size}, {"nf": size}, saves=("xf",))]
     if s.training and s.tensor_parallel:
         out += gather("head", "nf", hidden, s)
+    if model.head == "masked":
+        dense, wide = {"hd": rows * hidden * s.act}, float(hidden)
+        out += [
+            matmul("head_dense", s, m=rows, n=wide, k=hidden, reads="nf", writes=dense, plain=True, bias=True),
+            pointwise("activation", "stream", dense, {"ha": dense["hd"]}, saves=("hd",)),
+            pointwise("norm", "reduce", {"ha": dense["hd"]}, {"nf": dense["hd"]}, saves=("ha",)),
+        ]
     out.append(matmul("lm_head", s, m=rows, n=vocab, k=hidden, reads="nf", writes=logits, plain=True, kept=s.head))
     if s.training:
         fp32 = {"logits32": rows * vocab * FP32_BYTES}

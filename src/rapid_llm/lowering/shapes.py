@@ -35,7 +35,8 @@ class Shapes:
     turned: bytes that rounding an element to the compute format moves, found where its scale is, 0 where nothing is
     rounded apart (``dtypes``).
     modules: parts of a layer that selective recomputation names. tensor_parallel, context_parallel: whether any plan
-    is. head: bytes of a weight of the LM head, and its dtype.
+    is. head: bytes of a weight of the LM head, and its dtype. source: tokens of each sequence that cross attention
+    reads and an encoder writes; starts: passes that begin their sequences, in which the encoder runs.
     """
 
     plans: Plans
@@ -71,12 +72,35 @@ class Shapes:
     tensor_parallel: bool
     context_parallel: bool
     head: tuple[float, str]
+    source: Column
+    starts: Column
     made_of: tuple[Any, ...]
 
     @cached_property
     def key(self) -> tuple[object, ...]:
         """What tells these shapes from others, hashable."""
-        return (self.plans.key, self.new.tobytes(), self.past.tobytes(), self.training, *self.made_of)
+        lengths = self.new.tobytes(), self.past.tobytes(), self.source.tobytes()
+        return (self.plans.key, *lengths, self.training, *self.made_of)
+
+    @cached_property
+    def of_source(self) -> Shapes:
+        """The pass of the encoder that runs in this one, over the tokens that cross attention reads."""
+        tokens = self.batch * self.source
+        shard = np.where(self.plans.sp > 0, tokens / self.plans.tp, tokens)
+        none, one = np.zeros_like(tokens), np.ones_like(tokens)
+        return replace(
+            self,
+            new=self.source,
+            past=none,
+            length=self.source,
+            documents=self.batch,
+            tokens=tokens,
+            shard=shard,
+            rows=tokens,
+            decode=none,
+            prefill=one,
+            source=none,
+        )
 
     @property
     def experts(self) -> Shapes:
@@ -106,9 +130,11 @@ class Shapes:
         work: Training | None = None,
         routing: Routing = EVEN,
         verified: NDArray[np.bool_] | None = None,
+        source: Column | float = 0.0,
         padding: Column | float = 1.0,
     ) -> Shapes:
-        """Shapes of a pass of ``plans.micro_batch`` sequences of ``new`` tokens after ``past``.
+        """Shapes of a pass of ``plans.micro_batch`` sequences of ``new`` tokens after ``past``, which read ``source``
+        tokens of an encoder.
 
         ``work``: the training job, where it packs documents, trains adapters alone, or loads experts unevenly;
         ``routing`` of an inference batch; ``verified`` [P]: decode steps of several tokens, each with a row of logits;
@@ -123,6 +149,8 @@ class Shapes:
         if context_parallel:
             tokens = tokens / np.where(decode > 0, 1.0, plans.cp)
         rows = batch if verified is None else np.where(verified, batch * new, batch)
+        if training:
+            rows = batch * work.predictions if work and work.predictions else tokens
         return cls(
             plans=plans,
             batch=batch,
@@ -130,7 +158,7 @@ class Shapes:
             past=past,
             tokens=tokens * padding,
             shard=np.where(plans.sp > 0, tokens / plans.tp, tokens) * padding,
-            rows=tokens if training else rows,
+            rows=rows,
             documents=batch if document is None else batch * new / document,
             length=new if document is None else np.full_like(new, document),
             decode=decode,
@@ -143,6 +171,8 @@ class Shapes:
             modules=work.recompute.modules if work and work.recompute else (),
             tensor_parallel=bool(np.count_nonzero(plans.tp > 1)),
             context_parallel=context_parallel,
+            source=np.full_like(new, source),
+            starts=np.where(past > 0, 0.0, 1.0) * (1.0 - decode),
             made_of=(precision, runtime, work, routing, verified is None or verified.tobytes(), _bytes(padding)),
             **_formats(precision, runtime, training=training),
         )

@@ -29,6 +29,13 @@ _RULES = {
     "attention.q_norm": _REPLICATED,
     "attention.k_norm": _REPLICATED,
     "attention.o.bias": _REPLICATED,
+    "cross.q": TENSOR,
+    "cross.k": _KEY_VALUE,
+    "cross.v": _KEY_VALUE,
+    "cross.o": TENSOR,
+    "cross.q_norm": _REPLICATED,
+    "cross.k_norm": _REPLICATED,
+    "cross.o.bias": _REPLICATED,
     "mla.q": TENSOR,
     "mla.q_down": _REPLICATED,
     "mla.q_norm": _REPLICATED,
@@ -46,6 +53,11 @@ _RULES = {
     "moe.shared": TENSOR,
     "moe.shared_gate": _REPLICATED,
 }
+
+
+_ENCODER = "encoder."
+_BEHIND = ("final_norm", "head.", "pooler", "classifier")
+"""How roles begin that stand behind the layers."""
 
 
 @lru_cache(maxsize=4096)
@@ -75,7 +87,8 @@ def _block_sizes(layer: Block, hidden: int) -> dict[str, float]:
 def block_parameters(layer: Block, hidden: int, plans: Plans) -> tuple[Column, Column]:
     """Dense and expert parameters of one layer on one rank ([P], [P])."""
     sums = _block_sizes(layer, hidden)
-    kv_heads = layer.mixer.num_key_value_heads if isinstance(layer.mixer, Attention) else 1
+    attends = layer.mixer or layer.cross
+    kv_heads = attends.num_key_value_heads if isinstance(attends, Attention) else 1
     dense = (
         sums.get(TENSOR, 0.0) / plans.tp
         + sums.get(_KEY_VALUE, 0.0) * local_heads(kv_heads, plans.tp) / kv_heads
@@ -92,6 +105,14 @@ def ahead_parameters(model: Model, plans: Plans, vocab_multiple: int) -> Column:
     return 2.0 * hidden + 2.0 * hidden * hidden / plans.tp + np.where(plans.pp > 1, table, 0.0)
 
 
+def encoder_parameters(model: Model, plans: Plans) -> tuple[Column, Column]:
+    """Parameters of one rank that an encoder has beside its layers ([P], and [P] of experts: none). What it embeds with
+    is divided by tp."""
+    own = {w.role: float(w.size) for w in outer_weights(model) if w.role.startswith(_ENCODER)}
+    divided = own.pop("encoder.embedding", 0.0) / plans.tp
+    return divided + sum(own.values()), np.zeros(len(plans))
+
+
 def outer_parameters(model: Model, plans: Plans, vocab_multiple: int) -> tuple[Column, Column]:
     """Parameters of the embedding side (first stage) and of the head side (last stage) on one rank ([P], [P]).
 
@@ -99,10 +120,15 @@ def outer_parameters(model: Model, plans: Plans, vocab_multiple: int) -> tuple[C
     """
     rows = padded_vocabulary(model.vocab_size, vocab_multiple, plans.tp)
     table = rows * (model.embedding_size or model.hidden_size)
-    outer = {w.role: float(w.size) for w in outer_weights(model) if w.role not in ("embedding", "head")}
-    last: Column | float = sum((outer.pop(role, 0.0) for role in ("final_norm", "final_norm.bias")), 0.0)
-    last = last + outer.pop("head.bias", 0.0) / plans.tp
+    outer: dict[str, float] = {}
+    for w in outer_weights(model):
+        if w.role not in ("embedding", "head") and not w.role.startswith(_ENCODER):
+            outer[w.role] = outer.get(w.role, 0.0) + float(w.size)
+    last: Column | float = outer.pop("head.bias", 0.0) / plans.tp
+    last = last + sum(outer.pop(role) for role in [*outer] if role.startswith(_BEHIND))
     if model.patch_values:
         return np.zeros_like(table) + sum(outer.values()), last + table
     own_head = np.where(plans.pp > 1, 1.0, 0.0) if model.tie_word_embeddings else 1.0
+    if model.head == "none":
+        own_head = 0.0
     return table + sum(outer.values()), last + own_head * table

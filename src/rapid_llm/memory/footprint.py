@@ -56,12 +56,13 @@ class DecodeBytes:
 
 
 def inference_footprint(
-    model: Model, runtime: Runtime, precision: Precision, plans: Plans, *, cached: float
+    model: Model, runtime: Runtime, precision: Precision, plans: Plans, *, cached: float, source: float = 0.0
 ) -> DecodeBytes:
-    """Bytes of the decode step of one plan after which ``cached`` tokens of every request are cached."""
-    unit = _decode((model, runtime, precision), plans, cached if _reads_by_length(model) else SHORT)
+    """Bytes of the decode step of one plan after which ``cached`` tokens of every request are cached, beside keys and
+    values of ``source`` tokens of an encoder."""
+    unit = _decode((model, runtime, precision), plans, cached if _reads_by_length(model) else SHORT, source)
     block = runtime.serving.kv_block_tokens if runtime.serving else 1
-    each = cache_bytes(model, plans.tp, np.array([cached]), unit.shapes.kv, block)
+    each = cache_bytes(model, plans.tp, np.array([cached]), unit.shapes.kv, block, source=source)
     return DecodeBytes(unit, cached, each * plans.micro_batch / plans.cp)
 
 
@@ -89,11 +90,16 @@ def _plan(degrees: Degrees) -> Plans:
 
 
 def _shapes(
-    plans: Plans, lengths: tuple[float, float], software: tuple[Runtime, Precision], *, training: bool
+    plans: Plans,
+    lengths: tuple[float, float],
+    software: tuple[Runtime, Precision],
+    *,
+    training: bool,
+    source: float = 0.0,
 ) -> Shapes:
     new, past = (np.array([length]) for length in lengths)
     runtime, precision = software
-    return Shapes.of(plans, new=new, past=past, training=training, precision=precision, runtime=runtime)
+    return Shapes.of(plans, new=new, past=past, training=training, precision=precision, runtime=runtime, source=source)
 
 
 @lru_cache(maxsize=512)
@@ -109,15 +115,15 @@ def _curves(software: Software, degrees: Degrees) -> tuple[Lowered, Matrix, Matr
 
 
 @lru_cache(maxsize=512)
-def _decode(software: Software, plans: Plans, cached: float) -> Lowered:
+def _decode(software: Software, plans: Plans, cached: float, source: float) -> Lowered:
     """A decode step of all requests of a plan, from that of one."""
-    unit, batch = _alone(software, _degrees(plans), cached), plans.micro_batch
-    shapes = _shapes(plans, (1.0, cached - 1.0), software[1:], training=False)
+    unit, batch = _alone(software, _degrees(plans), cached, source), plans.micro_batch
+    shapes = _shapes(plans, (1.0, cached - 1.0), software[1:], training=False, source=source)
     return replace(unit, shapes=shapes, working=unit.working * batch, logits=unit.logits * batch)
 
 
 @lru_cache(maxsize=512)
-def _alone(software: Software, degrees: Degrees, cached: float) -> Lowered:
+def _alone(software: Software, degrees: Degrees, cached: float, source: float) -> Lowered:
     model, runtime, precision = software
-    shapes = _shapes(_plan(degrees), (1.0, cached - 1.0), (runtime, precision), training=False)
+    shapes = _shapes(_plan(degrees), (1.0, cached - 1.0), (runtime, precision), training=False, source=source)
     return lower(model, shapes, runtime, bytes_only=True)

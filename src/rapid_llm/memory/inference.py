@@ -12,6 +12,7 @@ from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.hardware import Accelerator
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.cache import cache_bytes
+from rapid_llm.lowering.weights import ahead_parameters
 from rapid_llm.memory.account import CATEGORIES, Account, Mask, stacked
 from rapid_llm.memory.footprint import DecodeBytes
 from rapid_llm.model import Model
@@ -46,8 +47,8 @@ def inference_account(  # noqa: PLR0917
     ``beside``: weights and cache of a draft model on a rank of the last stage.
     """
     allocator = runtime.allocator
-    sets_aside = allocator.utilisation not in (None, 1.0)
-    rest = _rest(step.unit, runtime, precision, offload, beside, None if sets_aside else step.tokens)
+    fixed = _sets_aside(runtime) and not step.unit.uncut
+    rest = _rest(step.unit, runtime, precision, offload, beside, 0.0 if fixed else step.tokens)
     cache, host, alive = np.einsum("ups,up->ps", step.unit.layers, step.cache), rest.host, rest.alive
     if offload is not None and offload.any:
         away = offload.away(with_layers=runtime.runs_layers_on_host)
@@ -67,6 +68,17 @@ def inference_account(  # noqa: PLR0917
         capacity=capacity,
         host=np.where(alive, host, 0.0),
     )
+
+
+def predictor_bytes(step: DecodeBytes, model: Model, precision: Precision) -> tuple[float, float]:
+    """Weights and cache of a predictor of further tokens on a rank of the last stage: a layer, the projection of state
+    and embedding, two norms (DeepSeek-V3, section 2.2), and keys and values of the same tokens."""
+    unit, lowered = model.pattern[-1], step.unit
+    dense = lowered.dense[unit, -1] + ahead_parameters(model, lowered.shapes.plans, 1)[-1]
+    weights = (
+        dense * dtype(precision.weights).bytes + lowered.expert[unit, -1] * dtype(precision.of_experts.weights).bytes
+    )
+    return float(weights), float(step.cache[unit, -1])
 
 
 @light
@@ -89,9 +101,9 @@ def _rest(  # noqa: PLR0917
     precision: Precision,
     offload: HostShare | None,
     beside: tuple[float, float],
-    cached: float | None,
+    cached: float,
 ) -> _Rest:
-    """``cached``: tokens of each request where an engine sets nothing aside for more."""
+    """``cached``: tokens of each request where the widest pass depends on them."""
     s, layers, allocator = unit.shapes, unit.layers, runtime.allocator
     kinds = len(unit.units) - 2
     sizes = np.full(len(unit.units), dtype(precision.weights).bytes)
@@ -149,7 +161,12 @@ def limits(by_category: Matrix, allocator: Allocator, capacity: float) -> Matrix
     return np.asarray(np.minimum(limit, capacity) + np.zeros(rest.shape))
 
 
-def _workspace(lowered: Lowered, runtime: Runtime, cached: float | None) -> Matrix:
+def _sets_aside(runtime: Runtime) -> bool:
+    """Whether an engine holds memory for the widest pass that it may run, whatever it is asked for."""
+    return runtime.allocator.utilisation not in (None, 1.0)
+
+
+def _workspace(lowered: Lowered, runtime: Runtime, cached: float) -> Matrix:
     """Bytes of the widest pass [P, S]: a layer over a full token budget, or the sampler over all sequences.
 
     An engine that sets memory aside runs both once before it serves (vLLM ``profile_run``); others hold what the
@@ -159,9 +176,10 @@ def _workspace(lowered: Lowered, runtime: Runtime, cached: float | None) -> Matr
     engine = runtime.serving or Serving()
     none = np.zeros(len(s.plans))
     budget, sequences = none + engine.max_batched_tokens, none + engine.max_sequences
-    if cached is not None:
-        budget = np.minimum(budget, s.batch * cached)
+    if not _sets_aside(runtime):
+        budget = np.minimum(budget, s.batch * np.maximum(cached, s.source))
         sequences = np.minimum(sequences, s.batch)
+    budget = np.maximum(budget, cached if lowered.uncut else s.source)
     present = layers > 0
     widest = lowered.working[:-1] * (budget / np.maximum(s.tokens, 1.0))
     stream = RESIDUAL_STREAMS * budget * lowered.hidden_size * s.act
@@ -215,7 +233,9 @@ def cache_budget(
     tokens = runtime.serving.kv_block_tokens if runtime.serving else 1
     tp, lengths = float(lowered.shapes.plans.tp[row]), np.array([0.0, tokens, length])
     room = np.maximum(cache_room(account)[row], 0.0)
-    each = cache_bytes(model, tp, lengths, lowered.shapes.kv, tokens)  # bytes of a sequence of these lengths
+    source = float(lowered.shapes.source[row])
+    # bytes of a sequence of these lengths
+    each = cache_bytes(model, tp, lengths, lowered.shapes.kv, tokens, source=source)
     states, block, whole = each.T @ lowered.layers[:, row, :] * share
     grows = block - states
     sequences = _count(room, whole)

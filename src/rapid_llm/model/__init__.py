@@ -5,6 +5,7 @@ from rapid_llm.model.architecture import (
     Attention,
     Block,
     CompressedAttention,
+    Encoder,
     LatentAttention,
     Model,
     MoE,
@@ -13,13 +14,13 @@ from rapid_llm.model.architecture import (
 )
 from rapid_llm.model.catalogue import document, load, names
 from rapid_llm.model.flops import forward_flops, training_flops
+from rapid_llm.model.groups import parameters_by_group
 from rapid_llm.model.weights import (
     Weight,
     active_parameters,
     block_weights,
     outer_weights,
     parameters,
-    parameters_by_group,
 )
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Attention",
     "Block",
     "CompressedAttention",
+    "Encoder",
     "LatentAttention",
     "MoE",
     "Model",

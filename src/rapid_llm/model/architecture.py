@@ -21,9 +21,10 @@ class Attention:
     ``sliding_window`` limits what a query sees (tokens; chunked attention likewise). ``qk_norm``: the query and key
     norms run over one head or over all heads. ``output_gate`` doubles the query projection (a gate per channel),
     ``head_gate`` adds one gate per head. ``sinks`` adds a learned logit per head. ``kv_shared`` layers reuse an
-    earlier layer's keys and values and have no projections for them; ``k_eq_v`` shares one projection. ``cross``
-    attention reads the image; without ``causal`` every token sees all (encoders). ``index_*`` describe a sparse
-    indexer that keeps ``index_topk`` tokens per query (MiniMax-M3).
+    earlier layer's keys and values and have no projections for them; ``k_eq_v`` shares one projection. Without
+    ``causal`` every token sees all (encoders). ``cross_hidden_size``: of what cross attention projects keys and values
+    from, where it is not the layer's own. ``index_*`` describe a sparse indexer that keeps ``index_topk`` tokens per
+    query (MiniMax-M3).
     """
 
     kind: Literal["attention"] = "attention"
@@ -43,8 +44,8 @@ class Attention:
     sinks: bool = False
     kv_shared: bool = False
     k_eq_v: bool = False
-    cross: bool = False
     causal: bool = True
+    cross_hidden_size: Count | None = None
     index_n_heads: Count | None = None
     index_head_dim: Count | None = None
     index_topk: Count | None = None
@@ -204,7 +205,9 @@ class Block:
     ``norms`` counts the hidden-sized norms of the block (2 in a pre-norm block, 4 in Gemma's sandwich, 1 in a parallel
     block); ``norm_weight`` is false where they have no weight (OLMo 1). ``parallel``: mixer and feed-forward read the
     same norm and share one residual add (GPT-J, Falcon). ``side_mixer`` runs beside ``mixer`` on the same input
-    (Falcon-H1). ``hyper_connections`` is the number of residual streams mixed around each part (DeepSeek-V4); 0: one.
+    (Falcon-H1). ``cross`` attends to what an encoder or a vision tower wrote, behind the mixer and before the
+    feed-forward part; a layer with nothing before it is left out where there is nothing to see (Llama 3.2 Vision).
+    ``hyper_connections`` is the number of residual streams mixed around each part (DeepSeek-V4); 0: one.
     ``extra_parameters`` counts weights that none of the fields describe (scalars, per-layer embeddings).
     """
 
@@ -216,13 +219,19 @@ class Block:
     norms: Whole = 2
     parallel: bool = False
     side_mixer: StateSpace | None = None
+    cross: Attention | None = None
     hyper_connections: Whole = 0
     extra_parameters: Whole = 0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class VisionTower:
-    """The vision encoder and its projector, counted exactly; ``parameters`` is their total."""
+    """The vision encoder and its projector, counted exactly; ``parameters`` is their total.
+
+    ``tile``: side in pixels of the squares that an image is cut into, at most ``max_tiles``, each with a token of its
+    class; the tower runs all of them, those that an image leaves empty too (Llama 3.2 Vision, modeling_mllama.py).
+    ``merged``: patches that the projector turns into one token of the prompt.
+    """
 
     layers: Count
     hidden_size: Count
@@ -230,12 +239,77 @@ class VisionTower:
     num_attention_heads: Count
     patch_size: Count
     parameters: Count
+    tile: Count | None = None
+    max_tiles: Count = 1
+    merged: Count = 1
+
+    def tokens(self, width: int, height: int) -> int:
+        """Tokens that an image becomes before any projector merges them: its patches, or those of its tiles."""
+        if self.tile is None:
+            return -(-width // self.patch_size) * -(-height // self.patch_size)
+        tiles = -(-width // self.tile) * -(-height // self.tile)
+        return min(tiles, self.max_tiles) * self._tile_tokens
+
+    def sequence(self, width: int, height: int) -> int:
+        """Tokens that the tower runs over for an image."""
+        return self.tokens(width, height) if self.tile is None else self.max_tiles * self._tile_tokens
+
+    @property
+    def _tile_tokens(self) -> int:
+        return ((self.tile or 0) // self.patch_size) ** 2 + 1
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Encoder:
+    """The layers whose output the cross attention of a decoder reads: every token of them sees all.
+
+    ``vocab_size`` rows of an embedding of its own (0: it shares the decoder's), ``num_positions`` of a learned table.
+    ``mel_bins``: two convolutions over three frames, the second of them in steps of two, turn so many bins of sound
+    into tokens, and every sequence is a ``window`` of them (Radford et al. 2022, arXiv 2212.04356, section 2.2).
+    ``extra_parameters`` as in Block, outside the layers.
+    """
+
+    hidden_size: Count
+    blocks: tuple[Block, ...]
+    pattern: tuple[int, ...]
+    vocab_size: Whole = 0
+    num_positions: Whole = 0
+    embedding_norm: bool = False
+    final_norm: bool = True
+    mel_bins: Count | None = None
+    window: Count | None = None
+    extra_parameters: Whole = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a layer that is none of the blocks."""
+        last = len(self.blocks) - 1
+        if not self.pattern or not all(0 <= index <= last for index in self.pattern):
+            raise ValueError(f"must give each layer in pattern the index of its block, 0 to {last}")
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Number of layers."""
+        return len(self.pattern)
+
+
+SECONDS_PER_TOKEN = 0.02
+"""Of sound: frames are 10 ms apart, and every second one becomes a token (Whisper, section 2.2)."""
+ModelKind = Literal[
+    "decoder",
+    "encoder",
+    "encoder-decoder",
+    "relative-encoder-decoder",
+    "speech",
+    "image-cross-attention",
+    "image-encoder",
+]
+"""What software must be able to run: ``relative``: attention adds a learned bias of distances to its scores (T5)."""
 
 
 @hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Model:
-    """A decoder-only (or multimodal) language model, or an encoder of images.
+    """A language model: a decoder, an encoder of text, or a decoder that reads an ``encoder``; or an encoder of images.
 
     ``blocks`` are the distinct layers, ``pattern`` gives for each of the ``num_hidden_layers`` layers its index in
     ``blocks``. ``embedding_size`` is the width of the token embedding where a projection maps it to ``hidden_size``
@@ -243,7 +317,9 @@ class Model:
     ``max_position_embeddings``. ``quantization`` names the format of the checkpoint's weights where it is not 16-bit.
     ``extra_parameters`` as in Block, outside the layers. ``patch_values``: a token is so many values of an image patch,
     which a projection embeds, beside one token of its class; the head reads that one alone, and ``vocab_size`` is its
-    labels (Dosovitskiy et al. 2021, arXiv 2010.11929, section 3.1).
+    labels (Dosovitskiy et al. 2021, arXiv 2010.11929, section 3.1). ``head``: causal predicts the next token; masked
+    runs a dense layer and a norm before the vocabulary (Devlin et al. 2018, arXiv 1810.04805); none writes hidden
+    states. ``pooler``: a dense layer on the first token; ``labels`` of a classifier on it.
     """
 
     name: str
@@ -252,16 +328,21 @@ class Model:
     blocks: tuple[Block, ...]
     pattern: tuple[int, ...]
     tie_word_embeddings: bool = False
-    position_embeddings: Literal["rotary", "learned", "alibi", "none"] = "rotary"
+    position_embeddings: Literal["rotary", "learned", "relative", "alibi", "none"] = "rotary"
     max_position_embeddings: Count
     num_positions: Count | None = None
     embedding_size: Count | None = None
     embedding_norm: bool = False
     final_norm: bool = True
+    head: Literal["causal", "masked", "none"] = "causal"
     head_bias: bool = False
+    head_dense_bias: bool = True
+    pooler: bool = False
+    labels: Whole = 0
     num_nextn_predict_layers: Whole = 0
     patch_values: Count | None = None
     vision: VisionTower | None = None
+    encoder: Encoder | None = None
     quantization: str | None = None
     extra_parameters: Whole = 0
 
@@ -269,3 +350,42 @@ class Model:
     def num_hidden_layers(self) -> int:
         """Number of layers."""
         return len(self.pattern)
+
+    @property
+    def stacks(self) -> tuple[tuple[Block, int, int], ...]:
+        """Every distinct layer, the decoder's before the encoder's, with the hidden size that it works on and how often
+        it stands in its stack."""
+        own = [(block, self.hidden_size, self.pattern.count(index)) for index, block in enumerate(self.blocks)]
+        if self.encoder is None:
+            return tuple(own)
+        below = self.encoder
+        return (*own, *((b, below.hidden_size, below.pattern.count(index)) for index, b in enumerate(below.blocks)))
+
+    @property
+    def heard_s(self) -> float | None:
+        """Seconds of sound that one sequence holds; None of a model that hears none."""
+        window = self.encoder.window if self.encoder else None
+        return window * SECONDS_PER_TOKEN if window else None
+
+    @property
+    def crosses(self) -> bool:
+        """Whether some layer attends to what is not its own sequence."""
+        return any(block.cross for block in self.blocks)
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes tokens: an encoder, whose tokens all see each other, does not."""
+        return not all(isinstance(b.mixer, Attention) and not b.mixer.causal for b in self.blocks)
+
+    @property
+    def kind(self) -> ModelKind:
+        """What software must be able to run."""
+        if self.encoder is not None:
+            if self.encoder.mel_bins:
+                return "speech"
+            return "relative-encoder-decoder" if self.position_embeddings == "relative" else "encoder-decoder"
+        if self.patch_values:
+            return "image-encoder"
+        if self.crosses:
+            return "image-cross-attention"
+        return "decoder" if self.writes else "encoder"

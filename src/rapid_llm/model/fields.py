@@ -14,7 +14,7 @@ from rapid_llm.errors import InputError, nearest
 from rapid_llm.units import MAX_COUNT
 
 ALIASES: dict[str, tuple[str, ...]] = {
-    "hidden_size": ("n_embd", "d_model", "n_embed"),
+    "hidden_size": ("n_embd", "d_model", "n_embed", "dim"),
     "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
     "num_attention_heads": ("n_head", "n_heads", "num_heads"),
     "num_key_value_heads": ("num_kv_heads", "n_head_kv", "num_attention_groups", "num_query_groups"),

@@ -9,7 +9,7 @@ causal mask leaves, half of it. Training is three times the forward pass, withou
 from functools import lru_cache
 
 from rapid_llm.model.architecture import Attention, Block, CompressedAttention, LatentAttention, Model, MoE, StateSpace
-from rapid_llm.model.weights import block_weights
+from rapid_llm.model.weights import FRAMES, block_weights
 
 BACKWARD_AND_FORWARD = 3
 """Training over forward: the backward pass multiplies once for inputs and once for weights."""
@@ -21,12 +21,17 @@ _STATE_PASSES = {"mamba": 2, "mamba2": 2, "linear": 2, "gated-delta-net": 3, "ki
 """Multiply-adds over the state a token: write and read; the delta rule reads once more before it writes."""
 
 
+_OF_SOURCE = ("cross.k", "cross.v")
+"""Matrices that the tokens of an encoder are multiplied with."""
+
+
 @lru_cache(maxsize=1024)
 def block_matmul_flops(block: Block, hidden_size: int) -> int:
-    """FLOPs of one token in the weight matrices of a block: ``2 x`` their sizes, routed experts ``k`` of ``E``."""
+    """FLOPs of one token in the weight matrices of a block: ``2 x`` their sizes, routed experts ``k`` of ``E``. What
+    cross attention projects of another sequence is left to ``cross_flops``."""
     total = 0
     for weight in block_weights(block, hidden_size):
-        if len(weight.shape) < 2 or weight.role in _NOT_MULTIPLIED:
+        if len(weight.shape) < 2 or weight.role in _NOT_MULTIPLIED or weight.role in _OF_SOURCE:
             continue
         size = weight.size
         if weight.role.startswith("moe.expert.") and isinstance(block.ffn, MoE):
@@ -50,7 +55,7 @@ def attention_flops(block: Block, sequence_length: float, *, causal: bool) -> fl
     """FLOPs of one token, mean over a sequence, in scores and values of a block: ``2 keys H (d_qk + d_v)``.
 
     ``4 s H d`` for full attention. State-space mixers count their recurrence (the chunked kernels do more) and their
-    convolution; an indexer its scores over all tokens. Cross-attention to an image counts nothing for text.
+    convolution; an indexer its scores over all tokens.
     """
     mixers = (mixer for mixer in (block.mixer, block.side_mixer) if mixer is not None)
     return sum(_mixer_flops(mixer, sequence_length, causal=causal) for mixer in mixers)
@@ -60,8 +65,6 @@ def _mixer_flops(
     mixer: Attention | LatentAttention | CompressedAttention | StateSpace, length: float, *, causal: bool
 ) -> float:
     match mixer:
-        case Attention(cross=True):
-            return 0.0
         case Attention():
             limits = [limit for limit in (mixer.sliding_window, mixer.index_topk) if limit is not None]
             keys = mean_keys(length, min(limits, default=None), causal=causal and mixer.causal)
@@ -97,8 +100,25 @@ def _recurrence_flops(mixer: StateSpace) -> float:
     return 2.0 * (_STATE_PASSES[mixer.kind] * state + mixer.conv_channels * mixer.conv_kernel)
 
 
+def cross_flops(block: Block, hidden_size: int, *, tokens: float, source: float) -> float:
+    """FLOPs of a sequence of ``tokens`` in cross attention to ``source`` others: their keys and values, scores, values.
+    Of a layer that is left out where there is nothing to see, what else it does is taken off."""
+    if block.cross is None:
+        return 0.0
+    if not source:
+        return -tokens * block_matmul_flops(block, hidden_size) if block.mixer is None else 0.0
+    projected = sum(w.size for w in block_weights(block, hidden_size) if w.role in _OF_SOURCE)
+    heads, width = block.cross.num_attention_heads, block.cross.head_dim + block.cross.value_dim
+    return 2.0 * source * (projected + tokens * heads * width)
+
+
 def head_flops(model: Model) -> int:
-    """FLOPs of one token in the language-model head: ``2 h V`` (and the projection of narrower embeddings)."""
+    """FLOPs of one token in the language-model head: ``2 h V`` (and the projection of narrower embeddings, or the dense
+    layer of a masked head); none where a model writes hidden states."""
+    if model.head == "none":
+        return 0
+    if model.head == "masked":
+        return 2 * model.hidden_size * (model.hidden_size + model.vocab_size)
     width = model.embedding_size or model.hidden_size
     projection = 2 * width * model.hidden_size if width != model.hidden_size else 0
     return 2 * width * model.vocab_size + projection
@@ -113,13 +133,32 @@ def outer_flops(model: Model, sequence_length: float) -> float:
     return (patches + head_flops(model)) / sequence_length
 
 
-def forward_flops(model: Model, sequence_length: float, *, causal: bool = False, head: bool = True) -> float:
-    """FLOPs of one token forward, mean over a sequence, in all blocks and the head."""
+def layer_flops(model: Model, tokens: float, source: float, *, causal: bool) -> float:
+    """FLOPs of a sequence in all layers: ``tokens`` of them, and ``source`` tokens of what cross attention reads."""
+    total = 0.0
+    for place, (block, hidden, count) in enumerate(model.stacks):
+        length = tokens if place < len(model.blocks) else source
+        one = block_matmul_flops(block, hidden) + attention_flops(block, length, causal=causal)
+        total += count * (length * one + cross_flops(block, hidden, tokens=tokens, source=source))
+    return total + source * _sound_flops(model)
+
+
+def _sound_flops(model: Model) -> float:
+    """FLOPs of one token of an encoder of sound in its two convolutions, the first over twice as many frames."""
+    encoder = model.encoder
+    if encoder is None or not encoder.mel_bins:
+        return 0.0
+    return 2.0 * FRAMES * encoder.hidden_size * (2 * encoder.mel_bins + encoder.hidden_size)
+
+
+def forward_flops(
+    model: Model, sequence_length: float, *, causal: bool = False, head: bool = True, source: float | None = None
+) -> float:
+    """FLOPs of one token forward, mean over a sequence, in all blocks and the head; an encoder reads as many tokens, or
+    ``source``."""
+    read = source if source is not None else sequence_length if model.encoder else 0.0
     total = outer_flops(model, sequence_length) if head else 0.0
-    for index, block in enumerate(model.blocks):
-        one = block_matmul_flops(block, model.hidden_size) + attention_flops(block, sequence_length, causal=causal)
-        total += model.pattern.count(index) * one
-    return total
+    return total + layer_flops(model, sequence_length, read, causal=causal) / sequence_length
 
 
 def training_flops(model: Model, sequence_length: float, *, causal: bool = False) -> float:
@@ -128,7 +167,13 @@ def training_flops(model: Model, sequence_length: float, *, causal: bool = False
 
 
 @lru_cache(maxsize=256)
-def step_flops(model: Model, sequence_length: int) -> tuple[float, float, float]:
-    """Forward FLOPs of one sequence: with full attention, with causal attention, and of the head alone."""
-    full, causal = (sequence_length * forward_flops(model, sequence_length, causal=mask) for mask in (False, True))
-    return full, causal, float(sequence_length * head_flops(model))
+def step_flops(
+    model: Model, sequence_length: int, source: int = 0, predictions: int | None = None
+) -> tuple[float, float, float]:
+    """Forward FLOPs of one sequence: with full attention, with causal attention, and of the head alone, which reads so
+    many ``predictions`` of it (none: every token). ``source``: tokens of the encoder that it reads."""
+    words = outer_flops(model, sequence_length) * sequence_length
+    if predictions is not None:
+        words = float(predictions * head_flops(model))
+    full, causal = (words + layer_flops(model, sequence_length, source, causal=mask) for mask in (False, True))
+    return full, causal, float(sequence_length * head_flops(model)) if predictions is None else words

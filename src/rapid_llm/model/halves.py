@@ -7,8 +7,9 @@ from rapid_llm.nouns import replaced
 
 
 def has_halves(model: Model) -> bool:
-    """Whether every layer has a mixer and a feed-forward part, one behind the other."""
-    return all(block.mixer is not None and block.ffn is not None and not block.parallel for block in model.blocks)
+    """Whether every layer has a mixer and a feed-forward part, one behind the other, and no cross attention between."""
+    whole = (block.mixer is not None and block.ffn is not None and not block.parallel for block in model.blocks)
+    return not model.crosses and all(whole)
 
 
 @lru_cache(maxsize=64)

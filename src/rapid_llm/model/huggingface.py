@@ -4,12 +4,19 @@ from collections.abc import Callable
 
 from rapid_llm.documents import Document
 from rapid_llm.model.architecture import Model
-from rapid_llm.model.families import classic, deepseek, gemma, hybrid, llama, moe, vision
+from rapid_llm.model.families import classic, deepseek, encoders, gemma, hybrid, llama, moe, vision
 from rapid_llm.model.families.multimodal import WRAPPERS, Wrapper, assemble, text_fields
 from rapid_llm.model.fields import Fields
 from rapid_llm.provenance import Catalogue
 
 Reader = Callable[[Fields], Model]
+
+
+def _heads(names: str, *more: str) -> str:
+    """Class names of encoders: hidden states, masked words, a classifier."""
+    heads = ("Model", "ForMaskedLM", "ForSequenceClassification", *(f"For{one}" for one in more))
+    return " ".join(name + head for name in names.split() for head in heads)
+
 
 _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (classic.gpt2, "gpt2 gpt-sw3", "GPT2LMHeadModel"),
@@ -19,6 +26,8 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (classic.gptj, "gptj", "GPTJForCausalLM"),
     (classic.gptj, "codegen", "CodeGenForCausalLM"),
     (classic.opt, "opt", "OPTForCausalLM"),
+    (classic.opt, "biogpt", "BioGptForCausalLM"),
+    (classic.nemotron, "jais2", "Jais2ForCausalLM"),
     (classic.bloom, "bloom", "BloomForCausalLM"),
     (classic.mpt, "mpt", "MptForCausalLM MPTForCausalLM"),
     (classic.falcon, "falcon RefinedWeb RefinedWebModel", "FalconForCausalLM RWForCausalLM"),
@@ -28,6 +37,10 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (classic.persimmon, "persimmon", "PersimmonForCausalLM"),
     (classic.stablelm, "stablelm", "StableLmForCausalLM"),
     (llama.llama, "llama Yi", "LlamaForCausalLM YiForCausalLM LLaMAForCausalLM"),
+    (llama.llama, "minicpm", "MiniCPMForCausalLM"),
+    (llama.llama, "iquestcoder", ""),
+    (llama.chatglm, "chatglm", "ChatGLMModel ChatGLMForConditionalGeneration"),
+    (llama.qwen2, "mimo", "MiMoForCausalLM"),
     (llama.llama, "granite", "GraniteForCausalLM"),
     (llama.llama, "exaone", "ExaoneForCausalLM"),
     (llama.llama, "cwm", "CwmForCausalLM"),
@@ -80,6 +93,10 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (moe.glm4_moe, "glm4_moe", "Glm4MoeForCausalLM"),
     (moe.glm4_moe, "glm4v_moe_text", ""),
     (moe.glm4_moe, "solar_open", "SolarOpenForCausalLM"),
+    (moe.qwen3_moe, "mellum", "MellumForCausalLM"),
+    (moe.glm4_moe, "sarvam_moe", ""),
+    (moe.deepseek_moe, "deepseek", "DeepseekForCausalLM"),
+    (moe.bailing, "bailing_moe bailing_moe_v2", "BailingMoeForCausalLM BailingMoeV2ForCausalLM"),
     (moe.dots1, "dots1", "Dots1ForCausalLM"),
     (moe.ernie_moe, "ernie4_5_moe", "Ernie4_5_MoeForCausalLM"),
     (moe.hunyuan_moe, "hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM"),
@@ -100,6 +117,8 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (deepseek.deepseek_v4, "deepseek_v4", "DeepseekV4ForCausalLM"),
     (deepseek.glm_dsa, "glm_moe_dsa", "GlmMoeDsaForCausalLM"),
     (deepseek.glm4_lite, "glm4_moe_lite", "Glm4MoeLiteForCausalLM"),
+    (deepseek.deepseek, "sarvam_mla", ""),
+    (deepseek.minicpm3, "youtu", "YoutuForCausalLM"),
     (deepseek.minicpm3, "minicpm3", "MiniCPM3ForCausalLM"),
     (deepseek.longcat, "longcat_flash", "LongcatFlashForCausalLM"),
     (hybrid.qwen3_next, "qwen3_next", "Qwen3NextForCausalLM"),
@@ -118,6 +137,25 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (hybrid.mamba2, "mamba2", "Mamba2ForCausalLM"),
     (hybrid.nemotron_h, "nemotron_h", "NemotronHForCausalLM"),
     (vision.vit, "vit", "ViTForImageClassification ViTModel"),
+    (encoders.bert, "bert", _heads("Bert", "PreTraining")),
+    (encoders.bert, "roberta xlm-roberta camembert", _heads("Roberta XLMRoberta Camembert")),
+    (encoders.bert, "ernie megatron-bert data2vec-text", _heads("Ernie MegatronBert")),
+    (encoders.bert, "xlm-roberta-xl", _heads("XLMRobertaXL")),
+    (encoders.mpnet, "mpnet", _heads("MPNet")),
+    (encoders.nomic, "nomic_bert", _heads("NomicBert")),
+    (encoders.gte, "gte new", _heads("Gte New")),
+    (encoders.distilbert, "distilbert", _heads("DistilBert")),
+    (encoders.modernbert, "modernbert", _heads("ModernBert")),
+    (encoders.eurobert, "eurobert", _heads("EuroBert")),
+    (encoders.t5, "t5", "T5ForConditionalGeneration T5EncoderModel T5WithLMHeadModel"),
+    (encoders.t5, "mt5", "MT5ForConditionalGeneration MT5EncoderModel"),
+    (encoders.umt5, "umt5", "UMT5ForConditionalGeneration UMT5EncoderModel"),
+    (encoders.bart, "bart", "BartForConditionalGeneration BartModel"),
+    (encoders.mbart, "mbart", "MBartForConditionalGeneration"),
+    (encoders.pegasus, "pegasus", "PegasusForConditionalGeneration"),
+    (encoders.marian, "marian", "MarianMTModel"),
+    (encoders.m2m, "m2m_100", "M2M100ForConditionalGeneration"),
+    (encoders.whisper, "whisper", "WhisperForConditionalGeneration"),
     (hybrid.lfm2, "lfm2", "Lfm2ForCausalLM"),
     (hybrid.lfm2, "lfm2_moe", "Lfm2MoeForCausalLM"),
 )
@@ -138,6 +176,7 @@ _WRAPPER_CLASSES = {
     "VipLlavaForConditionalGeneration": "vipllava",
     "LlavaOnevisionForConditionalGeneration": "llava_onevision",
     "InternVLForConditionalGeneration": "internvl",
+    "InternVLChatModel": "internvl_chat",
     "Mistral3ForConditionalGeneration": "mistral3",
     "Idefics3ForConditionalGeneration": "idefics3",
     "SmolVLMForConditionalGeneration": "smolvlm",

@@ -11,6 +11,7 @@ from rapid_llm.model.architecture import (
     Attention,
     Block,
     CompressedAttention,
+    Encoder,
     LatentAttention,
     Model,
     MoE,
@@ -20,6 +21,8 @@ from rapid_llm.nouns import STRICT
 
 _HYPER_SCALES = 3
 """Scales of one hyper-connection: pre, post and residual mix (DeepSeek-V4 implementation)."""
+FRAMES = 3
+"""Frames that a convolution of sound sees at once (Whisper, section 2.2)."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -44,6 +47,15 @@ def _linear(role: str, inputs: int, outputs: int, *, bias: bool = False, copies:
     yield _weight(role, inputs, outputs, copies=copies)
     if bias:
         yield _weight(f"{role}.bias", outputs, copies=copies)
+
+
+def _cross(a: Attention, hidden: int) -> Iterator[Weight]:
+    """Cross attention: keys and values from what an encoder wrote."""
+    for weight in _attention(a, hidden):
+        role, shape = weight.role.replace("attention.", "cross."), weight.shape
+        if role in ("cross.k", "cross.v"):
+            shape = (a.cross_hidden_size or hidden, *shape[1:])
+        yield Weight(role=role, shape=shape)
 
 
 def _attention(a: Attention, hidden: int) -> Iterator[Weight]:
@@ -265,6 +277,8 @@ def block_weights(block: Block, hidden_size: int) -> tuple[Weight, ...]:
     for mixer in (block.mixer, block.side_mixer):
         if mixer is not None:
             found.extend(_mixer(mixer, hidden_size))
+    if block.cross is not None:
+        found.extend(_cross(block.cross, hidden_size))
     if isinstance(block.ffn, MLP):
         mlp = block.ffn
         found.extend(_feed_forward("mlp", hidden_size, mlp.intermediate_size, gated=mlp.gated, bias=mlp.bias))
@@ -294,15 +308,46 @@ def outer_weights(model: Model) -> tuple[Weight, ...]:
         found.extend(_norms("embedding_norm", hidden, bias=last.norm_bias))
     if model.final_norm and last.norm_weight:
         found.extend(_norms("final_norm", hidden, bias=last.norm_bias))
-    if not model.tie_word_embeddings:
-        found.append(_weight("head", width, model.vocab_size))
-    if model.head_bias:
-        found.append(_weight("head.bias", model.vocab_size))
+    if model.head != "none":
+        found.extend(_head(model, width))
+    if model.pooler:
+        found.extend(_linear("pooler", hidden, hidden, bias=True))
+    if model.labels:
+        found.extend(_linear("classifier", hidden, model.labels, bias=True))
+    if model.encoder is not None:
+        found.extend(_around_encoder(model.encoder, norm_bias=last.norm_bias))
     if model.vision is not None:
         found.append(_weight("vision", model.vision.parameters))
     if model.extra_parameters:
         found.append(_weight("extra", model.extra_parameters))
     return tuple(found)
+
+
+def _head(model: Model, width: int) -> Iterator[Weight]:
+    """What stands before the vocabulary, and its rows where they are not the embedding's."""
+    if model.head == "masked":
+        last = model.blocks[model.pattern[-1]]
+        yield from _linear("head.dense", model.hidden_size, width, bias=model.head_dense_bias)
+        yield from _norms("head.norm", width, bias=last.norm_bias)
+    if not model.tie_word_embeddings:
+        yield _weight("head", width, model.vocab_size)
+    if model.head_bias:
+        yield _weight("head.bias", model.vocab_size)
+
+
+def _around_encoder(encoder: Encoder, *, norm_bias: bool) -> Iterator[Weight]:
+    """What an encoder has beside its layers."""
+    hidden = encoder.hidden_size
+    if encoder.vocab_size:
+        yield _weight("encoder.embedding", encoder.vocab_size, hidden)
+    if encoder.mel_bins:
+        yield from _linear("encoder.sound", FRAMES * encoder.mel_bins, hidden, bias=True)
+        yield from _linear("encoder.steps", FRAMES * hidden, hidden, bias=True)
+    if encoder.num_positions:
+        yield _weight("encoder.position", encoder.num_positions, hidden)
+    yield from _norms("encoder.norm", hidden, bias=norm_bias, copies=encoder.embedding_norm + encoder.final_norm)
+    if encoder.extra_parameters:
+        yield _weight("encoder.extra", encoder.extra_parameters)
 
 
 def block_parameters(block: Block, hidden_size: int) -> int:
@@ -317,8 +362,7 @@ def parameters(model: Model) -> int:
     Tied tensors count once; buffers and heads for further tokens (``num_nextn_predict_layers``) do not count.
     """
     outer = sum(weight.size for weight in outer_weights(model))
-    sizes = [block_parameters(block, model.hidden_size) for block in model.blocks]
-    return outer + sum(sizes[index] for index in model.pattern)
+    return outer + sum(count * block_parameters(block, hidden) for block, hidden, count in model.stacks)
 
 
 @lru_cache(maxsize=256)
@@ -327,8 +371,7 @@ def active_parameters(model: Model) -> int:
 
     Embeddings and head count in full, as in published figures ("30B-A3B"); so does a vision tower.
     """
-    idle = [_idle_parameters(block, model.hidden_size) for block in model.blocks]
-    return parameters(model) - sum(idle[index] for index in model.pattern)
+    return parameters(model) - sum(count * _idle_parameters(block, hidden) for block, hidden, count in model.stacks)
 
 
 def _idle_parameters(block: Block, hidden_size: int) -> int:
@@ -337,42 +380,3 @@ def _idle_parameters(block: Block, hidden_size: int) -> int:
     moe = block.ffn
     routed = sum(w.size for w in block_weights(block, hidden_size) if w.role.startswith("moe.expert."))
     return routed // moe.num_experts * (moe.num_experts - min(moe.num_experts_per_tok, moe.num_experts))
-
-
-_GROUPS = {
-    "attention": "attention",
-    "mla": "attention",
-    "ssm": "state space",
-    "mlp": "MLP",
-    "moe.router": "router",
-    "moe.expert": "routed experts",
-    "moe": "shared experts",
-    "embedding": "embedding",
-    "position": "embedding",
-    "patch": "embedding",
-    "class": "embedding",
-    "head": "head",
-    "vision": "vision",
-    "extra": "other",
-    "hyper": "other",
-}
-
-
-def _group(role: str) -> str:
-    parts = role.split(".")
-    for length in range(len(parts), 0, -1):
-        group = _GROUPS.get(".".join(parts[:length]))
-        if group is not None:
-            return group
-    return "norms"
-
-
-def parameters_by_group(model: Model) -> dict[str, int]:
-    """Parameters by group (attention, routed experts, embedding ...), largest first; they sum to ``parameters``."""
-    totals: dict[str, int] = {}
-    layers = [(block_weights(block, model.hidden_size), model.pattern.count(i)) for i, block in enumerate(model.blocks)]
-    for weights, count in [*layers, (outer_weights(model), 1)]:
-        for weight in weights:
-            group = _group(weight.role)
-            totals[group] = totals.get(group, 0) + weight.size * count
-    return dict(sorted(totals.items(), key=lambda item: -item[1]))

@@ -126,6 +126,10 @@ def _saved(step: TrainingStep, stage: int) -> float:
     return float(step.beside[0, stage]) * count / (schedule.chunks or 1)
 
 
+READING = "pass"
+"""The one phase of a request that is read alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Phase:
     """A phase of a request that took ``total`` seconds; what that has beyond its passes is ``rest``.

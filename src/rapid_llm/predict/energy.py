@@ -29,7 +29,7 @@ def training_energy(scenario: Scenario, work: Training, table: TrainingTable) ->
     if model is None:
         return None
     joules = of_step(priced, model, seconds)
-    steps = (work.tokens or 0.0) / (work.global_batch_size * work.sequence_length)
+    steps = (work.tokens or 0.0) / (work.global_batch_size * work.tokens_per_sequence)
     return EnergyUse(
         joules_per_step=joules,
         run_joules=joules * steps if steps else None,
@@ -53,7 +53,8 @@ def inference_energy(scenario: Scenario, work: Inference, table: InferenceTable)
     beyond = _per_request(table, model, work.beams) * requests / seconds
     watts = scenario.accelerators * model.awake + beyond
     return EnergyUse(
-        joules_per_output_token=watts * seconds / (requests * work.output_tokens),
+        joules_per_output_token=watts * seconds / (requests * work.output_tokens) if work.output_tokens else None,
+        joules_per_request=None if work.output_tokens else watts * seconds / requests,
         run_joules=None if table.job_s is None else watts * seconds,
         **_power(watts, scenario.accelerators, model.limit),
     )

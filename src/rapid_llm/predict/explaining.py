@@ -13,12 +13,14 @@ from rapid_llm.lowering import Kernels, Messages
 from rapid_llm.lowering.table import PHASES
 from rapid_llm.network import ALGORITHMS
 from rapid_llm.operators import BOUNDS, Prices
+from rapid_llm.predict.breakdown import READING
 from rapid_llm.predict.engine import evaluate
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.pools import PoolsTable
 from rapid_llm.predict.training import TrainingTable
 from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_bytes, format_flops, format_seconds
+from rapid_llm.workload import Inference
 
 SHAPES = {
     "gemm": "[{m:.0f} x {k:.0f}] x [{k:.0f} x {n:.0f}] x {groups:.0f}",
@@ -57,6 +59,8 @@ def explain(scenario: Scenario) -> list[KernelLine]:
     table = evaluate(scenario)
     tables = [table.prefill, *_decoding(table)] if isinstance(table, PoolsTable) else [table]
     lines = [line for one in tables for line in _lines(one)]
+    if isinstance(scenario.workload, Inference) and not scenario.workload.output_tokens:
+        lines = [replace(line, phase=READING) for line in lines]
     return sorted((line for line in lines if line.total_seconds > 0), key=lambda line: -line.total_seconds)
 
 

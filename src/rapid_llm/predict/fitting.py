@@ -22,7 +22,7 @@ from rapid_llm.memory import (
 from rapid_llm.nouns import light, replaced
 from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.feasibility import cache_use, engine_use, memory_use
-from rapid_llm.predict.job import assumptions, plans_of, training_shapes
+from rapid_llm.predict.job import assumptions, decoded, plans_of, training_shapes
 from rapid_llm.predict.report import CacheUse, MemoryUse, Report, without_times
 from rapid_llm.scenario import Scenario, from_mapping, keywords, require
 from rapid_llm.workload import Inference, Training
@@ -87,9 +87,11 @@ def footprint(scenario: Scenario) -> Footprint:
         else:
             lowered = training_footprint(model, runtime, precision, plans, sequence_length=work.sequence_length)
         return Footprint(lowered, training_account(lowered, runtime, precision, accelerator))
-    cached = work.prompt_tokens + work.output_tokens * work.beams
-    step = inference_footprint(model, runtime, precision, plans, cached=cached)
-    if scenario.draft is None and not plans.shift:
+    own, source = decoded(model, work)
+    cached = own.prompt_tokens + own.output_tokens * own.beams
+    step = inference_footprint(model, runtime, precision, plans, cached=cached, source=source)
+    predicts = own.speculation is not None and own.speculation.draft == "mtp"
+    if scenario.draft is None and not plans.shift and not predicts:
         return Footprint(step.unit, inference_account(step, runtime, precision, accelerator, work.offload))
     from rapid_llm.predict.replica import job_of  # what stands alone does not wait for it
 
@@ -112,9 +114,13 @@ def by_stage(scenario: Scenario) -> Iterator[tuple[int, str, int]]:
         yield from ((stage, name, round(size)) for name, size in zip(CATEGORIES, held[:, stage].tolist(), strict=True))
 
 
-def cache_of(scenario: Scenario, found: Footprint) -> CacheUse:
-    """What the cache of one replica holds, in blocks and in requests of the workload's length."""
+def cache_of(scenario: Scenario, found: Footprint) -> CacheUse | None:
+    """What the cache of one replica holds, in blocks and in requests of the workload's length; None where a model keeps
+    nothing between passes."""
     work = scenario.workload
+    if not scenario.model.writes:
+        return None
+    work = decoded(scenario.model, work)[0] if isinstance(work, Inference) else work
     length = work.prompt_tokens + work.output_tokens if isinstance(work, Inference) else work.sequence_length
     share = 1.0 / scenario.parallelism.cp
     if isinstance(work, Inference):

@@ -24,7 +24,7 @@ def encoding(job: Job, requests: int) -> float:
     images, tower = job.work.images, job.model.vision
     assert images is not None
     assert tower is not None
-    patches = images.patches(tower.patch_size)
+    patches = tower.sequence(images.width, images.height)
     together = max(1, min(images.count * requests, job.engine.max_batched_tokens // patches))
     points = points_of([(together, patches, 0, ceil(images.count * requests / together))])
     steps = _encoder(job).time(points)[1]

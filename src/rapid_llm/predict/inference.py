@@ -17,10 +17,11 @@ from rapid_llm.model import Model
 from rapid_llm.network.flow_prices import Links
 from rapid_llm.nouns import light
 from rapid_llm.parallelism import Plans
+from rapid_llm.predict.job import decoded
 from rapid_llm.predict.replica import Job
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario import Draft
-from rapid_llm.workload import Inference, Points, decode_points, join, points_of, prefill_points
+from rapid_llm.workload import Inference, Points, decode_points, join, points_of
 
 Column = NDArray[np.float64]
 
@@ -87,8 +88,9 @@ def evaluate_inference(  # noqa: PLR0917
     it admitted last as the cache fills, and so runs what the cache holds at the mean length. Memory is that of the
     batch as given, so that the verdict says so; an automatic batch is what the cache holds.
     """
+    own, source = decoded(model, workload)
     machine = Machine.of(system, runtime, links, int(plans.ranks.max(initial=0)))
-    job = Job(model, runtime, precision, plans, workload, machine, slow or {}, draft)
+    job = Job(model, runtime, precision, plans, own, machine, slow or {}, draft, source)
     requests = int(plans.micro_batch[0])
     if job.queued is None:
         return _in_flight(job, requests)
@@ -134,7 +136,7 @@ def _first_tokens(job: Job, wave: InferenceTable) -> float:
     if job.work.batching == "static":
         return wave.ttft_s
     requests = wave.running
-    together = min(requests, max(1, int(job.engine.max_batched_tokens // job.work.new_tokens)))
+    together = min(requests, max(1, int(job.engine.max_batched_tokens // job.read_tokens)))
     share = float(np.mean(np.arange(requests) // together + 1.0)) / ceil(requests / together)
     read = job.ingress + share * (static_batch(job, requests).ttft_s - job.ingress)
     return min(read, wave.e2e_s) if job.work.output_tokens == 1 else min(max(read, wave.ttft_s), wave.e2e_s)
@@ -161,7 +163,8 @@ def _in_flight(job: Job, requests: int) -> InferenceTable:
     table = evaluate(job, requests)
     static = workload.batching == "static"
     fit = room(table, requests, job, output=job.steady)
-    fit = fit if static else min(fit, fed(job))
+    if workload.batch_size == "auto" or (job.model.writes and not static):
+        fit = fit if static and job.model.writes else min(fit, fed(job))
     if workload.batch_size == "auto":
         return evaluate(job, fit) if fit > 1 else table
     if fit >= requests or fit < 1:
@@ -182,6 +185,8 @@ def room(table: InferenceTable, requests: int, job: Job, *, output: float) -> in
     """
     free, cache = cache_room(table.account)[-1], table.account.by_category[KV_CACHE, -1]
     held = job.held(output) / (table.points.past[-1] + table.points.new[-1])
+    if job.source:  # keys and values of the encoder do not grow with the output
+        cache, held = job.account(requests, output).by_category[KV_CACHE, -1], 1.0
     with np.errstate(divide="ignore"):
         fit = np.where(cache > 0, free / (cache / requests * held), np.inf).min()
     return max(0, int(min(fit, job.max_requests)))
@@ -208,7 +213,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     groups = min(job.stages, requests) if job.engine.deals_batch else 1
     micro = ceil(requests / groups)
     groups = ceil(requests / micro)
-    first = prefill_points(requests, work.new_tokens, job.engine.max_batched_tokens, job.past)
+    first = job.prompts(requests)
     rest = decode_points(micro * work.beams, work.prompt_tokens, work.output_tokens)
     points = join([first, rest.verifying(job.drafts), job.fullest(requests)])
     n, end = len(first.batch), len(points.batch) - 1
@@ -231,7 +236,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
         streamed=streamed,
         decode=decode,
         running=requests,
-        ttft_s=prefill_s + job.ingress + job.drafted_prompts(first, requests),
+        ttft_s=prefill_s + job.ingress + job.drafted_prompts(first, requests, steps),
         decode_s=decode_s,
         gaps=work.output_tokens - 1,
     )
@@ -257,7 +262,8 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     groups = min(job.stages, requests)
     others = (requests - 1.0) / groups * (1.0 + job.drafts) * work.beams
     budget = max(1.0, engine.max_batched_tokens - (others if engine.mixed_steps else 0.0))
-    together = min(max(1.0, requests / (groups * (1.0 + job.decode_steps))), budget / work.new_tokens)
+    together = min(max(1.0, requests / (groups * (1.0 + job.decode_steps))), budget / job.read_tokens)
+    together = max(1.0, together) if job.whole else together
     passes = requests / together
     batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
     beside = others / batch if engine.mixed_steps else 0.0
@@ -301,11 +307,14 @@ def decode_steps_of(job: Job, running: float) -> InferenceTable:
 
 
 def fed(job: Job) -> int:
-    """Requests that the token budget keeps busy; in mixed steps every token takes of it: budget O / (S + O) a stage."""
+    """Requests that the token budget keeps busy; in mixed steps every token takes of it: budget O / (S + O) a stage.
+    Prompts alone fill their passes."""
     work, engine = job.work, job.engine
+    if not job.model.writes:
+        return max(1, min(job.max_requests, job.stages * int(engine.max_batched_tokens // job.read_tokens)))
     if not engine.mixed_steps:
         return job.max_requests
-    tokens = work.new_tokens + 1.0 + job.decode_steps * (1.0 + job.drafts) * work.beams
+    tokens = job.read_tokens + 1.0 + job.decode_steps * (1.0 + job.drafts) * work.beams
     share = (1.0 + job.decode_steps) / tokens
     return max(1, min(job.max_requests, int(job.stages * engine.max_batched_tokens * share)))
 
@@ -319,7 +328,7 @@ def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, grou
     engine, requests = job.engine, int(points.batch[2])
     passes, share = float(points.count[0]), (requests - 1.0) / requests
     beside = float(steps.family("attention")[1]) * share / job.stages if engine.mixed_steps else 0.0
-    drafted = job.drafted_prompts(_row(points, 0), requests)
+    drafted = job.drafted_prompts(_row(points, 0), requests, steps)
     prompt = float(steps.pace[0] + steps.host[0]) + beside + drafted / passes
     step = float(job.token_time(steps, groups)[1] + steps.host[1])
     step += job.drafting(steps, 2, requests / groups)

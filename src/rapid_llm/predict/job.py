@@ -12,6 +12,7 @@ from rapid_llm.execution.host_experts import FLOPS_PER_BYTE
 from rapid_llm.lowering import Shapes
 from rapid_llm.lowering.shapes import EVEN
 from rapid_llm.model import Model
+from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario import Scenario
@@ -39,7 +40,9 @@ def plans_of(scenario: Scenario) -> Plans:
 def assumptions(scenario: Scenario) -> tuple[str, ...]:
     """What the answer takes for granted and a user could contradict."""
     work = scenario.workload
-    found = _assumed(scenario.model, work.routing == EVEN, getattr(work, "images", None) is not None)
+    spec = getattr(work, "speculation", None)
+    asked = work.routing == EVEN, getattr(work, "images", None) is not None, spec is not None and spec.draft == "mtp"
+    found = _assumed(scenario.model, *asked)
     node = scenario.system.groups[0].node
     if not runs_on_cpus(scenario) or node.host_matrix is not None:
         return found
@@ -49,16 +52,37 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def _assumed(model: Model, even: bool, sees: bool) -> tuple[str, ...]:
+def _assumed(model: Model, even: bool, sees: bool, predicts: bool) -> tuple[str, ...]:
     found = []
     kinds = {b.mixer.kind for b in model.blocks if b.mixer} - {"attention", "mla"}
     if kinds:
         found.append(f"{', '.join(sorted(kinds))} blocks are priced at the roofline of their bytes and FLOPs")
     if even and any(b.ffn and b.ffn.kind == "moe" for b in model.blocks):
         found.append("tokens spread evenly over experts")
+    if predicts and not model.num_nextn_predict_layers:
+        found.append(
+            "a predictor of further tokens is trained beside the model: a layer like its last, and the LM head"
+        )
+    if model.position_embeddings == "relative":
+        found.append("learned biases of distances are added within attention, at no cost of their own")
     if model.vision and not sees:
         found.append("text only: the vision tower holds memory and runs no image")
     return tuple(found)
+
+
+def decoded(model: Model, work: Inference) -> tuple[Inference, float]:
+    """The job of the layers that generate, and the tokens of another sequence that their cross attention reads.
+
+    An encoder's prompt is read once; what its decoder continues is ``decoder_prompt_tokens``. A request without output
+    is done with its first pass. Cross attention to images reads the tokens of their tiles.
+    """
+    if model.encoder is not None:
+        return replaced(work, prompt_tokens=work.decoder_prompt_tokens), float(work.prompt_tokens)
+    if not work.output_tokens:
+        return replaced(work, output_tokens=1), 0.0
+    if model.crosses and model.vision is not None and work.images is not None:
+        return work, float(work.images.count * model.vision.tokens(work.images.width, work.images.height))
+    return work, 0.0
 
 
 def runs_on_cpus(scenario: Scenario) -> bool:
@@ -72,9 +96,11 @@ def runs_on_cpus(scenario: Scenario) -> bool:
 def training_shapes(plans: Plans, work: Training, precision: Precision, runtime: Runtime) -> Shapes:
     """One rank's share of a micro-batch of a training job under every plan."""
     width = len(plans)
+    written = work.decoder_sequence_length
     return Shapes.of(
         plans,
-        new=np.full(width, float(work.sequence_length)),
+        new=np.full(width, float(written or work.sequence_length)),
+        source=float(work.sequence_length) if written else 0.0,
         past=np.zeros(width),
         training=True,
         precision=precision,

@@ -12,17 +12,17 @@ from rapid_llm.dtypes import Precision
 from rapid_llm.execution import ForwardSteps, Machine, Slow, forward_steps
 from rapid_llm.lowering import Lowered, Shapes, lower
 from rapid_llm.lowering.linear import lower_pass
-from rapid_llm.memory import CATEGORIES, Account, inference_account, inference_footprint
+from rapid_llm.memory import CATEGORIES, Account, inference_account, inference_footprint, predictor_bytes
 from rapid_llm.model import Model
 from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Parallelism, Plans
 from rapid_llm.predict.images import encoding
-from rapid_llm.predict.job import plans_of
+from rapid_llm.predict.job import decoded, plans_of
 from rapid_llm.predict.nano import in_nano_batches
 from rapid_llm.predict.shifting import in_both_forms, tensor_parallel
 from rapid_llm.runtime import Runtime, Serving
 from rapid_llm.scenario import Draft, Scenario
-from rapid_llm.workload import HostShare, Inference, Points, points_of
+from rapid_llm.workload import HostShare, Inference, Points, points_of, prefill_points
 
 Column = NDArray[np.float64]
 WEIGHTS, KV_CACHE = CATEGORIES.index("weights"), CATEGORIES.index("kv_cache")
@@ -32,7 +32,8 @@ STATIC_ENGINE = Serving(kv_block_tokens=1)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What does not change between the forward passes of one replica."""
+    """What does not change between the forward passes of one replica; ``work`` is what its decoder does, after
+    ``source`` tokens of every prompt that cross attention reads (``job.decoded``)."""
 
     model: Model
     runtime: Runtime
@@ -42,6 +43,17 @@ class Job:
     machine: Machine
     slow: Slow = field(default_factory=dict)
     draft: Draft | None = None
+    source: float = 0.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether prompts are read in one pass each: where every token of them sees all, none can be cut."""
+        return self.model.encoder is not None or not self.model.writes
+
+    @property
+    def read_tokens(self) -> float:
+        """Tokens that reading one prompt takes of a pass, an encoder's among them."""
+        return self.work.new_tokens + self.source
 
     @property
     def engine(self) -> Serving:
@@ -102,6 +114,13 @@ class Job:
         """Tokens that one request holds cache for, at this share of its output: beams share their prompt's."""
         return self.work.prompt_tokens + output * self.work.output_tokens * self.work.beams
 
+    def prompts(self, requests: int) -> Points:
+        """The passes that read so many prompts, within the token budget."""
+        new, budget = self.work.new_tokens, self.engine.max_batched_tokens
+        if self.whole:
+            budget = new * max(1, int(budget // self.read_tokens))
+        return prefill_points(requests, new, budget, self.past)
+
     def fullest(self, requests: int) -> Points:
         """The fullest moment of the cache: it stands for memory and takes no time."""
         return points_of([(requests, 1, self.held(self.steady) - 1.0, 0)])
@@ -120,7 +139,7 @@ class Job:
         if spec is None or spec.draft == "ngram":
             return 0.0
         if spec.draft == "mtp":
-            return spec.drafts * float(steps.passes.forward[-3, at] + steps.passes.forward[-1, at])
+            return spec.drafts * float(steps.passes.forward[self.model.pattern[-1], at] + steps.passes.forward[-1, at])
         middle = self.work.prompt_tokens + (self.work.output_tokens - 1) / 2.0
         return spec.drafts * float(self.drafter.time(points_of([(sequences, 1, middle, 1)]))[1].traversal[0])
 
@@ -134,9 +153,18 @@ class Job:
         work = replaced(self.work, speculation=None, offload=HostShare(), images=None)
         return Job(draft.model, self.runtime, draft.precision, plans, work, self.machine)
 
-    def drafted_prompts(self, first: Points, requests: int) -> float:
-        """Seconds in which a draft model reads the prompts of these passes, and in which images are encoded."""
+    @property
+    def predicts(self) -> bool:
+        """Whether a predictor of further tokens stands behind the layers: one more of them, with a cache of its own."""
+        return self.work.speculation is not None and self.work.speculation.draft == "mtp"
+
+    def drafted_prompts(self, first: Points, requests: int, steps: ForwardSteps) -> float:
+        """Seconds in which what drafts reads the prompts of these passes, the first of ``steps``, and in which images
+        are encoded."""
         encoded = encoding(self, requests) if self.work.images else 0.0
+        if self.predicts:
+            read = steps.passes.forward[self.model.pattern[-1], : len(first.count)]
+            return encoded + float(first.count @ read)
         if self.draft is None:
             return encoded
         return encoded + float(first.count @ self.drafter.time(first)[1].traversal)
@@ -158,6 +186,7 @@ class Job:
             runtime=self.runtime,
             routing=self.work.routing,
             verified=verified,
+            source=self.source,
             padding=padding,
         )
         if self.work.offload.any:
@@ -187,7 +216,11 @@ class Job:
         plans = self.plans
         if requests != plans.micro_batch[0] or plans.shift:
             plans = replaced(plans, micro_batch=np.array([float(requests)]), shift=False)
-        step = inference_footprint(self.model, self.runtime, self.precision, plans, cached=cached)
+        software = self.model, self.runtime, self.precision
+        step = inference_footprint(*software, plans, cached=cached, source=self.source)
+        if self.predicts:
+            ahead = predictor_bytes(step, self.model, self.precision)
+            beside = beside[0] + ahead[0], beside[1] + ahead[1]
         common = self.runtime, self.precision, self.machine.accelerator
         return inference_account(step, *common, self.work.offload, beside)
 
@@ -197,5 +230,6 @@ def job_of(scenario: Scenario) -> Job:
     work = scenario.workload
     assert isinstance(work, Inference)
     machine = Machine.of(scenario.system, scenario.runtime, accelerators=scenario.accelerators)
-    common = scenario.model, scenario.runtime, scenario.precision, plans_of(scenario), work, machine
-    return Job(*common, draft=scenario.draft)
+    own, source = decoded(scenario.model, work)
+    common = scenario.model, scenario.runtime, scenario.precision, plans_of(scenario), own, machine
+    return Job(*common, draft=scenario.draft, source=source)

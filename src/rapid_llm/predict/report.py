@@ -208,6 +208,7 @@ class EnergyUse:
 
     joules_per_step: float | None = None
     joules_per_output_token: float | None = None
+    joules_per_request: float | None = None
     run_joules: float | None = None
     mean_power_w: float
     mean_power_w_per_accelerator: float
@@ -297,6 +298,8 @@ class Report:
     e2e_s: float | None = None
     output_tokens_per_s: float | None = None
     total_tokens_per_s: float | None = None
+    requests_per_s: float | None = None
+    sound_s_per_s: float | None = None
     running_requests: int | None = None
     waves: int | None = None
     compute_bound_batch: int | None = None
@@ -399,8 +402,8 @@ def hours(seconds: float | None, accelerators: int) -> float | None:
 
 _TIMES = (
     "step_time_s", "tokens_per_s", "tokens_per_s_per_accelerator", "mfu", "mfu_causal", "hfu", "ttft_s", "tpot_s",
-    "e2e_s", "run_time_s", "accelerator_hours", "output_tokens_per_s", "total_tokens_per_s", "where", "interval",
-    "price",
+    "e2e_s", "run_time_s", "accelerator_hours", "output_tokens_per_s", "total_tokens_per_s", "requests_per_s",
+    "sound_s_per_s", "where", "interval", "price",
 )  # fmt: skip
 
 

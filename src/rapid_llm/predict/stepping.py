@@ -142,6 +142,11 @@ def stepper(scenario: Scenario) -> Stepper:
     work = scenario.workload
     if not isinstance(work, Inference):
         raise InputError(f"workload.kind must be inference for a step predictor (got {work.kind}).")
+    if scenario.model.encoder is not None or not scenario.model.writes:
+        raise InputError(
+            f"a step predictor knows decoders alone, and {scenario.model.name} has an encoder. Try rapid_llm.predict.",
+            field="model",
+        )
     unknown = {
         "pools": scenario.pools is not None,
         "workload.offload": work.offload.any,

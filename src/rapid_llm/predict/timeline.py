@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm import charts
+from rapid_llm.errors import InputError
 from rapid_llm.execution.schedules import SCHEDULES, filling
 from rapid_llm.memory import CATEGORIES, PARTS, Walk, holdings, walk
 from rapid_llm.nouns import replaced
 from rapid_llm.predict.fitting import Footprint, footprint
+from rapid_llm.predict.job import decoded
 from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_bytes
 from rapid_llm.workload import Inference
@@ -77,6 +79,12 @@ def _steps(scenario: Scenario) -> tuple[Course, ...]:
 
 def _fillings(scenario: Scenario, work: Inference) -> tuple[Course, ...]:
     """Memory with 1 to all output tokens of every request cached."""
+    if not work.output_tokens:
+        raise InputError(
+            "workload.output_tokens is 0: memory is the same at any time. Try without the page.",
+            field="workload.output_tokens",
+        )
+    started = decoded(scenario.model, work)[0].prompt_tokens
     steps = np.unique(np.linspace(1, work.output_tokens, min(LENGTHS, work.output_tokens)).astype(int)).tolist()
     found = [
         footprint(replaced(scenario, workload=replaced(work, output_tokens=count))).account.by_category[:, -1, :]
@@ -87,7 +95,7 @@ def _fillings(scenario: Scenario, work: Inference) -> tuple[Course, ...]:
     return tuple(
         Course(
             "tokens cached of every request",
-            [work.prompt_tokens + count for count in steps],
+            [started + count for count in steps],
             [f"output token {count:,}" for count in steps],
             {name: held[CATEGORIES.index(name), stage] for name in ORDER},
             float(limits[stage]),

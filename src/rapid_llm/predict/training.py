@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,20 +80,15 @@ class Utilisation:
     hfu: float
 
 
-@lru_cache(maxsize=256)
-def _flops(model: Model, sequence_length: int) -> tuple[float, float, float]:
-    return step_flops(model, sequence_length)
-
-
-def utilisation(
-    table: TrainingTable, model: Model, precision: Precision, *, sequences: int, sequence_length: int
-) -> Utilisation:
+def utilisation(table: TrainingTable, model: Model, precision: Precision, work: Training) -> Utilisation:
     """MFU of the first plan: three times the forward FLOPs of all sequences (backward is twice the forward), or twice
     where weights are frozen.
 
     HFU adds what recomputation runs again, as the table counts it.
     """
-    full, causal, _ = _flops(model, sequence_length)
+    sequences, read = work.global_batch_size, work.sequence_length
+    lengths = (work.decoder_sequence_length, read) if work.decoder_sequence_length else (read, 0)
+    full, causal, _ = step_flops(model, *lengths, work.predictions)
     machine = table.step.priced.machine
     name = number_format(precision.compute).rate
     peaks = machine.accelerator.peak

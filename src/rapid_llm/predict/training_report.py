@@ -20,14 +20,8 @@ def training_report(scenario: Scenario, work: Training, table: TrainingTable, ab
     """The report of the first plan of a table, times filled, with what it says ``about`` itself."""
     plans = table.plans
     time = float(table.step.total[0])
-    use = utilisation(
-        table,
-        scenario.model,
-        scenario.precision,
-        sequences=work.global_batch_size,
-        sequence_length=work.sequence_length,
-    )
-    rate = work.global_batch_size * work.sequence_length / time
+    use = utilisation(table, scenario.model, scenario.precision, work)
+    rate = work.global_batch_size * work.tokens_per_sequence / time
     run = work.tokens / rate if work.tokens else None
     return Report(
         kind="training",

@@ -37,14 +37,16 @@ def _named(vendor: str, architecture: str) -> bool:
     return any({vendor, architecture} & set(load(name).runs_on) for name in CATALOGUE.names())
 
 
-def usual(workload: str, vendor: str, architecture: str) -> str | None:
-    """What runs a workload on such an accelerator where the user does not say; None where nothing does."""
-    return next((name for name in USUAL[workload] if runs_on(load(name), vendor, architecture)), None)
+def usual(workload: str, vendor: str, architecture: str, model: str = "decoder") -> str | None:
+    """What runs a workload of such a kind of model on such an accelerator where the user does not say; None where
+    nothing does."""
+    found = ((name, load(name)) for name in USUAL[workload])
+    return next((name for name, one in found if model in one.runs_models and runs_on(one, vendor, architecture)), None)
 
 
 USUAL: Final[Mapping[str, tuple[str, ...]]] = {
-    "training": ("megatron-core", "maxtext", "torchtitan"),
-    "inference": ("vllm", "llama.cpp", "hf-transformers"),
+    "training": ("megatron-core", "maxtext", "torchtitan", "fsdp"),
+    "inference": ("vllm", "tensorrt-llm", "llama.cpp", "hf-transformers"),
 }
 """Runtimes by workload, the most usual first."""
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from rapid_llm.model.architecture import ModelKind
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
 from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Positive, Seconds, Whole
 
@@ -324,13 +325,15 @@ class Runtime:
     """How software executes. ``fusions`` are runs of canonical operators that become one launch (DESIGN 2.7).
 
     ``fused_experts``: one kernel family runs permute, both expert GEMMs, activation and unpermute. ``runs_on``: vendors
-    of accelerators, or architectures where it runs on some of a vendor's alone; empty: anything.
+    of accelerators, or architectures where it runs on some of a vendor's alone; empty: anything. ``runs_models``: kinds
+    of models that it has an implementation of.
     """
 
     name: str
     version: str
     workload: Literal["training", "inference"]
     runs_on: tuple[str, ...] = ()
+    runs_models: tuple[ModelKind, ...] = ("decoder",)
     kernels: Kernels
     fusions: tuple[tuple[str, ...], ...] = ()
     fused_experts: bool = False

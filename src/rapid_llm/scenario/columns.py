@@ -15,7 +15,7 @@ from rapid_llm.model import MLP, Model, MoE
 from rapid_llm.parallelism import FOLDED, TWO_WAY, Parallelism
 from rapid_llm.runtime import Runtime, runs_on, usual
 from rapid_llm.scenario.scenario import Scenario
-from rapid_llm.workload import Routing, Training
+from rapid_llm.workload import Inference, Routing, Training
 
 
 class Columns:
@@ -50,16 +50,18 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     and fewest micro-batches;
     of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), ring_alone,
     ulysses_alone, runs_schedule, offloads, offload_zero_stage and experts_need_sp; accelerators, node_size,
-    system_accelerators, training (0 or 1), runtime_training, has_rate, has_platform, weight_only (a format that cannot
-    be trained),
+    system_accelerators, training (0 or 1), runtime_training, has_rate, has_platform, runs_model, weight_only (a
+    format that cannot be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
     counted_experts, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave, runs_host_experts,
-    sees_images, has_tower (0 or 1), batch_size (inference), beams, total_requests, speculates,
-    drafts_by_model, has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size,
-    num_hidden_layers, max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads, num_state_heads,
-    num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the greatest common
-    divisor over them, since what divides it divides all; 0 means that the model has no such thing.
+    sees_images, has_tower (0 or 1), shown_tokens, batch_size (inference), beams, total_requests,
+    speculates, drafts_by_model, decoder_length, read_tokens, output_tokens, predictions, starts_decoder, beyond (what
+    is modelled of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, draft_decodes, pooled, and of the
+    model: hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an
+    encoder), sees_both_ways, masked (0 or 1), window (of sound), num_attention_heads, num_key_value_heads,
+    num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
+    greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
     """
     runtime, plan = scenario.runtime, scenario.parallelism
     system = _system(scenario.system, scenario.accelerators, runtime, scenario.precision)
@@ -74,14 +76,20 @@ def _common(sizes: Iterable[int | None]) -> int:
 
 @lru_cache(maxsize=256)
 def _model(model: Model) -> dict[str, int]:
-    mixers = [block.mixer for block in model.blocks if block.mixer is not None]
-    parts = [block.ffn for block in model.blocks]
+    every = [block for block, _, _ in model.stacks]
+    mixers = [mixer for block in every for mixer in (block.mixer, block.cross) if mixer is not None]
+    parts = [block.ffn for block in every]
     return {
         "hidden_size": model.hidden_size,
         "vocab_size": model.vocab_size,
         "num_hidden_layers": model.num_hidden_layers,
         "max_position_embeddings": model.max_position_embeddings,
         "image_tokens": model.max_position_embeddings if model.patch_values else 0,
+        "writes": model.writes,
+        "reads_apart": model.encoder is not None,
+        "sees_both_ways": model.crosses or not model.writes,
+        "window": model.encoder.window or 0 if model.encoder else 0,
+        "masked": model.head != "none" and not model.writes and not model.patch_values,
         "num_attention_heads": _common(getattr(mixer, "num_attention_heads", 0) for mixer in mixers),
         "num_key_value_heads": _common(getattr(mixer, "num_key_value_heads", 0) for mixer in mixers),
         "num_state_heads": _common(getattr(mixer, "num_value_heads", 0) for mixer in mixers),
@@ -178,12 +186,20 @@ _FEWEST = {"breadth-first": 1, "dualpipe": 2, "dualpipe-v": 2}
 def _workload(scenario: Scenario) -> dict[str, int]:
     work = scenario.workload
     training = isinstance(work, Training)
-    shared = {"training": training, "runtime_training": scenario.runtime.workload == "training"}
+    shared = {
+        "training": training,
+        "runtime_training": scenario.runtime.workload == "training",
+        "runs_model": scenario.model.kind in scenario.runtime.runs_models,
+    }
     if isinstance(work, Training):
         sizes = {
             "micro_batch_size": work.micro_batch_size,
             "global_batch_size": work.global_batch_size,
             "sequence_length": work.sequence_length,
+            "decoder_length": work.decoder_sequence_length or 0,
+            "read_tokens": work.sequence_length,
+            "output_tokens": 0,
+            "predictions": work.predictions or 0,
             "longest_document": max(work.documents, default=0),
             "recompute_every": work.recompute.every if work.recompute else 1,
             "lacks_module": bool(_lacked_module(scenario)),
@@ -216,10 +232,52 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "weights_leave": 0,
             "experts_leave": work.offload.experts > 0,
             "activations_leave": 0,
-            "sequence_length": work.prompt_tokens + work.output_tokens,
+            "sequence_length": _held(scenario.model, work),
+            "decoder_length": 0,
+            "read_tokens": work.prompt_tokens,
+            "output_tokens": work.output_tokens,
+            "predictions": 0,
             "batch_size": (scenario.parallelism.dp or 1) if work.batch_size == "auto" else work.batch_size,
         }
     return {**shared, **sizes, **_generation(scenario)}
+
+
+def _held(model: Model, work: Inference) -> int:
+    """Tokens of one sequence that has a request's prompt and output; of two, the decoder's."""
+    return (work.decoder_prompt_tokens if model.encoder else work.prompt_tokens) + work.output_tokens
+
+
+def _shown(scenario: Scenario) -> int:
+    """Tokens that the images of a prompt become among its own; none where cross attention reads them."""
+    work, tower = scenario.workload, scenario.model.vision
+    if isinstance(work, Training) or work.images is None or tower is None or scenario.model.crosses:
+        return 0
+    return work.images.count * -(-tower.tokens(work.images.width, work.images.height) // tower.merged)
+
+
+def _shows(scenario: Scenario) -> bool:
+    return not isinstance(scenario.workload, Training) and scenario.workload.images is not None
+
+
+def _beyond(scenario: Scenario) -> str:
+    """The field that asks for what is not modelled where tokens see each other both ways, or not of two sequences;
+    empty where none does."""
+    work, plan = scenario.workload, scenario.parallelism
+    asked: dict[str, bool] = {"parallelism.cp": plan.cp > 1, "pools": scenario.pools is not None}
+    if scenario.model.encoder is not None:
+        asked["parallelism.pp"] = plan.pp > 1
+    elif scenario.model.crosses:
+        asked["workload.prefix_tokens"] = not isinstance(work, Training) and work.prefix_tokens > 0
+        return next((name for name, given in asked.items() if given), "") if _shows(scenario) else ""
+    if isinstance(work, Training):
+        asked |= {"workload.documents": bool(work.documents), "workload.mtp_layers": work.mtp_layers > 0}
+    else:
+        asked |= {
+            "workload.prefix_tokens": work.prefix_tokens > 0,
+            "workload.speculation": work.speculation is not None,
+            "workload.beams": work.beams > 1 and not scenario.model.writes,
+        }
+    return next((name for name, given in asked.items() if given), "")
 
 
 def _generation(scenario: Scenario) -> dict[str, int]:
@@ -231,14 +289,18 @@ def _generation(scenario: Scenario) -> dict[str, int]:
         "beams": 1 if isinstance(work, Training) else work.beams,
         "total_requests": 0 if isinstance(work, Training) else work.total_requests or 0,
         "speculates": spec is not None,
-        "sees_images": not isinstance(work, Training) and work.images is not None,
+        "sees_images": _shows(scenario),
+        "shown_tokens": _shown(scenario),
         "has_tower": scenario.model.vision is not None,
         "drafts_by_model": spec is not None and spec.draft == "model",
         "has_draft": draft is not None,
         "draft_tp": draft.tp if draft else 1,
         "draft_heads": own["num_attention_heads"],
         "draft_vocab": own["vocab_size"],
+        "draft_decodes": draft is None or draft.model.kind == "decoder",
         "pooled": scenario.pools is not None,
+        "beyond": bool(_beyond(scenario)),
+        "starts_decoder": not isinstance(work, Training) and work.decoder_prompt_tokens > 1,
     }
 
 
@@ -294,7 +356,9 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "runtime": scenario.runtime.name,
         "platforms": scenario.runtime.runs_on,
         "vendor": chip.vendor,
-        "usual_runtime": usual(scenario.workload.kind, chip.vendor, chip.architecture),
+        "model_kind": scenario.model.kind,
+        "beyond_field": _beyond(scenario),
+        "usual_runtime": usual(scenario.workload.kind, chip.vendor, chip.architecture, scenario.model.kind),
         "lacked": _lacked(scenario),
         "lacked_module": _lacked_module(scenario),
         "modules": ", ".join(present(scenario.model)),

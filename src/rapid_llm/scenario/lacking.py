@@ -86,6 +86,71 @@ def platform(row: Row) -> str:
     )
 
 
+KINDS = {
+    "decoder": "a decoder",
+    "encoder": "an encoder",
+    "encoder-decoder": "an encoder with a decoder",
+    "relative-encoder-decoder": "an encoder with a decoder and learned biases of distances",
+    "speech": "an encoder of sound with a decoder",
+    "image-cross-attention": "a decoder with cross attention to images",
+    "image-encoder": "an encoder of images",
+}
+"""Kinds of models in words."""
+
+
+def model(row: Row) -> str:
+    """The runtime has no implementation of this kind of model."""
+    instead = row["usual_runtime"]
+    tried = f"Try runtime: {instead}." if instead else "Try runtime: hf-transformers, or fsdp to train it."
+    return f"runtime {row['runtime']} does not run {KINDS[row['model_kind']]}, which {row['model']} is. {tried}"
+
+
+def both_ways(row: Row) -> str:
+    """Something that goes with decoders alone, or with one sequence."""
+    field = row["beyond_field"]
+    kind = KINDS[row["model_kind"]]
+    instead = f"{field} 1" if field in ("parallelism.cp", "parallelism.pp", "workload.beams") else "to leave it out"
+    return f"{field} is not modelled for {kind}, which {row['model']} is. Try {instead}."
+
+
+def words(row: Row) -> str:
+    """An encoder that is asked for output, or an encoder's decoder that is asked for none."""
+    if row["writes"]:
+        return (
+            f"workload.output_tokens must be at least 1 (got {row['output_tokens']}): the decoder of {row['model']} "
+            "writes. Try output_tokens 64."
+        )
+    return (
+        f"workload.output_tokens must be 0 (got {row['output_tokens']}): {row['model']} is "
+        f"{KINDS[row['model_kind']]}, done with one pass over its prompt. Try to leave it out."
+    )
+
+
+def sound(row: Row) -> str:
+    """A window of sound of another length than the model's."""
+    field = "workload.sequence_length" if row["training"] else "workload.prompt_tokens"
+    return (
+        f"{field} must be {row['window']}, the frames of a window of 30 s that {row['model']} pads sound to (got "
+        f"{row['read_tokens']}). Try {row['window']}, and a request for each window."
+    )
+
+
+def decoder_field(row: Row) -> str:
+    """A length of a decoder where there is no encoder beside it."""
+    field = "decoder_sequence_length" if row["training"] else "decoder_prompt_tokens"
+    return f"workload.{field} is of an encoder with a decoder, and {row['model']} is none. Try to leave it out."
+
+
+def predictions(row: Row) -> str:
+    """Masked words of a model that predicts none, or more than there are."""
+    if not row["masked"]:
+        return f"workload.predictions are of a head for masked words, and {row['model']} has none. Try to leave it out."
+    return (
+        f"workload.predictions {row['predictions']} is more than sequence_length {row['read_tokens']}. "
+        f"Try {max(1, 15 * row['read_tokens'] // 100)}, the usual 15 %."
+    )
+
+
 def rate(row: Row) -> str:
     """The accelerator has no matrix rate for the compute format."""
     return (

@@ -12,7 +12,7 @@ from rapid_llm import runtime
 from rapid_llm.documents import Document, build, known_fields, plain, show
 from rapid_llm.hardware import System, shared_racks
 from rapid_llm.hardware.health import Fault
-from rapid_llm.model import MoE
+from rapid_llm.model import Model, MoE
 from rapid_llm.nouns import STRICT, replaced, shared
 from rapid_llm.parallelism import AXES, Parallelism, Placement
 from rapid_llm.provenance import is_path
@@ -74,7 +74,7 @@ def resolve(document: Document) -> Scenario:
 
     What needs two nouns (degrees that must divide) is left to the checks.
     """
-    data, defaults = document.data, []
+    data, defaults = document.data, list[str]()
     _refuse_unavailable(document)
     _refuse_unknown(document)
     _need(document, "model")
@@ -82,12 +82,13 @@ def resolve(document: Document) -> Scenario:
     _need(document, "system")
     system = system_of(document)
     _need(document, "workload")
-    workload = _field(document, "workload", Workload, prepare=partial(_workload, document))
+    workload = _field(document, "workload", Workload, prepare=partial(_workload, document, found_model, defaults))
+    _need_output(document, found_model, workload)
     kind = workload.kind
-    usual = _usual_runtime(kind, system)
+    usual = _usual_runtime(kind, system, found_model)
     if data.get("runtime") is None:
         document = replace(document, data={**data, "runtime": usual})
-        defaults.append(f"runtime: {usual} (default for {kind}{_there(kind, usual, system)})")
+        defaults.append(f"runtime: {usual} (default for {kind}{_there(kind, usual, system, found_model)})")
     engine = runtime_of(document, system, usual)
     preset, why = own_precision(found_model, system, engine)
     if data.get("precision") is None:
@@ -182,8 +183,10 @@ def _field(
     return build(noun, prepare(value), document, name)
 
 
-def _workload(document: Document, value: Any) -> Any:
-    """``recompute: full`` is short for ``recompute: {mode: full}``, a list for that of its modules."""
+def _workload(document: Document, model: Model, defaults: list[str], value: Any) -> Any:
+    """``recompute: full`` is short for ``recompute: {mode: full}``, a list for that of its modules; lengths that a
+    model leaves no choice of are filled in."""
+    value = _lengths(model, defaults, value) if isinstance(value, Mapping) else value
     recompute = value.get("recompute") if isinstance(value, Mapping) else None
     if recompute is None or isinstance(recompute, Recompute):
         return value
@@ -191,6 +194,29 @@ def _workload(document: Document, value: Any) -> Any:
         recompute = {"modules": recompute}
     fields = _recompute_fields(document, recompute) if isinstance(recompute, Mapping) else {"mode": recompute}
     return {**value, "recompute": fields}
+
+
+def _lengths(model: Model, defaults: list[str], value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Lengths that a model leaves no choice of, and those of a decoder beside its encoder."""
+    training, encoder = value.get("kind") == "training", model.encoder
+    read = "sequence_length" if training else "prompt_tokens"
+    found = dict(value)
+    if encoder is not None and encoder.window and found.get(read) is None:
+        found[read] = encoder.window
+        defaults.append(f"workload.{read}: {encoder.window} (a window of sound)")
+    if encoder is not None and training and found.get("decoder_sequence_length") is None:
+        written = model.max_position_embeddings if encoder.window else found.get(read)
+        found["decoder_sequence_length"] = written
+        defaults.append(f"workload.decoder_sequence_length: {written} ({'its most' if encoder.window else 'as read'})")
+    return found
+
+
+def _need_output(document: Document, model: Model, workload: Training | Inference) -> None:
+    """Only a model that writes nothing can do without ``output_tokens``."""
+    written = document.data.get("workload")
+    said = isinstance(written, Mapping) and written.get("output_tokens") is None
+    if isinstance(workload, Inference) and model.writes and said:
+        raise document.error("the field 'workload.output_tokens' is missing.", "workload.output_tokens")
 
 
 def _recompute_fields(document: Document, fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -303,14 +329,18 @@ def _recompute(workload: Training | Inference, engine: Runtime, defaults: list[s
     return replace(workload, recompute=Recompute(mode=engine.defaults.recompute))
 
 
-def _usual_runtime(kind: str, system: System) -> str:
+def _usual_runtime(kind: str, system: System, model: Model) -> str:
     """What runs a workload on a system where the user does not say; the most usual of all where nothing does."""
     chip = system.groups[0].node.accelerator
-    return runtime.usual(kind, chip.vendor, chip.architecture) or runtime.USUAL[kind][0]
+    return runtime.usual(kind, chip.vendor, chip.architecture, model.kind) or runtime.USUAL[kind][0]
 
 
-def _there(kind: str, name: str, system: System) -> str:
-    return "" if name == runtime.USUAL[kind][0] else f" on {system.groups[0].node.accelerator.name}"
+def _there(kind: str, name: str, system: System, model: Model) -> str:
+    if name == runtime.USUAL[kind][0]:
+        return ""
+    if model.kind not in runtime.load(runtime.USUAL[kind][0]).runs_models:
+        return f" of {model.name}"
+    return f" on {system.groups[0].node.accelerator.name}"
 
 
 def _origins(document: Document) -> dict[str, str]:

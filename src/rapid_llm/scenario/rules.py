@@ -47,6 +47,7 @@ def _chunks(c: Columns) -> Any:
 PLAN: tuple[Check, ...] = (
     Check("runtime runs the workload", "runtime", lambda c: c.training == c.runtime_training, lacking.runtime),
     Check("runtime runs on the accelerator", "runtime", lambda c: c.has_platform > 0, lacking.platform),
+    Check("runtime runs the model", "runtime", lambda c: c.runs_model > 0, lacking.model),
     Check("accelerator computes the precision", "precision.compute", lambda c: c.has_rate > 0, lacking.rate),
     Check(
         "weights can be trained",

@@ -115,10 +115,10 @@ def _even(layers: int, stages: int) -> str:
 
 def image(row: Row) -> str:
     """A sequence of an image encoder is its patches and the token of the class."""
-    tokens = row["image_tokens"]
+    tokens, field = row["image_tokens"], "sequence_length" if row["training"] else "prompt_tokens"
     return (
-        f"workload.sequence_length must be {tokens}, the patches of an image of {row['model']} and its class "
-        f"(got {row['sequence_length']}). Try {tokens}."
+        f"workload.{field} must be {tokens}, the patches of an image of {row['model']} and its class "
+        f"(got {row['read_tokens']}). Try {tokens}."
     )
 
 
@@ -257,15 +257,19 @@ def sequence(row: Row) -> str:
     """The sequence does not divide over cp (two pieces a rank) and, under sp, tp."""
     length, (step, shown) = row["sequence_length"], cut(row)
     whole = f"{shown} = {step}" if " x " in shown else shown
+    field = "sequence_length"
+    if length % step == 0:
+        field, length = "decoder_sequence_length", row["decoder_length"]
     return (
-        f"workload.sequence_length {length} must be a multiple of {whole}: remainder {length % step}. "
+        f"workload.{field} {length} must be a multiple of {whole}: remainder {length % step}. "
         f"Try {beside(length, step)}."
     )
 
 
 def context(row: Row) -> str:
     """Longer than the model was made for."""
-    field = "workload.sequence_length" if row["training"] else "prompt_tokens + output_tokens ="
+    prompt = "decoder_prompt_tokens" if row["reads_apart"] else "prompt_tokens"
+    field = "workload.sequence_length" if row["training"] else f"{prompt} + output_tokens ="
     limit = f"max_position_embeddings {row['max_position_embeddings']} of {row['model']}"
     return f"{field} {row['sequence_length']} is beyond {limit}, and taken as if it were made for that."
 

@@ -27,7 +27,7 @@ def _micro_batches(c: Columns) -> Any:
 def _sequence(c: Columns) -> Any:
     ring = c.cp * (1 + (c.cp > 1))
     cut = ring * (1 + (c.sp > 0) * (c.tp - 1))
-    return (c.training == 0) | divides(cut, c.sequence_length)
+    return (c.training == 0) | (divides(cut, c.sequence_length) & divides(cut, c.decoder_length))
 
 
 WORK: tuple[Check, ...] = (
@@ -140,6 +140,12 @@ WORK: tuple[Check, ...] = (
         lacking.draft_tp,
     ),
     Check(
+        "draft is a decoder",
+        "draft.model",
+        lambda c: c.draft_decodes > 0,
+        lambda r: f"draft {r['draft']} must be a decoder, which has no encoder beside it. Try draft: llama-3.2-1b.",
+    ),
+    Check(
         "draft shares the vocabulary",
         "draft.model",
         lambda c: (c.has_draft == 0) | (abs(c.draft_vocab - c.vocab_size) <= c.vocab_size * SAME_VOCABULARY),
@@ -173,7 +179,7 @@ WORK: tuple[Check, ...] = (
     Check(
         "an image is a sequence",
         "workload.sequence_length",
-        lambda c: (c.image_tokens == 0) | (c.sequence_length == c.image_tokens),
+        lambda c: (c.image_tokens == 0) | (c.read_tokens == c.image_tokens),
         sentences.image,
     ),
     Check(
@@ -183,13 +189,48 @@ WORK: tuple[Check, ...] = (
         lambda r: f"workload.images needs a vision tower, and {r['model']} has none. Try qwen2.5-vl-7b, or no images.",
     ),
     Check(
-        "an encoder is trained",
-        "model",
-        lambda c: (c.image_tokens == 0) | (c.training > 0),
-        lambda r: (
-            f"{r['model']} encodes images and writes no tokens, and workload.kind is inference. "
-            "Try workload.kind: training."
+        "encoders write nothing",
+        "workload.output_tokens",
+        lambda c: (
+            (c.training > 0)
+            | ((c.output_tokens == 0) & (c.reads_apart == 0))
+            | ((c.output_tokens > 0) & (c.writes > 0))
         ),
+        lacking.words,
+    ),
+    Check(
+        "sound comes in windows",
+        "workload.prompt_tokens",
+        lambda c: (c.window == 0) | (c.read_tokens == c.window),
+        lacking.sound,
+    ),
+    Check(
+        "an encoder stands beside the decoder",
+        "workload.decoder_sequence_length",
+        lambda c: (c.reads_apart > 0) | ((c.decoder_length == 0) & (c.starts_decoder == 0)),
+        lacking.decoder_field,
+    ),
+    Check(
+        "masked words are predicted",
+        "workload.predictions",
+        lambda c: (c.predictions == 0) | ((c.masked > 0) & (c.predictions <= c.read_tokens)),
+        lacking.predictions,
+    ),
+    Check(
+        "encoders are modelled that far",
+        "model",
+        lambda c: (c.sees_both_ways == 0) | (c.beyond == 0),
+        lacking.both_ways,
+    ),
+    Check(
+        "a prompt holds its images",
+        "workload.prompt_tokens",
+        lambda c: c.shown_tokens <= c.read_tokens,
+        lambda r: (
+            f"workload.prompt_tokens {r['read_tokens']} is less than the {r['shown_tokens']} tokens that the images of "
+            f"a prompt become in {r['model']}."
+        ),
+        "warning",
     ),
     Check(
         "every replica has a request",

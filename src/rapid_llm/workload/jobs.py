@@ -11,6 +11,8 @@ from rapid_llm.nouns import STRICT
 from rapid_llm.units import Count, Positive, Whole
 
 Share = Annotated[float, Field(ge=0, le=1)]
+LONGEST_OUTPUT = 100_000_000
+"""Tokens of one request that are followed: decode steps are told apart by the tiles of cache that they read."""
 
 
 def _share(value: object) -> object:
@@ -114,6 +116,9 @@ class Training:
     sequence is one. ``tokens`` of the whole run: its time and accelerator hours are reported. ``lora``: adapters
     alone are trained. ``mtp_layers``: predictors of further tokens, each a layer and the LM head on the last stage.
     ``routing`` of tokens to experts, even unless it says otherwise. ``offload``: what lives outside the accelerator.
+    ``decoder_sequence_length``: tokens that a decoder writes of each sequence that its encoder reads. ``predictions``:
+    masked tokens of each sequence, which alone meet the vocabulary (BERT's max_predictions_per_seq); none: every token
+    does.
     """
 
     kind: Literal["training"] = "training"
@@ -127,12 +132,21 @@ class Training:
     mtp_layers: Whole = 0
     routing: Routing = Routing()
     offload: Offload = Offload()
+    decoder_sequence_length: Count | None = None
+    predictions: Count | None = None
 
     @property
     def plain(self) -> bool:
-        """Whether a pass has the bytes of the model alone: whole sequences, all weights, evenly loaded experts."""
+        """Whether a pass has the bytes of the model alone: whole sequences of one kind, all weights, evenly loaded
+        experts."""
         changed = self.documents or self.lora or self.mtp_layers or self.routing != Routing()
-        return not changed and not self.offload.any
+        other = changed or self.decoder_sequence_length or self.predictions
+        return not other and not self.offload.any
+
+    @property
+    def tokens_per_sequence(self) -> int:
+        """Tokens of a sequence, those of encoder and decoder together."""
+        return self.sequence_length + (self.decoder_sequence_length or 0)
 
     @property
     def document(self) -> float | None:
@@ -210,10 +224,6 @@ class Images:
     width: Count
     height: Count
 
-    def patches(self, side: int) -> int:
-        """Squares of ``side`` pixels that cover one of them."""
-        return -(-self.width // side) * -(-self.height // side)
-
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Inference:
@@ -224,14 +234,17 @@ class Inference:
     decodes until all are done; continuous replaces each request that finishes by a new one at once.
     ``total_requests`` of a job that all wait at its start; None: there are always more. ``beams``: of beam search,
     which share the cache of their prompt. ``routing`` of tokens to experts, even unless it says otherwise. ``offload``:
-    what lives outside the accelerator. ``images``: of every prompt.
+    what lives outside the accelerator. ``images``: of every prompt. Where a model has an encoder, it reads the prompt,
+    and its decoder starts from ``decoder_prompt_tokens``; an encoder alone writes no output (``output_tokens`` 0), and
+    a decoder may be asked to read alone.
     """
 
     kind: Literal["inference"] = "inference"
     batch_size: Count | Literal["auto"]
     total_requests: Count | None = None
     prompt_tokens: Count
-    output_tokens: Count
+    output_tokens: Annotated[Whole, Field(le=LONGEST_OUTPUT)] = 0
+    decoder_prompt_tokens: Count = 1
     prefix_tokens: Whole = 0
     batching: Literal["static", "continuous"] = "static"
     speculation: Speculation | None = None

@@ -24,10 +24,13 @@ def gemma2(f: Fields) -> Model:
 
 
 def gemma3(f: Fields) -> Model:
-    """Gemma 3: five windowed layers, then a full one; norms on each head's query and key."""
-    kinds = _types(f, f.size("sliding_window_pattern", 6))
-    mixers = [gqa(f, qk_norm="head", sliding_window=window(f, kinds, i), **biased(f)) for i in range(f.layers)]
-    return decoder(f, [Block(mixer=a, ffn=mlp(f), norms=4) for a in mixers])
+    """Gemma 3: five windowed layers, then a full one; norms on each head's query and key. EmbeddingGemma's tokens all
+    see each other, and it writes hidden states."""
+    kinds, both_ways = _types(f, f.size("sliding_window_pattern", 6)), f.flag("use_bidirectional_attention")
+    given = {"qk_norm": "head", "causal": not both_ways, **biased(f)}
+    mixers = [gqa(f, sliding_window=window(f, kinds, i), **given) for i in range(f.layers)]
+    blocks = [Block(mixer=a, ffn=mlp(f), norms=4) for a in mixers]
+    return decoder(f, blocks, head="none" if both_ways else "causal")
 
 
 def gemma3n(f: Fields) -> Model:

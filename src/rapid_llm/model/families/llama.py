@@ -80,6 +80,14 @@ def glm4(f: Fields) -> Model:
     return decoder(f, [block] * f.layers)
 
 
+def chatglm(f: Fields) -> Model:
+    """ChatGLM2 and 3, GLM-4 9B as first released: its own names for Llama's fields; biases on query, key and value."""
+    groups = f.size("multi_query_group_num", 2) if f.flag("multi_query_attention") else f.size("num_attention_heads")
+    mixer = gqa(f, num_key_value_heads=groups, head_dim=f.size("kv_channels", 128), qkv_bias=f.flag("add_qkv_bias"))
+    blocks = [Block(mixer=mixer, ffn=mlp(f, bias=f.flag("add_bias_linear")))] * f.layers
+    return decoder(f, blocks, vocab_size=f.size("padded_vocab_size"))
+
+
 def cohere(f: Fields) -> Model:
     """Command R: one LayerNorm without bias, attention and feed-forward side by side."""
     kinds = layer_types(f) if f.has("sliding_window") else None
@@ -189,7 +197,8 @@ def mllama(f: Fields) -> Model:
     """Llama 3.2 Vision's decoder: some layers attend to the image; eight more rows of embeddings."""
     cross = f.items("cross_attention_layers") or [3, 8, 13, 18, 23, 28, 33, 38]
     own = Block(mixer=gqa(f), ffn=mlp(f))
-    other = Block(mixer=gqa(f, cross=True, rotary=False, qk_norm="head"), ffn=mlp(f), extra_parameters=2)
+    reads = gqa(f, causal=False, rotary=False, qk_norm="head")
+    other = Block(mixer=None, cross=reads, ffn=mlp(f), extra_parameters=2)
     layers = [other if i in cross else own for i in range(f.layers)]
     return decoder(f, layers, extra_parameters=8 * f.size("hidden_size"))
 

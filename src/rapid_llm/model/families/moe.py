@@ -98,6 +98,22 @@ def glm4_moe(f: Fields) -> Model:
     return _dense_first(f, [mixer] * f.layers, _shared(f), dense)
 
 
+def deepseek_moe(f: Fields) -> Model:
+    """DeepSeekMoE 16B: multi-head attention, shared experts."""
+    return _dense_first(f, [gqa(f, **biased(f))] * f.layers, _shared(f), f.integer("first_k_dense_replace", 0) or 0)
+
+
+def bailing(f: Fields) -> Model:
+    """Ling and Ring 1 and 2: shared experts; 2 has norms on each head's query and key, and a bias per expert.
+
+    Source: the checkpoints' own modelling code.
+    """
+    norm = "head" if f.flag("use_qk_norm") else "none"
+    mixer = gqa(f, qkv_bias=f.flag("use_qkv_bias"), o_bias=f.flag("use_bias"), qk_norm=norm)
+    experts = _shared(f, correction_bias=f.flag("moe_router_enable_expert_bias"))
+    return _dense_first(f, [mixer] * f.layers, experts, f.integer("first_k_dense_replace", 0) or 0)
+
+
 def dots1(f: Fields) -> Model:
     """dots.llm1."""
     first = f.integer("max_window_layers", None)

@@ -1,7 +1,7 @@
 """Models that wrap a decoder with a vision tower and a projector between them.
 
 Counted is the model that transformers builds for a causal language model: the whole one, except for architectures
-whose causal class is the decoder alone (Llama 4, Llama 3.2 Vision, Qwen 3.5).
+whose causal class is the decoder alone (Llama 4, Qwen 3.5).
 """
 
 from collections.abc import Callable, Mapping
@@ -110,6 +110,11 @@ def _kimi_k3(f: Fields, tower: VisionTower, hidden: int) -> int:
     return tower.hidden_size + linear(wide, wide, bias=False) + linear(wide, hidden, bias=False)
 
 
+def _mllama(f: Fields, tower: VisionTower, hidden: int) -> int:
+    vision = f.section("vision_config")
+    return linear(vision.size("vision_output_dim", 7680) if vision else 7680, hidden)
+
+
 def _step3(f: Fields, tower: VisionTower, hidden: int) -> int:
     return linear(4 * tower.hidden_size, hidden, bias=f.flag("projector_bias"))
 
@@ -120,7 +125,8 @@ class Wrapper:
 
     ``tied``: by the wrapper's own flag (``own``, with ``tie_default``), by it or by the decoder's (``either``), by the
     decoder's (``text``), or never. ``vision`` None counts the decoder alone. ``flat``: the decoder's fields may stand
-    beside ``vision_config``.
+    beside ``vision_config``. ``merge``: the field that says how many patches become one token;
+    ``section``: where the decoder's fields stand.
     """
 
     text: str
@@ -131,6 +137,8 @@ class Wrapper:
     vision_defaults: Mapping[str, Any] = field(default_factory=dict)
     flat: bool = False
     always_vision: bool = True
+    merge: str = ""
+    section: str = "text_config"
     allows_no_text: bool = False
 
 
@@ -164,16 +172,20 @@ WRAPPERS: dict[str, Wrapper] = {
     "llava_next": Wrapper("llama", "clip_vision_model", _llava_next, vision_defaults=_CLIP_336),
     "vipllava": Wrapper("llama", "clip_vision_model", _vip_llava, vision_defaults=_CLIP_336),
     "llava_onevision": Wrapper("qwen2", "siglip_vision_model", _llava_next, tied="either", vision_defaults=_SIGLIP_384),
-    "internvl": Wrapper("qwen2", "internvl_vision", _internvl, tie_default=True),
+    "internvl": Wrapper("qwen2", "internvl_vision", _internvl, tie_default=True, merge="downsample_ratio"),
+    "internvl_chat": Wrapper(
+        "qwen2", "intern_vit_6b", _internvl, tied="text", merge="downsample_ratio", section="llm_config"
+    ),
     "mistral3": Wrapper(
         "mistral",
         "pixtral",
         _mistral3,
         tie_default=True,
         vision_defaults={**_CLIP_336, "image_size": 1540},
+        merge="spatial_merge_size",
     ),
-    "idefics3": Wrapper("llama", "idefics3_vision", _idefics3),
-    "smolvlm": Wrapper("llama", "smolvlm_vision", _idefics3),
+    "idefics3": Wrapper("llama", "idefics3_vision", _idefics3, merge="scale_factor"),
+    "smolvlm": Wrapper("llama", "smolvlm_vision", _idefics3, merge="scale_factor"),
     "paligemma": Wrapper(
         "gemma",
         "siglip_vision_model",
@@ -181,28 +193,39 @@ WRAPPERS: dict[str, Wrapper] = {
         tie_default=True,
         vision_defaults=_SIGLIP_224,
     ),
-    "aya_vision": Wrapper("cohere2", "siglip_vision_model", _aya, tie_default=True, vision_defaults=_SIGLIP_384),
-    "cohere2_vision": Wrapper(
-        "cohere2", "siglip_vision_model", _cohere2, tie_default=True, vision_defaults=_SIGLIP_512
+    "aya_vision": Wrapper(
+        "cohere2", "siglip_vision_model", _aya, tie_default=True, vision_defaults=_SIGLIP_384, merge="downsample_factor"
     ),
-    "lfm2_vl": Wrapper("lfm2", "siglip2_vision_model", _lfm2, tie_default=True),
-    "gemma3": Wrapper("gemma3_text", "siglip_vision_model", _gemma3, tie_default=True),
-    "gemma4": Wrapper("gemma4_text", "gemma4_vision", _gemma4, tie_default=True, always_vision=False),
-    "qwen2_vl": Wrapper("qwen2_vl_text", "qwen2_vl_vision", tied="either", flat=True),
-    "qwen2_5_vl": Wrapper("qwen2_5_vl_text", "qwen2_5_vl_vision", tied="either", flat=True),
-    "qwen3_vl": Wrapper("qwen3_vl_text", "qwen3_vl_vision"),
-    "qwen3_vl_moe": Wrapper("qwen3_vl_moe_text", "qwen3_vl_vision"),
+    "cohere2_vision": Wrapper(
+        "cohere2",
+        "siglip_vision_model",
+        _cohere2,
+        tie_default=True,
+        vision_defaults=_SIGLIP_512,
+        merge="downsample_factor",
+    ),
+    "lfm2_vl": Wrapper("lfm2", "siglip2_vision_model", _lfm2, tie_default=True, merge="downsample_factor"),
+    "gemma3": Wrapper("gemma3_text", "siglip_vision_model", _gemma3, tie_default=True, merge="mm_tokens_per_image"),
+    "gemma4": Wrapper(
+        "gemma4_text", "gemma4_vision", _gemma4, tie_default=True, always_vision=False, merge="pooling_kernel_size"
+    ),
+    "qwen2_vl": Wrapper("qwen2_vl_text", "qwen2_vl_vision", tied="either", flat=True, merge="spatial_merge_size"),
+    "qwen2_5_vl": Wrapper("qwen2_5_vl_text", "qwen2_5_vl_vision", tied="either", flat=True, merge="spatial_merge_size"),
+    "qwen3_vl": Wrapper("qwen3_vl_text", "qwen3_vl_vision", merge="spatial_merge_size"),
+    "qwen3_vl_moe": Wrapper("qwen3_vl_moe_text", "qwen3_vl_vision", merge="spatial_merge_size"),
     "qwen3_5": Wrapper("qwen3_5_text", None, tied="text"),
     "qwen3_5_moe": Wrapper("qwen3_5_moe_text", None, tied="text"),
-    "glm4v": Wrapper("glm4v_text", "glm4v_vision", tied="either"),
-    "glm4v_moe": Wrapper("glm4v_moe_text", "glm4v_vision", tied="either"),
-    "glm46v": Wrapper("glm4v_text", "glm4v_vision"),
+    "glm4v": Wrapper("glm4v_text", "glm4v_vision", tied="either", merge="spatial_merge_size"),
+    "glm4v_moe": Wrapper("glm4v_moe_text", "glm4v_vision", tied="either", merge="spatial_merge_size"),
+    "glm46v": Wrapper("glm4v_text", "glm4v_vision", merge="spatial_merge_size"),
     "llama4": Wrapper("llama4_text", None, tied="text"),
-    "mllama": Wrapper("mllama_text_model", None, tied="never"),
-    "minimax_m3_vl": Wrapper("minimax_m3_vl_text", "minimax_m3_vl_vision", _minimax_m3, tied="either"),
-    "kimi_k25": Wrapper("deepseek_v3", "kimi_k25_vision", _kimi_k25, tie_default=True),
-    "kimi_k3": Wrapper("kimi_linear", "kimi_k3_vision", _kimi_k3),
-    "step3p7": Wrapper("step3p5", "step3p5_vision", _step3, allows_no_text=True),
+    "mllama": Wrapper("mllama_text_model", "mllama_vision_model", _mllama, tied="never"),
+    "minimax_m3_vl": Wrapper(
+        "minimax_m3_vl_text", "minimax_m3_vl_vision", _minimax_m3, tied="either", merge="spatial_merge_size"
+    ),
+    "kimi_k25": Wrapper("deepseek_v3", "kimi_k25_vision", _kimi_k25, tie_default=True, merge="merged_patches"),
+    "kimi_k3": Wrapper("kimi_linear", "kimi_k3_vision", _kimi_k3, merge="merged_patches"),
+    "step3p7": Wrapper("step3p5", "step3p5_vision", _step3, allows_no_text=True, merge="convolved"),
 }
 """By ``model_type``; parts and defaults from the configuration classes of transformers 5.24."""
 
@@ -212,14 +235,14 @@ def text_fields(f: Fields, wrapper: Wrapper) -> Fields:
 
     Step 3.7's class reads nothing but ``text_config`` and falls back to its defaults, as here.
     """
-    section = f.section("text_config")
+    section = f.section(wrapper.section)
     if section is not None:
         return section
     if wrapper.flat:
         return f
     if wrapper.allows_no_text:
         return Fields({}, f.document, f.path("text_config"), nested=True)
-    raise f.missing("text_config")
+    raise f.missing(wrapper.section)
 
 
 def assemble(f: Fields, wrapper: Wrapper, text: Model) -> Model:
@@ -251,5 +274,29 @@ def _vision(f: Fields, wrapper: Wrapper, hidden: int) -> VisionTower | None:
     if section is None:
         section = Fields({}, f.document, f.path("vision_config"), nested=True)
         defaults = {**defaults, **wrapper.vision_defaults}
-    tower = reader(section.with_defaults(defaults))
-    return replace(tower, parameters=tower.parameters + wrapper.projector(f, tower, hidden))
+    own = section.with_defaults(defaults)
+    tower = reader(own)
+    total = tower.parameters + wrapper.projector(f, tower, hidden)
+    return replace(tower, parameters=total, merged=_merged(f, own, tower, wrapper.merge))
+
+
+def _merged(f: Fields, vision: Fields, tower: VisionTower, name: str) -> int:
+    """Patches that become one token of the prompt: a square of them, or as many as leave a fixed number of tokens."""
+    if name == "downsample_ratio":
+        return round(1 / f.number(name, 0.5)) ** 2
+    if name == "mm_tokens_per_image":
+        patches = (vision.size("image_size") // tower.patch_size) ** 2
+        return max(1, patches // f.size(name, 256))
+    holder = f if name in f.data else vision
+    return holder.size(name, _MERGES[name]) ** 2 if name else 1
+
+
+_MERGES = {
+    "spatial_merge_size": 2,
+    "scale_factor": 2,
+    "downsample_factor": 2,
+    "pooling_kernel_size": 3,
+    "merged_patches": 2,
+    "convolved": 4,
+}
+"""Fields that say how wide that square is, and their defaults; the last two stand for towers without such a field."""

@@ -104,6 +104,12 @@ def internvl(f: Fields) -> VisionTower:
     return _tower(f, inner=inner, layer=layer, around=around)
 
 
+def internvit(f: Fields) -> VisionTower:
+    """InternViT under its own names (InternVLChatModel)."""
+    names = {"attention_bias": f.flag("qkv_bias", True), "use_qk_norm": f.flag("qk_normalization")}
+    return internvl(replace(f, data={**f.data, **names, "use_mean_pooling": True}))
+
+
 def qwen2_vl(f: Fields) -> VisionTower:
     """Qwen2-VL: the width is ``embed_dim``; the merger to ``hidden_size`` included."""
     width, merged = f.size("embed_dim"), f.size("embed_dim") * f.size("spatial_merge_size") ** 2
@@ -199,6 +205,19 @@ def kimi_k3(f: Fields) -> VisionTower:
     return _tower(replace(f, data={**f.data, **named}), inner=inner, layer=layer, around=around + width)
 
 
+def mllama(f: Fields) -> VisionTower:
+    """Llama 3.2 Vision: tiles with positions of their own, gated layers behind the others, over all tiles."""
+    width, inner, last = f.size("hidden_size"), f.size("intermediate_size"), f.size("num_global_layers")
+    tiles, patches = f.size("max_num_tiles"), _patches(f) + 1
+    ratios = len(f.items("supported_aspect_ratios") or range(8)) + 1
+    layer = _layer(width, inner, qkv_bias=False, out_bias=False)
+    tables = patches * width + ratios * tiles * width * (patches + 2) + 3
+    around = width + _patch_embedding(f, width, bias=False) + tables + 4 * width + last * (layer + 2)
+    named = replace(f, data={**f.data, "num_attention_heads": f.size("attention_heads")})
+    tower = _tower(named, inner=inner, layer=layer, around=around)
+    return replace(tower, layers=tower.layers + last, tile=_side(f, "image_size"), max_tiles=tiles)
+
+
 _SIGLIP = {
     "hidden_size": 768,
     "intermediate_size": 3072,
@@ -254,6 +273,16 @@ _MOONVIT = {
     "pos_emb_height": 64,
     "pos_emb_width": 64,
 }
+_MLLAMA = {
+    "hidden_size": 1280,
+    "intermediate_size": 5120,
+    "num_hidden_layers": 32,
+    "num_global_layers": 8,
+    "attention_heads": 16,
+    "image_size": 448,
+    "patch_size": 14,
+    "max_num_tiles": 4,
+}
 _STEP = {
     "hidden_size": 1536,
     "num_hidden_layers": 47,
@@ -301,6 +330,8 @@ TOWERS: dict[str, tuple[Callable[[Fields], VisionTower], Mapping[str, Any]]] = {
     "step3p5_vision": (step3, _STEP),
     "gemma4_vision": (gemma4, _GEMMA4),
     "kimi_k3_vision": (kimi_k3, {}),
+    "mllama_vision_model": (mllama, _MLLAMA),
+    "intern_vit_6b": (internvit, _INTERN),
 }
 """``model_type`` of a ``vision_config`` to its reader and the defaults of its class (transformers 5.24)."""
 
