@@ -12,7 +12,7 @@ _KIND: Final = re.compile(r"sxm|pcie|nvl|\d+gb|\d+w|hbm\w*")  # parts of a name 
 _SIZE: Final = re.compile(r"(\d+)\s?gi?b\b")
 _MAKERS: Final = ("apple", "arc")  # often left out
 _NOISE: Final = re.compile(
-    r"nvidia|amd|intel|google|apple|habana|geforce|instinct|tesla|quadro|gpu|core|generation|oam|nvl72|edition|server"
+    r"nvidia|amd|intel|google|apple|habana|geforce|radeon|instinct|tesla|quadro|gpu|core|generation|oam|nvl72|edition|server"
     r"|workstation|blackwell|superchip|memory|\d+x?|\d*gi?b|hbm\w*|gddr\w*|sxm|pcie|nvl"
 )
 """Words that say nothing more about which product it is, or that are read apart."""
@@ -35,7 +35,7 @@ def as_written(text: str, names: Iterable[str], capacity_gb: Callable[[str], flo
 
 
 def _read(name: str, words: list[str]) -> int:
-    """Letters of the words that are the model of a name; 0 where they are another's, or tell it apart from that name."""
+    """Letters of the words that are the model of a name; 0 where they are another's, or tell it apart from that one."""
     parts = name.split("-")
     kind = {part for part in parts if _KIND.fullmatch(part)}
     model = [part for part in parts if part not in kind]
