@@ -177,7 +177,7 @@ def _without_reduction(fabric: Fabric) -> Fabric:
 
 @lru_cache(maxsize=64)
 def _of(system: System) -> Fabric:
-    alternatives = [(*_node_tiers(g.node), *_network_tiers(g.node, system)) for g in system.groups]
+    alternatives = [(*node_tiers(g.node), *network_tiers(g.node, system)) for g in system.groups]
     first = alternatives[0]
     if any([t.span for t in tiers] != [t.span for t in first] for tiers in alternatives):
         sizes = ", ".join(str(g.node.accelerators) for g in system.groups)
@@ -190,7 +190,7 @@ def _of(system: System) -> Fabric:
     return Fabric(slowest, system.name)
 
 
-def _node_tiers(node: Node) -> tuple[Tier, ...]:
+def node_tiers(node: Node) -> tuple[Tier, ...]:
     """Tiers inside one node: the scale-up fabric, and the host links where it does not reach all."""
     count, use = node.accelerators, node.host_link
     if count == 1:
@@ -226,7 +226,7 @@ def _bridge(name: str, use: LinkUse, span: int) -> Tier:
     return Tier(name, span, (use.bandwidth or technology.bandwidth) * use.count, latency, use.link, "shared")
 
 
-def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
+def network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
     """Tiers between nodes: one leaf, then the spine with its oversubscription; or one torus."""
     fabric, total = system.fabric, system.accelerators
     if fabric is None or total <= node.accelerators:

@@ -100,7 +100,7 @@ def training_breakdown(step: TrainingStep) -> Cost:
     tally.add(OPTIMIZER_STEP, OPTIMIZER_STEP, float(step.optimizer[0, end]), bound="memory")
     _offload(tally, step, m)
     tally.add(HOST, MAPPING, 2.0 * m * float(step.mapping[0, stage]), bound="allocator")
-    tally.add(HOST, HOST, step.priced.machine.runtime.host.per_step / step.priced.machine.host_speed, bound="host")
+    tally.add(HOST, HOST, float(step.host[0]), bound="host")
     return tally.tree("step", ORDER)
 
 

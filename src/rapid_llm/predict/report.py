@@ -79,12 +79,14 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
-    """Bytes on one rank of a pipeline stage, ``reserved_bytes`` without context and libraries."""
+    """Bytes on one rank of a pipeline stage, ``reserved_bytes`` without context and libraries; ``limit_bytes``: what the
+    process may use."""
 
     persistent_bytes: int
     allocated_bytes: int
     reserved_bytes: int
     peak_bytes: int
+    limit_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from rapid_llm.dtypes import Precision
 from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.execution import Machine, Slow, TrainingStep, training_step
+from rapid_llm.execution.cluster import machines
 from rapid_llm.hardware import System
 from rapid_llm.lowering import lower
 from rapid_llm.memory import Account, training_account
@@ -59,17 +61,24 @@ def evaluate_training(
     work: Training,
     slow: Slow | None = None,
     links: Links | None = None,
+    stages: Sequence[str] = (),
 ) -> TrainingTable:
     """Evaluate every plan of ``plans`` for one training job, as one table.
 
     ``slow``: the share of its compute that an accelerator has left, by its place; ``links``: those that messages are
-    priced on, one by one. InfeasibleError where their faults cut a group apart.
+    priced on, one by one; ``stages``: the group of nodes of each stage, where the user says it. InfeasibleError where
+    their faults cut a group apart.
     """
     lowered = lower(model, training_shapes(plans, work, precision, runtime), runtime)
-    machine = Machine.of(system, runtime, links)
-    account = training_account(lowered, runtime, precision, machine.accelerator)
-    step = training_step(lowered, machine, slow, account.displaced)
-    return TrainingTable(plans, step, account)
+    machine = machines(system, runtime, links, plans, stages)
+    if isinstance(machine, Machine):
+        account = training_account(lowered, runtime, precision, machine.accelerator)
+        return TrainingTable(plans, training_step(lowered, machine, slow, account.displaced), account)
+    from rapid_llm.execution.mixed import mixed_step  # few jobs need it
+
+    chip, capacities = machine.system.groups[0].node.accelerator, machine.capacities(plans, lowered.layers.shape[2])
+    account = training_account(lowered, runtime, precision, chip, capacities)
+    return TrainingTable(plans, mixed_step(lowered, machine, slow, account.displaced), account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +104,7 @@ def utilisation(
     HFU adds what recomputation runs again, as the table counts it.
     """
     full, causal, _ = _flops(model, sequence_length)
-    machine = table.step.priced.machine
-    name = number_format(precision.compute).rate
-    peaks = machine.accelerator.peak
-    peak = peaks.get(name) or peaks.get("bf16") or next(iter(peaks.values()))
-    plans = table.plans
-    rank_seconds = float(table.step.total[0]) * float(plans.ranks[0]) * peak
+    rank_seconds = float(table.step.total[0]) * _peak(table, number_format(precision.compute).rate)
     passes = 2.0 if table.step.priced.lowered.shapes.lora else 3.0
     model_flops, causal_flops = passes * sequences * full, passes * sequences * causal
     return Utilisation(
@@ -108,6 +112,17 @@ def utilisation(
         causal_flops / rank_seconds,
         (model_flops + _recomputed(table)) / rank_seconds,
     )
+
+
+def _peak(table: TrainingTable, name: str) -> float:
+    """Dense peak of all accelerators of the first plan together (FLOP/s)."""
+    seats, plans = table.step.seats, table.plans
+    if seats is None:
+        used = [(table.step.priced.machine.accelerator, float(plans.ranks[0]))]
+    else:
+        groups = seats.cluster.system.groups
+        used = [(g.node.accelerator, float(n)) for g, n in zip(groups, seats.cluster.counts(plans, 0), strict=True)]
+    return sum(n * (c.peak.get(name) or c.peak.get("bf16") or next(iter(c.peak.values()))) for c, n in used)
 
 
 def _recomputed(table: TrainingTable) -> float:

@@ -1,5 +1,6 @@
 """What the checks look at: numbers of a scenario as columns with a leading plan axis."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from math import gcd
@@ -9,6 +10,7 @@ import numpy as np
 
 from rapid_llm.dtypes import dtype
 from rapid_llm.errors import InputError
+from rapid_llm.hardware import Accelerator, NodeGroup, node_starts, part_of
 from rapid_llm.lowering.modules import present
 from rapid_llm.model import MLP, Model, MoE
 from rapid_llm.parallelism import FOLDED, TWO_WAY
@@ -49,7 +51,8 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     and fewest micro-batches;
     of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), ring_alone,
     ulysses_alone, runs_schedule, offloads, offload_zero_stage and experts_need_sp; accelerators, node_size,
-    system_accelerators, training (0 or 1), runtime_training, has_rate, has_platform, weight_only (a format that cannot
+    system_accelerators, training (0 or 1), runtime_training, has_rate, has_platform, groups, before (accelerators of the
+    groups that a job fills before its last one), mixed, vendors, unseated, weight_only (a format that cannot
     be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
@@ -88,28 +91,73 @@ def _model(model: Model) -> dict[str, int]:
     }
 
 
+def used_groups(scenario: Scenario) -> tuple[NodeGroup, ...]:
+    """The groups of nodes that a job reaches."""
+    groups, ends = scenario.system.groups, scenario.system.ends
+    if len(groups) == 1 or scenario.placement.stages:
+        return groups
+    return tuple(g for g, end in zip(groups, ends, strict=True) if end - g.accelerators < scenario.accelerators)
+
+
 def _system(scenario: Scenario) -> dict[str, int]:
-    node = scenario.system.groups[0].node
-    chip = node.accelerator
+    groups = used_groups(scenario)
+    nodes, last = [group.node for group in groups], groups[-1]
+    chips = [node.accelerator for node in nodes]
     return {
         "accelerators": scenario.accelerators,
         "system_accelerators": scenario.system.accelerators,
-        "node_size": node.accelerators,
-        "has_rate": not _without_rate(scenario),
-        "has_platform": runs_on(scenario.runtime, chip.vendor, chip.architecture),
-        "has_drives": node.nvme is not None,
-        "unified": node.accelerator.memory.unified,
-        "has_host_matrix": node.host_matrix is not None,
+        "node_size": last.node.accelerators,
+        "groups": len(scenario.system.groups),
+        "before": 0 if scenario.placement.stages else sum(group.accelerators for group in groups[:-1]),
+        "mixed": len(groups) > 1 and part_of(scenario.system, scenario.accelerators).mixed,
+        "vendors": len({chip.vendor for chip in chips}),
+        "unseated": bool(_unseated(scenario)),
+        "has_rate": not _without_rate(scenario)[0],
+        "has_platform": all(runs_on(scenario.runtime, chip.vendor, chip.architecture) for chip in chips),
+        "has_drives": all(node.nvme is not None for node in nodes),
+        "unified": any(chip.memory.unified for chip in chips),
+        "has_host_matrix": all(node.host_matrix is not None for node in nodes),
         "runs_host_experts": scenario.runtime.host_experts is not None,
         "weight_only": any(dtype(kept).weight_only for kept in _kept(scenario)),
     }
 
 
-def _without_rate(scenario: Scenario) -> str:
-    """The field of ``precision`` in whose format the accelerator has no matrix rate; empty where it has all."""
-    chip, formats = scenario.system.groups[0].node.accelerator, scenario.precision
-    fields = ("compute", "activations")
-    return next((name for name in fields if chip.rate(dtype(getattr(formats, name)).rate) is None), "")
+def _without_rate(scenario: Scenario) -> tuple[str, Accelerator]:
+    """The field of ``precision`` in whose format an accelerator has no matrix rate, and which; empty where all do."""
+    chips, formats = [group.node.accelerator for group in used_groups(scenario)], scenario.precision
+    for chip in chips:
+        for name in ("compute", "activations"):
+            if chip.rate(dtype(getattr(formats, name)).rate) is None:
+                return name, chip
+    return "", chips[0]
+
+
+def _unseated(scenario: Scenario) -> str:
+    """Why the stages cannot sit where ``placement.stages`` says; empty where they can."""
+    said, plan = scenario.placement.stages, scenario.parallelism
+    if not said:
+        return ""
+    groups = {group.name: group for group in scenario.system.groups}
+    if len(groups) == 1:
+        return "placement.stages names groups of nodes, and the system has one. Try to leave it out."
+    if len(said) != plan.pp:
+        return (
+            f"placement.stages must name the group of each of the {plan.pp} pipeline stages (got {len(said)}). "
+            f"Known: {', '.join(groups)}."
+        )
+    if scenario.placement.order[-1] != "pp":
+        return "placement.stages needs pp as the last axis of placement.order. Try order: [tp, cp, ep, dp, pp]."
+    ranks = plan.tp * plan.cp * (plan.dp or 1)
+    for name, stages in Counter(said).items():
+        size, has = groups[name].node.accelerators, groups[name].accelerators
+        if stages * ranks > has:
+            return (
+                f"placement.stages puts {stages} stages of {ranks} accelerators on {name}, which has {has}. "
+                f"Try {has // ranks} of them there, or more nodes in the group."
+            )
+        if ranks % size and size % ranks:
+            return f"a stage of {ranks} accelerators does not fill nodes of {size} of {name}. Try tp, cp or dp that do."
+    return ""
 
 
 def _kept(scenario: Scenario) -> tuple[str, str]:
@@ -258,7 +306,7 @@ def _misplaced(scenario: Scenario) -> str:
     from rapid_llm.network.flow_prices import Links
 
     try:
-        speeds(scenario.faults, scenario.accelerators, scenario.system.groups[0].node.accelerators)
+        speeds(scenario.faults, scenario.accelerators, node_starts(scenario.system))
         if scenario.network == "flow":
             Machine.of(scenario.system, scenario.runtime, Links(scenario.accelerators, scenario.faults))
     except InputError as error:
@@ -279,9 +327,15 @@ def _lacked_module(scenario: Scenario) -> str:
     return next((name for name in named if name not in present(scenario.model)), "")
 
 
+def _runs_on(scenario: Scenario, chip: Accelerator) -> bool:
+    return runs_on(scenario.runtime, chip.vendor, chip.architecture)
+
+
 def _names(scenario: Scenario) -> dict[str, str]:
-    chip = scenario.system.groups[0].node.accelerator
-    multiplied = _without_rate(scenario) or "compute"
+    groups = used_groups(scenario)
+    lacking, chip = _without_rate(scenario)
+    strange = (g.node.accelerator for g in groups if not _runs_on(scenario, g.node.accelerator))
+    chip, multiplied = next(strange, chip), lacking or "compute"
     facts = scenario.runtime.training
     return {
         "model": scenario.model.name,
@@ -293,6 +347,11 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "runtime": scenario.runtime.name,
         "platforms": scenario.runtime.runs_on,
         "vendor": chip.vendor,
+        "vendor_names": list(dict.fromkeys(g.node.accelerator.vendor for g in groups)),
+        "group_names": [g.name for g in groups],
+        "last_group": groups[-1].name,
+        "held": " + ".join(f"{g.count} x {g.node.accelerators}" for g in scenario.system.groups),
+        "why_unseated": _unseated(scenario),
         "usual_runtime": usual(scenario.workload.kind, chip.vendor, chip.architecture),
         "lacked": _lacked(scenario),
         "lacked_module": _lacked_module(scenario),
