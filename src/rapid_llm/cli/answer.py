@@ -8,6 +8,7 @@ from typing import Any
 from rapid_llm import charts
 from rapid_llm.cli import text, words
 from rapid_llm.cli.objective import objective_lines
+from rapid_llm.cli.seats import seats_lines
 from rapid_llm.energy import missing
 from rapid_llm.memory import spread
 from rapid_llm.predict.report import Confidence, Cost, FaultsUse, HalvesUse, MemoryUse, Report, Violation
@@ -37,6 +38,7 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
             *_verdict(report, width),
             *_headline(report, width),
             *_pools(report, width),
+            *seats_lines(report, width),
             *_energy(report, width),
             *_price(report, width),
             *_memory(report, width),
@@ -284,7 +286,7 @@ def _energy(report: Report, width: int) -> list[str]:
     energy = report.energy
     if energy is None:
         parts = asked.pools.all if asked.pools else (asked,)
-        lacks = dict.fromkeys(missing(part.system.groups[0].node.accelerator) for part in parts)
+        lacks = dict.fromkeys(missing(group.node.accelerator) for part in parts for group in part.system.groups)
         return text.wrapped("energy", f"not modelled: {'; '.join(filter(None, lacks))}", width=width)
     each, most = format_power(energy.mean_power_w_per_accelerator), format_power(energy.limit_w_per_accelerator)
     said = [

@@ -117,6 +117,7 @@ class PlanFlags:
     dp: Annotated[str | None, _in(_PLAN, "Data parallel degree; default: what is left over.")] = None
     sp: Annotated[bool | None, _in(_PLAN, "Sequence parallelism beside tp.")] = None
     zero_stage: Annotated[str | None, _in(_PLAN, "ZeRO stage, 0 to 3.")] = None
+    layers_per_stage: Annotated[str | None, _in(_PLAN, "Layers of each pipeline stage, as [20, 12].")] = None
     schedule: Annotated[str | None, _in(_PLAN, "Pipeline schedule: 1f1b, interleaved, zb-v, dualpipe, ...")] = None
 
 

@@ -72,10 +72,12 @@ class Cluster:
             np.minimum.at(found[plan], places.stage, each[places.group])
         return found
 
-    def counts(self, plans: Plans, plan: int) -> tuple[int, ...]:
-        """How many accelerators of each group a plan takes."""
-        found = np.bincount(Places.of(plans, plan, self).group, minlength=len(self.system.groups))
-        return tuple(found.tolist())
+    def counts(self, plans: Plans, plan: int) -> Index:
+        """How many accelerators of each group each stage of a plan takes [S, G]."""
+        places = Places.of(plans, plan, self)
+        found = np.zeros((places.stages, len(self.system.groups)), dtype=np.int64)
+        np.add.at(found, (places.stage, places.group), 1)
+        return found
 
 
 def machines(
@@ -173,20 +175,23 @@ def reached(plans: Plans, plan: int, cluster: Cluster, ranks: int, stride: int) 
     block = at // (ranks * stride) * stride + at % stride
     counts = np.zeros((int(block.max()) + 1, len(cluster.system.groups)), dtype=np.int64)
     np.add.at(counts, (block, places.group), 1)
-    crosses = ((counts > 0).sum(axis=1) > 1) & (counts.sum(axis=1) == ranks)
+    crossing = _crossings(counts, ranks, stride, linked=bool(cluster.system.links))
+    crosses = np.isin(block, list(crossing))
     kinds: list[dict[Kind, None]] = [{} for _ in range(places.stages)]
-    together_ = {}
-    for one in np.flatnonzero(crosses).tolist():
-        together_.setdefault(tuple(np.flatnonzero(counts[one]).tolist()), []).append(one)
-    crossing = {}
-    for used, blocks in together_.items():
-        side = int(counts[blocks][:, list(used)].min())
-        many = len(blocks) * side if cluster.system.links else 0
-        for one in blocks:
-            crossing[one] = Crossing(used, side * stride if cluster.system.links else 0, many)
-    rows = np.stack([places.stage, places.group, np.where(crosses[block], block, -1)])
-    for stage, group, one in np.unique(rows, axis=1).T.tolist():
-        kinds[stage][group, crossing.get(one)] = None
+    for stage, group, one in np.unique(np.stack([places.stage, places.group, np.where(crosses, block, -1)]), axis=1).T:
+        kinds[int(stage)][int(group), crossing.get(int(one))] = None
     return tuple(tuple(found) for found in kinds)
 
 
+def _crossings(counts: Index, ranks: int, stride: int, *, linked: bool) -> dict[int, Crossing]:
+    """The groups of a message that lie on several groups of nodes, and how: from how many of their ranks sit on each
+    [message groups, G]. Those that are not whole have no such message; links are shared by all that cross."""
+    whole = ((counts > 0).sum(axis=1) > 1) & (counts.sum(axis=1) == ranks)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for one in np.flatnonzero(whole).tolist():
+        alike.setdefault(tuple(np.flatnonzero(counts[one]).tolist()), []).append(one)
+    found: dict[int, Crossing] = {}
+    for used, members in alike.items():
+        side = int(counts[members][:, list(used)].min()) if linked else 0
+        found |= dict.fromkeys(members, Crossing(used, side * stride, side * len(members)))
+    return found

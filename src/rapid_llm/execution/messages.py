@@ -126,6 +126,7 @@ def step_messages(
     taken: Sequence[Matrix],
     priced: Priced,
     cover: Cover,
+    *,
     sent: Sequence[Request] = (),
     occupied: Matrix | None = None,
 ) -> tuple[StepMessages, ...]:
@@ -133,14 +134,15 @@ def step_messages(
     stage [P, S].
 
     All but the last message can hide (the last gradient is ready when the backward pass ends); a hidden message slows
-    the kernels beside it by the compute units that it occupies (the ``occupied`` share of each stage, where accelerators
-    differ) and, link by link, the messages of the pass and those that are ``sent`` to the next stage, as they do it.
+    the kernels beside it by the compute units that it occupies (``occupied``: their share on each stage, where
+    accelerators differ) and, link by link, the messages of the pass and those that are ``sent`` to the next stage, as
+    they do it.
     """
     machine, overlap = priced.machine, priced.machine.runtime.overlap
     share = occupied_share(machine) if occupied is None else occupied
     found = []
-    for bulk, seconds in zip(bulks, taken, strict=True):
-        gather, exposed = bulk.gathers, seconds
+    for bulk, whole in zip(bulks, taken, strict=True):
+        gather, seconds, exposed = bulk.gathers, whole, whole
         beside = cover.forward if gather else cover.backward
         if overlap.parameter_gather if gather else overlap.gradient_reduce:
             among, slowed = seconds, np.zeros_like(seconds)

@@ -72,7 +72,7 @@ def mixed_step(lowered: Lowered, cluster: Cluster, slow: Slow | None, displaced:
     occupied = rows.slowest([np.full_like(w.forward, occupied_share(w.priced.machine)) for w in every])
     once = bulks(lowered, runtime)
     taken = [_reaching(bulk, lowered, cluster, works)[rows.plan] for bulk in once]
-    messages = step_messages([_of_rows(b, rows.plan) for b in once], taken, every[0].priced, cover, (), occupied)
+    messages = step_messages([_of_rows(b, rows.plan) for b in once], taken, every[0].priced, cover, occupied=occupied)
     optimizer = _of_all(rows.slowest([w.optimizer for w in every]), rows.plan)
     offload = _offload(rows, [w.offload for w in every if w.offload is not None])
     host = np.max([once_a_step(w.priced) for w in every], axis=0)[rows.plan]
@@ -143,35 +143,45 @@ def _shares(
     chunks, a stage still takes no less than they do.
     """
     lowered, cluster, works = on
-    plans, stages = lowered.shapes.plans, forward.shape[1]
+    own, stages = lowered.shapes.plans.take(rows.plan), forward.shape[1]
     if not asked:
         none = np.zeros_like(forward)
         return (none, none), np.zeros(len(found)), none
-    own = plans.take(rows.plan)
-    joint = np.zeros((len(found), stages))
-    for row, one in enumerate(found):
-        for stage, crossed in enumerate(one.joints) if len(one.joints) > 1 else ():
-            joint[row, stage] = max(_sent(asked[0], one, at, cluster) for at in crossed)
-    every = list(works.values())
-    chunks, host = own.chunks[:, None], cluster.runtime.host.per_send
-    behind = [np.repeat(w.priced.others[0].seconds[:, None], stages, axis=1) for w in every]
-    issued = [np.full((len(plans), stages), host / w.priced.machine.host_speed) for w in every]
-    joint = (joint + rows.slowest(behind) + rows.slowest(issued)) * chunks * (own.pp > 1)[:, None]
-    last = own.pp.astype(np.int64) - 1
-    row, looped = np.arange(len(found)), LOOPED[own.schedule.astype(np.int64)] & (own.vpp > 1)
+    joint = _joints(found, rows, on, asked[0], stages)
+    last, row = own.pp.astype(np.int64) - 1, np.arange(len(found))
+    looped = LOOPED[own.schedule.astype(np.int64)] & (own.vpp > 1)
     out, back = joint.copy(), np.roll(joint, 1, axis=1)
     out[row, last] = np.where(looped, joint[row, last], joint[row, np.maximum(last - 1, 0)])
     back[:, 0] = np.where(looped, joint[row, last], joint[:, 0])
-    alive = np.arange(stages) <= last[:, None]
     hidden = ((own.chunks > 1) & cluster.runtime.overlap.pipeline)[:, None]
-    busy = rows.slowest([np.full_like(w.forward, occupied_share(w.priced.machine)) for w in every])
-    between = np.arange(stages) < last[:, None]
+    busy = rows.slowest([np.full_like(w.forward, occupied_share(w.priced.machine)) for w in works.values()])
+    between, alive = (np.arange(stages) < end[:, None] for end in (last, last + 1))
     shown = np.where(hidden, busy * joint, joint)
     passing = 2.0 * ((joint - shown) * between).sum(axis=1) / own.chunks
-    out, back = (
-        np.where(hidden, np.maximum(busy * part, part - forward), part) * alive for part in (out, back)
-    )
+    out, back = (np.where(hidden, np.maximum(busy * part, part - forward), part) * alive for part in (out, back))
     return (out, back), passing, (out + back) / 2.0
+
+
+def _joints(
+    found: Sequence[Pipeline],
+    rows: Rows,
+    on: tuple[Lowered, Cluster, Mapping[Kind, Work]],
+    asked: Request,
+    stages: int,
+) -> Matrix:
+    """Seconds of all messages of a micro-batch from each stage to the next, of the last one to the first [L, S]."""
+    lowered, cluster, works = on
+    plans, every = lowered.shapes.plans, works.values()
+    joint = np.zeros((len(found), stages))
+    for at, one in enumerate(found):
+        for stage, crossed in enumerate(one.joints) if len(one.joints) > 1 else ():
+            joint[at, stage] = max(_sent(asked, one, over, cluster) for over in crossed)
+    shape = (len(plans), stages)
+    behind = rows.slowest([np.broadcast_to(w.priced.others[0].seconds[:, None], shape) for w in every])
+    host = cluster.runtime.host.per_send
+    issued = rows.slowest([np.full(shape, host / w.priced.machine.host_speed) for w in every])
+    own = plans.take(rows.plan)
+    return np.asarray((joint + behind + issued) * (own.chunks * (own.pp > 1))[:, None])
 
 
 def _sent(asked: Request, one: Pipeline, joint: tuple[int, int, int], cluster: Cluster) -> float:
@@ -224,4 +234,3 @@ def _offload(rows: Rows, found: Sequence[Offloading]) -> Offloading | None:
     if not found:
         return None
     return Offloading(*(rows.slowest([getattr(one, f.name) for one in found]) for f in fields(Offloading)))
-

@@ -44,8 +44,9 @@ class TrainingStep:
     of one micro-batch [P]; beside: what passes save beside each other [P, S]; times: of passes with these messages;
     pipeline: seconds until the last backward [P]; messages; optimizer [P, S]; offload, whose part is in forward and
     backward; mapping: seconds that the allocator adds to each pass of a stage, in forward and in backward too [P, S];
-    late: what slow accelerators add [P]; host: what the host adds once [P]; total [P]. ``seats`` on unlike machines: forward to total are then those
-    of the pipeline that a plan waits for, priced and passes of the machine that the first plan's pacing stage waits for.
+    late: what slow accelerators add [P]; host: what the host adds once [P]; total [P]. ``seats``: on unlike machines.
+    Forward to total are then those of the pipeline that a plan waits for, priced and passes those of the machine that
+    the pacing stage of the first plan waits for.
     """
 
     priced: Priced
@@ -123,7 +124,7 @@ def training_step(
     times = Durations.of(work.forward + share, work.backward + share, work.weight, work.beside)
     pipeline = pipeline_time(times, plans.pp, plans.micro_batches, plans.vpp, plans.schedule) + passing
     taken = taken_once(once, work, len(sent))
-    messages = step_messages(once, taken, priced, work.cover, sent)
+    messages = step_messages(once, taken, priced, work.cover, sent=sent)
     late = _late(priced, passes, times, slow) if slow else np.zeros(len(plans))
     host = once_a_step(priced)
     return TrainingStep(

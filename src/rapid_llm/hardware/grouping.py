@@ -70,9 +70,7 @@ def _refuse(document: Document, data: Mapping[str, Any], prefix: str) -> None:
 def _group(document: Document, item: Any, path: str, alone: Alone) -> NodeGroup:
     """One group: a system by itself, and how many nodes of it."""
     if not isinstance(item, Mapping):
-        raise document.error(
-            f"{path} must say its node and how many there are (got {show(item)}). {_TRY}.", path
-        )
+        raise document.error(f"{path} must say its node and how many there are (got {show(item)}). {_TRY}.", path)
     if "groups" in item or "links" in item:
         raise document.error(f"{path} must be one group of equal nodes. {_TRY}.", path)
     if item.get("nodes") is None:

@@ -81,8 +81,8 @@ def training_account(
 ) -> Account:
     """Peak of each stage: states, activations of the micro-batches in flight, the larger transient of layer and loss.
 
-    The closed form of the largest moment of ``walk``. ``capacities``: what the driver reports on each stage [P, S], where
-    it is not that of ``accelerator``.
+    The closed form of the largest moment of ``walk``. ``capacities``: what the driver reports on each stage [P, S],
+    where that is not the same on all.
     """
     h = holdings(lowered, runtime, precision)
     plans, allocator = lowered.shapes.plans, runtime.allocator

@@ -43,7 +43,8 @@ def apply(topology: Topology, faults: Sequence[Fault]) -> Topology:
 
 def speeds(faults: Sequence[Fault], accelerators: int, starts: Sequence[int]) -> dict[int, float]:
     """Share of its compute that each slow accelerator of a job has left, by its place; those of a slow node are all
-    slow. ``starts``: the place of the first accelerator of each node, and one behind the last. InputError for an accelerator or a node that the job does not have.
+    slow. ``starts``: the place of the first accelerator of each node, and one behind the last. InputError for an
+    accelerator or a node that the job does not have.
     """
     found: dict[int, float] = {}
     for fault in faults:

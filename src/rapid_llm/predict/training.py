@@ -120,8 +120,8 @@ def _peak(table: TrainingTable, name: str) -> float:
     if seats is None:
         used = [(table.step.priced.machine.accelerator, float(plans.ranks[0]))]
     else:
-        groups = seats.cluster.system.groups
-        used = [(g.node.accelerator, float(n)) for g, n in zip(groups, seats.cluster.counts(plans, 0), strict=True)]
+        counts = seats.cluster.counts(plans, 0).sum(axis=0).tolist()
+        used = [(g.node.accelerator, n) for g, n in zip(seats.cluster.system.groups, counts, strict=True)]
     return sum(n * (c.peak.get(name) or c.peak.get("bf16") or next(iter(c.peak.values()))) for c, n in used)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rapid_llm.predict.breakdown import bound_by, training_breakdown
 from rapid_llm.predict.feasibility import memory_use
-from rapid_llm.predict.report import Report, hours
+from rapid_llm.predict.report import FLOP_CONVENTION, Report, hours
 from rapid_llm.predict.training import TrainingTable, utilisation
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Training
@@ -39,4 +41,14 @@ def training_report(scenario: Scenario, work: Training, table: TrainingTable) ->
         breakdown=tree,
         bound_by=bound_by(tree),
         origin=scenario,
+        **_on_groups(table, scenario),
     )
+
+
+def _on_groups(table: TrainingTable, scenario: Scenario) -> dict[str, Any]:
+    """What a report says more of a job on unlike groups of nodes."""
+    if table.step.seats is None:
+        return {}
+    from rapid_llm.predict.seating import seats_use  # few jobs need it
+
+    return {"seats": seats_use(table, scenario), "flop_convention": f"{FLOP_CONVENTION}s of all accelerators together"}

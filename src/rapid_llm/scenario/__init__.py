@@ -1,7 +1,7 @@
 """Everything a user typed: loading with line numbers, ``base:``, ``--set``, names, defaults, checks."""
 
 from rapid_llm.scenario.checks import CHECKS, Finding, check, require, violated
-from rapid_llm.scenario.columns import Columns, columns
+from rapid_llm.scenario.columns import Columns, columns, used_groups
 from rapid_llm.scenario.loading import from_mapping, load
 from rapid_llm.scenario.resolving import replanned
 from rapid_llm.scenario.rules import Check
@@ -25,5 +25,6 @@ __all__ = [
     "replanned",
     "require",
     "schema",
+    "used_groups",
     "violated",
 ]

@@ -51,9 +51,8 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     and fewest micro-batches;
     of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), ring_alone,
     ulysses_alone, runs_schedule, offloads, offload_zero_stage and experts_need_sp; accelerators, node_size,
-    system_accelerators, training (0 or 1), runtime_training, has_rate, has_platform, groups, before (accelerators of the
-    groups that a job fills before its last one), mixed, vendors, unseated, weight_only (a format that cannot
-    be trained),
+    system_accelerators, training (0 or 1), runtime_training, has_rate, has_platform, groups, before (accelerators of
+    the groups that a job fills before its last one), mixed, vendors, unseated, weight_only (cannot be trained),
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
     counted_experts, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave, runs_host_experts,

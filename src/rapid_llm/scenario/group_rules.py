@@ -9,9 +9,9 @@ from rapid_llm.scenario.sentences import Row
 def _trains(row: Row) -> str:
     names = row["group_names"]
     return (
-        f"system {row['system']} joins unlike groups of nodes, {' and '.join(names)}, which only the stages and replicas "
-        f"of a training job can be laid over. Try system: {names[0]}, or pools: {{prefill: {{system: {names[0]}}}, "
-        f"decode: {{system: {names[-1]}}}}}."
+        f"system {row['system']} joins unlike groups of nodes, {' and '.join(names)}, which only the stages "
+        "and replicas of a training job can be laid over. "
+        f"Try system: {names[0]}, or pools: {{prefill: {{system: {names[0]}}}, decode: {{system: {names[-1]}}}}}."
     )
 
 

@@ -194,7 +194,7 @@ def system_mapping(system: System) -> dict[str, Any]:
     if len(groups) == 1:
         return {**data, "node": groups[0]["node"], "nodes": groups[0]["count"]}
     written = [
-        {"name": g["name"], "node": g["node"], "nodes": g["count"], **({"fabric": g["fabric"]} if "fabric" in g else {})}
+        {"name": g["name"], "node": g["node"], "nodes": g["count"], **{k: g[k] for k in ("fabric",) if k in g}}
         for g in groups
     ]
     return {**data, "groups": written, **({"links": links} if links else {})}
