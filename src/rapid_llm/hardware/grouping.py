@@ -41,7 +41,7 @@ def build_groups(document: Document, alone: Alone, prefix: str = "") -> System:
     ``node: NAME`` of a group is short for the node and the network of that system. Without a ``fabric`` of the whole,
     groups keep their own and the first of these joins them.
     """
-    data: dict[str, Any] = {"name": "system", **document.data}
+    data: dict[str, Any] = {**document.data}
     _refuse(document, data, prefix)
     written = data["groups"]
     groups = [_group(document, item, join(prefix, "groups", i), alone) for i, item in enumerate(written)]
@@ -49,7 +49,8 @@ def build_groups(document: Document, alone: Alone, prefix: str = "") -> System:
         kept = [isinstance(item, Mapping) and item.get("fabric") is not None for item in written]
         groups = [g if own else replaced(g, fabric=None) for g, own in zip(groups, kept, strict=True)]
     groups = _named(document, groups, [_said(item) for item in written], join(prefix, "groups"))
-    described = build(GroupedDescription, {**data, "groups": groups}, document, prefix)
+    name = " + ".join(f"{group.count}x {group.name}" for group in groups)
+    described = build(GroupedDescription, {"name": name, **data, "groups": groups}, document, prefix)
     joined = described.fabric or next((g.fabric for g in groups if g.fabric), None)
     for i, link in enumerate(described.links):
         _refuse_link(document, link.between, [g.name for g in groups], join(prefix, "links", i, "between"))

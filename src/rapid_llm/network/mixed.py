@@ -84,13 +84,14 @@ def _reaching(system: System, crossing: Crossing) -> tuple[Tier, ...]:
 def _refuse(system: System, used: list[NodeGroup], pair: tuple[int, int]) -> None:
     """InputError where a fabric would have to join what it cannot."""
     names = [system.groups[i].name for i in pair]
-    advice = f"Try links: [{{bandwidth: 100 Gbit/s, latency: 10 us, between: [{', '.join(names)}]}}]."
+    advice = f"Try links: [{{bandwidth: 100 Gb/s, latency: 10 us, between: [{', '.join(names)}]}}]."
     if system.fabric is None:
         message = f"system '{system.name}' does not say what joins {names[0]} and {names[1]}. {advice}"
         raise InputError(message, field="system.links")
-    bare = next((g for g in used if g.node.nics is None), None)
-    if bare is not None or system.fabric.topology == "torus":
-        what = f"group {bare.name} has no network cards" if bare else "a torus joins chips of one kind"
+    torus = system.fabric.topology == "torus" or any(g.fabric and g.fabric.topology == "torus" for g in used)
+    bare = next((g.name for g in used if g.node.nics is None), "")
+    what = "a torus joins chips of one kind" if torus else f"group {bare} has no network cards" if bare else ""
+    if what:
         raise InputError(f"system '{system.name}': {what}, so no fabric joins it. {advice}", field="system.links")
 
 

@@ -138,15 +138,22 @@ def _over(account: Account) -> list[int]:
 
 
 def dealt_by_memory(scenario: Scenario) -> Scenario | None:
-    """The scenario with its layers dealt so that every stage fits; None where none are, or stages hold several parts.
-
-    Each layer is taken to weigh what it weighs on the fullest stage: stages that are over take fewer in the next round.
-    """
+    """The scenario with as few layers moved as it takes for every stage to fit, each from the fullest stage to the one
+    with most room; None where that does not do, or stages hold more than one part of the model."""
     if not _in_one_part(scenario):
         return None
-    limits = footprint(scenario).account.limits[-1]
-    each = (1.0 / limits).tolist()
-    return _fitting(scenario, lambda caps: dealt(scenario.model.num_hidden_layers, each, [0.0] * len(each), caps))
+    held = footprint(scenario).lowered.layers[:-OUTER, -1].sum(axis=0).round().astype(int)
+    for _ in range(scenario.model.num_hidden_layers):
+        changed = with_layers(scenario, tuple(held.tolist()))
+        account = footprint(require(changed)).account
+        room = account.limits[-1] - account.need[-1]
+        if room.min() >= 0.0:
+            return changed
+        held[room.argmin()] -= 1
+        held[room.argmax()] += 1
+        if held.min() < 1:
+            return None
+    return None
 
 
 def with_layers(scenario: Scenario, layers: tuple[int, ...]) -> Scenario:
