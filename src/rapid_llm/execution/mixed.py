@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,8 +175,10 @@ def _joints(
     plans, every = lowered.shapes.plans, works.values()
     joint = np.zeros((len(found), stages))
     for at, one in enumerate(found):
-        for stage, crossed in enumerate(one.joints) if len(one.joints) > 1 else ():
-            joint[at, stage] = max(_sent(asked, one, over, cluster) for over in crossed)
+        crossed = one.joints if len(one.joints) > 1 else ()
+        took = {over: _sent(asked, one, over, cluster) for over in dict.fromkeys(chain.from_iterable(crossed))}
+        for stage, ways in enumerate(crossed):
+            joint[at, stage] = max(took[over] for over in ways)
     shape = (len(plans), stages)
     behind = rows.slowest([np.broadcast_to(w.priced.others[0].seconds[:, None], shape) for w in every])
     host = cluster.runtime.host.per_send
