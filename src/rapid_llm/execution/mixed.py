@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.cluster import Cluster, Index, Kind, Pipeline, pipelines, reached
-from rapid_llm.execution.messages import Bulk, Cover, bulk_seconds, bulks, sends, step_messages
+from rapid_llm.execution.messages import Bulk, Cover, Taken, bulk_taken, bulks, sends, step_messages
 from rapid_llm.execution.offload import Offloading
 from rapid_llm.execution.passes import occupied_share
 from rapid_llm.execution.pricing import Priced, Request, price_requests
@@ -72,7 +72,7 @@ def mixed_step(lowered: Lowered, cluster: Cluster, slow: Slow | None, displaced:
     cover = Cover(*(rows.slowest([getattr(w.cover, f.name) for w in every]) for f in fields(Cover)))
     occupied = rows.slowest([np.full_like(w.forward, occupied_share(w.priced.machine)) for w in every])
     once = bulks(lowered, runtime)
-    taken = [_reaching(bulk, lowered, cluster, works)[rows.plan] for bulk in once]
+    taken = [_reaching(bulk, lowered, cluster, works, rows.plan) for bulk in once]
     messages = step_messages([_of_rows(b, rows.plan) for b in once], taken, every[0].priced, cover, occupied=occupied)
     optimizer = _of_all(rows.slowest([w.optimizer for w in every]), rows.plan)
     offload = _offload(rows, [w.offload for w in every if w.offload is not None])
@@ -200,26 +200,28 @@ def _sent(asked: Request, one: Pipeline, joint: tuple[int, int, int], cluster: C
     return float(price_requests([request], machine)[0].seconds[0])
 
 
-def _reaching(bulk: Bulk, lowered: Lowered, cluster: Cluster, works: Mapping[Kind, Work]) -> Matrix:
-    """Seconds of the messages once a step [P, S], at the slowest machine that the groups of each stage run on."""
+def _reaching(bulk: Bulk, lowered: Lowered, cluster: Cluster, works: Mapping[Kind, Work], rows: Index) -> Taken:
+    """What the messages once a step take, in ``rows`` of plans, at the slowest machine that the groups of each stage
+    run on."""
     request, plans = bulk.request, lowered.shapes.plans
-    taken = np.zeros_like(bulk.size)
-    found: dict[Kind, Matrix] = {}
+    taken, memory = np.zeros_like(bulk.size), np.zeros_like(bulk.size)
+    found: dict[Kind, Taken] = {}
     for plan in range(len(plans)):
         ranks, stride = int(request.ranks[plan, 0]), int(request.stride[plan, 0])
         for stage, kinds in enumerate(reached(plans, plan, cluster, ranks, stride)):
             for kind in kinds:
                 if kind not in found:
                     found[kind] = _once(bulk, lowered, cluster, kind, works)
-                taken[plan, stage] = max(taken[plan, stage], found[kind][plan, stage])
-    return taken
+                taken[plan, stage] = max(taken[plan, stage], found[kind].seconds[plan, stage])
+                memory[plan, stage] = max(memory[plan, stage], found[kind].memory[plan, stage])
+    return Taken(taken[rows], memory[rows])
 
 
-def _once(bulk: Bulk, lowered: Lowered, cluster: Cluster, kind: Kind, works: Mapping[Kind, Work]) -> Matrix:
+def _once(bulk: Bulk, lowered: Lowered, cluster: Cluster, kind: Kind, works: Mapping[Kind, Work]) -> Taken:
     machine = cluster.on(kind)
     spare = next(work.cover.spare for own, work in works.items() if own[0] == kind[0])
     (price,) = price_requests([bulk.request], machine)
-    return bulk_seconds(bulk, price, Priced(lowered, machine, (), (), ()), spare)
+    return bulk_taken(bulk, price, Priced(lowered, machine, (), (), ()), spare)
 
 
 def _of_rows(bulk: Bulk, plan: Index) -> Bulk:

@@ -25,6 +25,7 @@ from rapid_llm.lowering.table import (
     WITH_PRODUCT,
 )
 from rapid_llm.network import expert_library
+from rapid_llm.operators import BOUNDS
 
 Matrix = NDArray[np.float64]
 
@@ -55,6 +56,17 @@ _COLUMNS = "column-parallel"
 reduction of the forward pass."""
 _ROWS = ("out", "down")
 """How the names of products begin that do."""
+_MEMORY = BOUNDS.index("memory")
+_MEMORY_PASSES = {
+    "all_gather": 2.0,
+    "broadcast": 2.0,
+    "send_recv": 2.0,
+    "all_to_all": 2.0,
+    "reduce_scatter": 3.0,
+    "all_reduce": 2.5,
+}
+"""Bytes of memory for every byte that a rank sends: it is read there and written here; a reduction also reads what it
+adds to. An all-reduce is half of either."""
 _SHARED = "shared_"
 """How the names of kernels of shared experts begin."""
 
@@ -65,7 +77,9 @@ class Passes:
 
     kernels: sum of kernels; blocking: messages on the compute stream; side: messages beside it; exposed: what of the
     side stream is not hidden; host: idle time of the accelerator while the host prepares launches; total: their sum
-    without ``side``; spare: idle time of the host, whose launches are out before the accelerator has run them.
+    without ``side``; spare: idle time of the host, whose launches are out before the accelerator has run them;
+    reading: what of kernels waits for
+    memory, where messages run beside them.
     """
 
     kernels: Matrix
@@ -74,6 +88,7 @@ class Passes:
     exposed: Matrix
     host: Matrix
     spare: Matrix
+    reading: Matrix
 
     @property
     def total(self) -> Matrix:
@@ -171,7 +186,9 @@ def time_passes(priced: Priced) -> Passes:
         sent = crowded(sent, apart, kernels + _by_cell(on_stream, shape), machine)
     blocking = _by_cell([(r, seconds * (1.0 - share)) for (r, seconds), share in zip(sent, apart, strict=True)], shape)
     blocking[OPTIMIZER] = 0.0
-    side, exposed = _beside(spent, sent, kernels + blocking, priced)
+    waiting = _waiting(spent, priced) if hides_messages(priced) else []
+    reading = _by_cell(waiting, shape)
+    side, exposed = _beside((spent, waiting), sent, (kernels + blocking, reading), priced)
     launched = [(table.rows, _launches(table.rows)) for table in priced.kernels]
     issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
     experts = _by_cell(_expert_launches(priced) if lowered.expert.any() else [], shape)
@@ -185,7 +202,7 @@ def time_passes(priced: Priced) -> Passes:
         issue += _by_cell(late, shape)
     busy = kernels + blocking + exposed
     spare = np.maximum(0.0, busy - issue / machine.host_speed)
-    return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare)
+    return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare, reading)
 
 
 def _launches(rows: Kernels) -> Matrix:
@@ -228,23 +245,45 @@ def _gathering(cells: bytes, count: int) -> Matrix:
 
 
 def _beside(
-    spent: Sequence[tuple[Kernels, Matrix]], sent: Sequence[tuple[Messages, Matrix]], own: Matrix, priced: Priced
+    kernels: tuple[Sequence[tuple[Kernels, Matrix]], Sequence[tuple[Kernels, Matrix]]],
+    sent: Sequence[tuple[Messages, Matrix]],
+    within: tuple[Matrix, Matrix],
+    priced: Priced,
 ) -> tuple[Matrix, Matrix]:
-    """Seconds of the messages on side streams, and what of them shows in a pass of ``own`` seconds [phases, U, P].
+    """Seconds of the messages on side streams, and what of them shows in a pass [phases, U, P]. ``kernels``: seconds of
+    all of them, and of those that wait for memory; ``within``: of the whole pass, and what of it they are.
 
     M seconds of messages slow the C seconds of kernels that cover them by the share sigma of compute units that the
-    collective library occupies: together they take max(M, C + sigma M). A product runs beside its own messages in tp
-    chunks, the first (or last) of which has nothing beside it: M / tp more.
+    collective library occupies, and take H seconds of memory from the share mu of C that waits for it: together they
+    take max(M, C + sigma M + mu H). A product runs beside its own messages in tp chunks, the first (or last) of which
+    has nothing beside it: M / tp more.
     """
     machine, tp, compute = priced.machine, priced.lowered.shapes.plans.tp, priced.lowered.shapes.compute
+    (spent, waiting), (own, reading) = kernels, within
     side, exposed = np.zeros_like(own), np.zeros_like(own)
-    apart = [(r, seconds * side_share(machine, r, compute)) for r, seconds in sent if on_side_stream(machine, r.axis)]
-    for beside in sorted({_cover(machine, rows.axis) for rows, _ in apart}):
+    apart = [
+        (
+            rows,
+            seconds * share,
+            reads(rows.op, message.prices.wire_bytes * rows.count * (rows.ranks > 1), machine) * share,
+        )
+        for (rows, seconds), message in zip(sent, priced.messages, strict=True)
+        if on_side_stream(machine, rows.axis)
+        for share in [side_share(machine, rows, compute)]
+    ]
+    for beside in sorted({_cover(machine, rows.axis) for rows, *_ in apart}):
         here = [part for part in apart if _cover(machine, part[0].axis) == beside]
-        moved = _by_cell(here, own.shape)
-        slowing = _by_cell([(rows, s * occupied_share(machine, rows.axis)) for rows, s in here], own.shape)
+        moved = _by_cell([(rows, seconds) for rows, seconds, _ in here], own.shape)
+        slowing = _by_cell([(rows, s * occupied_share(machine, rows.axis)) for rows, s, _ in here], own.shape)
+        read = _by_cell([(rows, memory) for rows, _, memory in here], own.shape)
+        cover, waits = own.copy(), reading
+        if beside:
+            cover, waits = (
+                _by_cell([(rows, _covering(rows, s, beside)) for rows, s in part], own.shape)
+                for part in (spent, waiting)
+            )
+        slowing += read * np.divide(waits, cover, out=np.zeros_like(own), where=cover > 0)
         moved[OPTIMIZER] = slowing[OPTIMIZER] = 0.0
-        cover = _by_cell([(rows, _covering(rows, s, beside)) for rows, s in spent], own.shape) if beside else own.copy()
         if not beside:
             again = np.where(moved[RECOMPUTE] == 0.0, own[RECOMPUTE], 0.0)
             alone_under = again > 0 if machine.runtime.overlap.fetched_once else np.zeros(again.shape, bool)
@@ -253,6 +292,25 @@ def _beside(
         exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, slowing))
         side += moved
     return side, exposed
+
+
+def reads(op: str, wire_bytes: Matrix, machine: Machine) -> Matrix:
+    """Seconds in which messages that send so many bytes keep the memory of their rank busy."""
+    chip = machine.accelerator
+    return np.asarray(_MEMORY_PASSES[op] * wire_bytes / (chip.memory.hbm.bandwidth * chip.sustained.hbm))
+
+
+def _waiting(spent: Sequence[tuple[Kernels, Matrix]], priced: Priced) -> list[tuple[Kernels, Matrix]]:
+    """Seconds of the kernels that wait for memory, 0 for others, of each table [R, P]."""
+    return [(rows, s * (t.prices.bound == _MEMORY)) for (rows, s), t in zip(spent, priced.kernels, strict=True)]
+
+
+def hides_messages(priced: Priced) -> bool:
+    """Whether any messages run beside computation, in a pass or once a step."""
+    overlap = priced.machine.runtime.overlap
+    if overlap.gradient_reduce or overlap.parameter_gather:
+        return True
+    return any(on_side_stream(priced.machine, message.rows.axis) for message in priced.messages)
 
 
 def occupied_share(machine: Machine, axis: str = "") -> float:

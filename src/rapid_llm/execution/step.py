@@ -14,7 +14,8 @@ from rapid_llm.execution.messages import (
     Bulk,
     Cover,
     StepMessages,
-    bulk_seconds,
+    Taken,
+    bulk_taken,
     bulks,
     job_wide,
     send_time,
@@ -168,17 +169,29 @@ def work_on(lowered: Lowered, machine: Machine, displaced: Matrix | None, reques
         backward,
         _weight_gradients(priced),
         _beside(priced, passes),
-        Cover(forward - first, backward - last, spare),
+        Cover(forward - first, backward - last, spare, *_reading(passes, lowered)),
         optimizer * (1.0 - lowered.shapes.offload.optimizer),
         offload,
         waits,
     )
 
 
-def taken_once(once: Sequence[Bulk], work: Work, sent: int) -> list[Matrix]:
-    """Seconds of the messages once a step [P, S], priced behind ``sent`` others."""
+def _reading(passes: Passes, lowered: Lowered) -> tuple[Matrix, Matrix]:
+    """Shares of the forward and of the backward pass of each stage in which kernels wait for memory [P, S]."""
+    total, reading, found = passes.total, passes.reading, []
+    if not reading.any():
+        none = np.zeros(lowered.layers.shape[1:])
+        return none, none
+    for phases in ([FORWARD], [RECOMPUTE, BACKWARD]):
+        waits, whole = (np.einsum("ups,up->ps", lowered.layers, part[phases].sum(axis=0)) for part in (reading, total))
+        found.append(np.divide(waits, whole, out=np.zeros_like(whole), where=whole > 0))
+    return found[0], found[1]
+
+
+def taken_once(once: Sequence[Bulk], work: Work, sent: int) -> list[Taken]:
+    """What the messages once a step take, priced behind ``sent`` others."""
     found = zip(once, work.priced.others[sent:], strict=True)
-    return [bulk_seconds(bulk, price, work.priced, work.cover.spare) for bulk, price in found]
+    return [bulk_taken(bulk, price, work.priced, work.cover.spare) for bulk, price in found]
 
 
 def once_a_step(priced: Priced) -> Column:

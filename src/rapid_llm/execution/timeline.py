@@ -318,7 +318,7 @@ def pipeline_time(
     found = one_f_one_b_time(times.forward, times.backward, micro_batches, chunks)
     for code in {LINE, LOOP} & set(schedule.tolist()) if unequal else ():
         rows = np.flatnonzero((schedule == code) & (stages > 1))
-        _recur(found, rows, CODES[int(code)], (times, stages, micro_batches, chunks))
+        _recur(found, rows, CODES[int(code)], (times, stages, micro_batches, chunks), fillings=2)
     for code in set(schedule.tolist()) - {LINE, LOOP}:
         rows = np.flatnonzero((schedule == code) & (stages > 1))
         one = CODES[int(code)]
@@ -343,13 +343,22 @@ def _closed(schedule: Schedule, times: Durations, stages: Column, micro_batches:
     return dualpipe_time(split, stages, micro_batches) if schedule.placement == "both" else np.full(len(stages), np.nan)
 
 
-def _recur(found: Column, rows: Index, schedule: Schedule, plans: tuple[Durations, Column, Column, Column]) -> None:
-    """Run the recurrence for the plans ``rows``, those of one shape together, into ``found``."""
+def _recur(
+    found: Column,
+    rows: Index,
+    schedule: Schedule,
+    plans: tuple[Durations, Column, Column, Column],
+    *,
+    fillings: int = 1,
+) -> None:
+    """Run the recurrence for the plans ``rows``, those of one shape together, into ``found``. ``fillings``: how often as
+    many micro-batches run as fill the pipeline, which unequal stages need to settle.
+    """
     times, stages, micro_batches, chunks = plans
     shapes: dict[tuple[int, int, int], list[int]] = {}
     for row in rows.tolist():
         count = int(stages[row])
-        short = filling(schedule, count, int(micro_batches[row]))
+        short = min(fillings * filling(schedule, count, int(micro_batches[row])), int(micro_batches[row]))
         shapes.setdefault((count, short, int(chunks[row])), []).append(row)
     for (count, short, own), members in shapes.items():
         alike = np.array(members)
