@@ -351,8 +351,8 @@ def _recur(
     *,
     fillings: int = 1,
 ) -> None:
-    """Run the recurrence for the plans ``rows``, those of one shape together, into ``found``. ``fillings``: how often as
-    many micro-batches run as fill the pipeline, which unequal stages need to settle.
+    """Run the recurrence for the plans ``rows``, those of one shape together, into ``found``. ``fillings``: how many
+    times the micro-batches run that fill the pipeline; unequal stages need more than once to settle.
     """
     times, stages, micro_batches, chunks = plans
     shapes: dict[tuple[int, int, int], list[int]] = {}
