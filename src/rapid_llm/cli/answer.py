@@ -372,7 +372,7 @@ def _costs(report: Report, width: int, count: int) -> list[str]:
     shown = [(name, cost) for name, cost in leaves[:count] if cost.seconds > 0]
     rest = total - sum(cost.seconds for _, cost in shown)
     network = sum(cost.seconds for _, cost in leaves if cost.bound == "network") / total
-    whole = f"{text.seconds(total)} on the critical rank, {format_percent(network)} of it network"
+    whole = f"{text.seconds(total)} on the critical rank{_seat(report)}, {format_percent(network)} of it network"
     lines = text.wrapped("costs", f"{whole}; the largest of {len(leaves)} parts:", width=width)
     for name, cost in shown:
         hidden = f"{text.seconds(cost.hidden_seconds)} hidden" if cost.hidden_seconds > 0 else ""
@@ -381,6 +381,14 @@ def _costs(report: Report, width: int, count: int) -> list[str]:
     if rest > total * 5e-4:
         lines.append(_cost_line("everything else", rest, total, (), width))
     return lines
+
+
+def _seat(report: Report) -> str:
+    """Where the critical rank sits, where that is not everywhere alike."""
+    seats = report.seats
+    if seats is None:
+        return ""
+    return f" (stage {seats.pacing_stage} on {' and '.join(seats.stages[seats.pacing_stage].groups)})"
 
 
 def _cost_line(name: str, value: float, total: float, notes: Iterable[str], width: int) -> str:

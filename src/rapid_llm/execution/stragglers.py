@@ -65,6 +65,6 @@ def lateness(
             own.delay,
         )
         shape = (getattr(plans, name)[rows] for name in ("pp", "micro_batches", "vpp", "schedule"))
-        ends = pipeline_time(stretched, *shape)
+        ends = pipeline_time(stretched, *shape, unequal=True)
         late[plan] = ends.max() - ends[0]
     return late

@@ -43,7 +43,10 @@ def confidence_of(scenario: Scenario, *, memory: bool = False) -> Confidence | N
     chips = [group.node.accelerator for group in used_groups(scenario)]
     runtime = scenario.runtime.name.partition("@")[0]
     found = [_nearest(suite, metrics, (chip.name, chip.architecture), runtime) for chip in dict.fromkeys(chips)]
-    return max(found, key=lambda one: one.within if one else 0.0)
+    least = max(found, key=lambda one: one.within if one else 0.0)
+    if least is None or (len(found) == 1 and not scenario.system.links):
+        return least
+    return replace(least, reasons=(*least.reasons, "no measured job joins unlike groups of nodes"))
 
 
 @lru_cache(maxsize=256)
