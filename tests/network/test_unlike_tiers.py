@@ -88,6 +88,17 @@ def test_what_no_fabric_joins_is_said(text: str, sentence: str):
     assert str(error.value) == sentence
 
 
+def test_nodes_of_a_group_need_a_fabric_of_their_own():
+    groups = "[{name: a, node: rtx-4090, nodes: 2}, {name: b, node: rtx-4090, nodes: 1}]"
+    text = f"groups: {groups}\nlinks: [{{bandwidth: 1 GB/s}}]"
+    with pytest.raises(InputError) as error:
+        inside(build_system(parse_yaml(text)), 0)
+    assert str(error.value) == (
+        "system '2x a + 1x b' does not say what joins the 2 nodes of group a. "
+        "Try fabric: {topology: single-switch} in the group, with nics in its node."
+    )
+
+
 def test_cards_alone_over_a_link():
     """Workstations without network cards: the link is all there is between them."""
     text = "groups: [{node: rtx-4090, nodes: 1}, {node: rtx-3090, nodes: 1}]\nlinks: [{bandwidth: 1.25 GB/s}]"

@@ -30,6 +30,12 @@ def inside(system: System, index: int) -> Fabric:
     """Tiers of one group of nodes, by itself; a last one reaches the other groups, which its own messages never use."""
     group = system.groups[index]
     alone = replaced(system, groups=(group,), fabric=group.fabric or system.fabric, links=())
+    if group.count > 1 and alone.fabric is None:
+        raise InputError(
+            f"system '{system.name}' does not say what joins the {group.count} nodes of group {group.name}. "
+            "Try fabric: {topology: single-switch} in the group, with nics in its node.",
+            field="system.groups",
+        )
     own = (*node_tiers(group.node), *network_tiers(group.node, alone))
     whole = Crossing(tuple(range(len(system.groups))), group.accelerators, group.accelerators)
     return Fabric((*own, _reaching(system, whole)[-1]), f"{group.name} of {system.name}")
