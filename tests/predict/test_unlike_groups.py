@@ -1,5 +1,6 @@
 """Jobs on unlike groups of nodes: who waits for whom, what links cost, and what memory each stage has."""
 
+from math import ceil
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rapid_llm.errors import InputError
+from rapid_llm.hardware import Node
 from rapid_llm.nouns import FrozenDict, replaced
 from rapid_llm.predict import evaluate, evaluate_many, fit, predict
 from rapid_llm.predict.seating import dealt, dealt_by_memory
@@ -126,15 +128,35 @@ def test_replicas_that_gather_weights_wait_in_every_pass(zero: int, pipelines: i
     assert len(found.step.seats.pipelines) == pipelines
 
 
+def faster(node: Node, what: str, factor: float) -> Node:
+    """A node whose accelerators, memory, links or network cards are better."""
+    chip = node.accelerator
+    if what == "nics":
+        assert node.nics is not None
+        return replaced(node, nics=replaced(node.nics, count=node.nics.count * ceil(factor)))
+    if what == "peak":
+        chip = replaced(chip, peak=FrozenDict({name: rate * factor for name, rate in chip.peak.items()}))
+    elif what == "hbm":
+        hbm = replaced(chip.memory.hbm, bandwidth=chip.memory.hbm.bandwidth * factor)
+        chip = replaced(chip, memory=replaced(chip.memory, hbm=hbm))
+    else:
+        assert chip.scale_up is not None
+        chip = replaced(chip, scale_up=replaced(chip.scale_up, bandwidth=chip.scale_up.bandwidth * factor))
+    return replaced(node, accelerator=chip)
+
+
 @settings(max_examples=12, deadline=None)
-@given(factor=st.floats(1.0, 8.0), group=st.integers(0, 1), pp=st.sampled_from([1, 2, 4]), out=st.booleans())
-def test_a_faster_group_never_hurts(factor: float, group: int, pp: int, out: bool):
+@given(
+    what=st.sampled_from(["peak", "hbm", "scale_up", "nics"]),
+    factor=st.floats(1.0, 4.0),
+    group=st.integers(0, 1),
+    pp=st.sampled_from([1, 2, 4]),
+    out=st.booleans(),
+)
+def test_a_faster_group_never_hurts(what: str, factor: float, group: int, pp: int, out: bool):
     before = job(pp=pp, placement=REPLICAS_OUT if out else None)
     groups = list(before.system.groups)
-    node = groups[group].node
-    peak = FrozenDict({name: rate * factor for name, rate in node.accelerator.peak.items()})
-    faster = replaced(node, accelerator=replaced(node.accelerator, peak=peak))
-    groups[group] = replaced(groups[group], node=faster)
+    groups[group] = replaced(groups[group], node=faster(groups[group].node, what, factor))
     after = replaced(before, system=replaced(before.system, groups=tuple(groups)))
     was, now = (evaluate(one) for one in (before, after))
     assert isinstance(was, TrainingTable)
