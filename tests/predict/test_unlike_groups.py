@@ -290,6 +290,9 @@ def test_groups_read_back_as_they_were_written():
          "placement.stages needs pp as the last axis of placement.order. Try order: [tp, cp, ep, dp, pp]."),
         ({"system": "dgx-h100", "placement": {"stages": ["dgx-h100", "dgx-h100"]}},
          "placement.stages names groups of nodes, and the system has one. Try to leave it out."),
+        ({"placement": {"stages": ["dgx-a100", "dgx-h100"]}, "faults": [{"node": 0, "speed": 0.5}]},
+         "placement.stages does not go with faults, which count accelerators and nodes through the groups in their "
+         "order. Try system.groups in the order of the stages."),
         ({"network": "flow"},
          "network: flow lays out equal nodes, and system 1x dgx-h100 + 1x dgx-a100 joins dgx-h100 and dgx-a100. "
          "Try network: closed-form."),

@@ -146,6 +146,11 @@ def _unseated(scenario: Scenario) -> str:
         )
     if scenario.placement.order[-1] != "pp":
         return "placement.stages needs pp as the last axis of placement.order. Try order: [tp, cp, ep, dp, pp]."
+    if scenario.faults:
+        return (
+            "placement.stages does not go with faults, which count accelerators and nodes through the groups in their "
+            "order. Try system.groups in the order of the stages."
+        )
     ranks = plan.tp * plan.cp * (plan.dp or 1)
     for name, stages in Counter(said).items():
         size, has = groups[name].node.accelerators, groups[name].accelerators
