@@ -235,6 +235,19 @@ def test_the_answer_says_where_stages_sit_and_what_would_balance_them():
     assert report.to_dict()["seats"]["stages"][1]["accelerators"] == ["a100-sxm"]
 
 
+def test_chunks_of_a_stage_share_its_layers_evenly():
+    given = job(batch=32, tp=4, pp=2, vpp=2)
+    report, seats = predict(given), predict(given).seats
+    assert seats is not None
+    layers = seats.balanced_layers_per_stage
+    assert layers is not None
+    assert (len(layers), sum(layers)) == (4, 32)
+    assert 0 <= layers[0] - layers[2] <= 1
+    assert layers[0] > 2 * layers[1]
+    again = predict(job(batch=32, tp=4, pp=2, vpp=2, layers_per_stage=list(layers)))
+    assert again.step_time_s == pytest.approx((report.step_time_s or 0) * (seats.balanced_time_ratio or 0), rel=1e-12)
+
+
 def test_mfu_is_over_the_peaks_of_all_accelerators():
     report, alone = predict(job()), predict(job("dgx-h100"))
     peaks = [group.node.accelerator.peak["bf16"] for group in job().system.groups]

@@ -55,9 +55,9 @@ def seats_use(table: TrainingTable, scenario: Scenario) -> SeatsUse:
 
 def balanced(table: TrainingTable, scenario: Scenario) -> tuple[tuple[int, ...], float] | None:
     """Layers of each stage with which stages take alike and fit, and the step time over that of the job; None where
-    that is no faster, or stages hold more than one part of the model."""
+    that is no faster, or two stages share layers."""
     seconds = float(table.step.total[0])
-    changed = dealt_by_time(table, scenario) if table.fits[0] and _in_one_part(scenario) else None
+    changed = dealt_by_time(table, scenario) if table.fits[0] and _one_way(scenario) else None
     if changed is None:
         return None
     from rapid_llm.predict.engine import evaluate
@@ -68,16 +68,18 @@ def balanced(table: TrainingTable, scenario: Scenario) -> tuple[tuple[int, ...],
     return (changed.parallelism.layers_per_stage, ratio) if found.fits[0] and ratio < WORTH else None
 
 
-def _in_one_part(scenario: Scenario) -> bool:
+def _one_way(scenario: Scenario) -> bool:
+    """Whether layers can be dealt to each stage by itself: in a V, or of two ways, two stages share them."""
     plan = scenario.parallelism
     schedule = next(one for one in CODES if one.name == (plan.schedule or "1f1b"))
-    return plan.pp > 1 and plan.vpp == 1 and (schedule.chunks or 1) == 1
+    return plan.pp > 1 and schedule.placement == "loop"
 
 
 def dealt_by_time(table: TrainingTable, scenario: Scenario) -> Scenario | None:
     """The scenario with its layers dealt so that the longest stage is as short as it can be, among those that fit."""
     each, fixed = _seconds_of(table)
-    return _fitting(scenario, lambda caps: dealt(scenario.model.num_hidden_layers, each, fixed, caps))
+    least, layers = scenario.parallelism.vpp, scenario.model.num_hidden_layers
+    return _fitting(scenario, lambda caps: dealt(layers, each, fixed, caps, least=least))
 
 
 def _seconds_of(table: TrainingTable) -> tuple[list[float], list[float]]:
@@ -98,12 +100,15 @@ def _seconds_of(table: TrainingTable) -> tuple[list[float], list[float]]:
     return each, fixed
 
 
-def dealt(layers: int, each: Sequence[float], fixed: Sequence[float], most: Caps) -> tuple[int, ...] | None:
-    """Layers of each stage, one at least, with which the longest takes least: each next layer goes where the stage is
-    then the shortest. ``each``: seconds of a layer there, ``fixed``: of all else (s). None where ``most`` are too few.
+def dealt(
+    layers: int, each: Sequence[float], fixed: Sequence[float], most: Caps, *, least: int = 1
+) -> tuple[int, ...] | None:
+    """Layers of each stage, ``least`` of them at least, with which the longest takes least: each next layer goes where
+    the stage is then the shortest. ``each``: seconds of a layer there, ``fixed``: of all else (s). None where ``most``
+    are too few.
     """
-    held = [1] * len(each)
-    for _ in range(layers - len(each)):
+    held = [least] * len(each)
+    for _ in range(layers - sum(held)):
         open_to = [stage for stage in range(len(each)) if held[stage] < most.get(stage, layers)]
         if not open_to:
             return None
@@ -128,7 +133,7 @@ def _fitting(scenario: Scenario, deal: Callable[[Caps], tuple[int, ...] | None])
         if not over:
             return changed
         most |= {stage: layers[stage] - 1 for stage in over}
-        if min(most.values()) < 1:
+        if min(most.values()) < scenario.parallelism.vpp:
             return None
     return None
 
@@ -139,8 +144,8 @@ def _over(account: Account) -> list[int]:
 
 def dealt_by_memory(scenario: Scenario) -> Scenario | None:
     """The scenario with as few layers moved as it takes for every stage to fit, each from the fullest stage to the one
-    with most room; None where that does not do, or stages hold more than one part of the model."""
-    if not _in_one_part(scenario):
+    with most room; None where that does not do, or two stages share layers."""
+    if not _one_way(scenario):
         return None
     held = footprint(scenario).lowered.layers[:-OUTER, -1].sum(axis=0).round().astype(int)
     for _ in range(scenario.model.num_hidden_layers):
@@ -151,13 +156,16 @@ def dealt_by_memory(scenario: Scenario) -> Scenario | None:
             return changed
         held[room.argmin()] -= 1
         held[room.argmax()] += 1
-        if held.min() < 1:
+        if held.min() < scenario.parallelism.vpp:
             return None
     return None
 
 
-def with_layers(scenario: Scenario, layers: tuple[int, ...]) -> Scenario:
-    """The scenario with other layers on its stages."""
+def with_layers(scenario: Scenario, held: tuple[int, ...]) -> Scenario:
+    """The scenario with other layers on its stages, dealt evenly to the chunks of each, the first chunk of all stages
+    before the second."""
+    count = scenario.parallelism.vpp
+    layers = tuple(of // count + (chunk < of % count) for chunk in range(count) for of in held)
     written = scenario.written and replaced(scenario.written, layers_per_stage=layers)
     plan = replaced(scenario.parallelism, layers_per_stage=layers)
     return replaced(scenario, parallelism=plan, written=written)
