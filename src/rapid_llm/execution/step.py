@@ -123,7 +123,8 @@ def training_step(
     send, passing = paced(send_time(priced.others[: len(sent)], lowered) + issued, priced)
     share = np.where(plans.pp > 1, send, 0.0)[:, None] * (np.arange(work.forward.shape[1]) < plans.pp[:, None])
     times = Durations.of(work.forward + share, work.backward + share, work.weight, work.beside)
-    pipeline = pipeline_time(times, plans.pp, plans.micro_batches, plans.vpp, plans.schedule) + passing
+    columns = (plans.pp, plans.micro_batches, plans.vpp, plans.schedule)
+    pipeline = pipeline_time(times, *columns, unequal=bool(plans.stage_layers)) + passing
     taken = taken_once(once, work, len(sent))
     messages = step_messages(once, taken, priced, work.cover, sent=sent)
     late = _late(priced, passes, times, slow) if slow else np.zeros(len(plans))
