@@ -17,6 +17,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 GPT = ROOT / "examples" / "gpt-175b-training.yaml"
 LLAMA = ROOT / "examples" / "llama-2-70b-inference.yaml"
+DEEPSEEK = ROOT / "examples" / "deepseek-v3-inference.yaml"
 COMMAND = str(Path(sys.executable).parent / "rapid-llm")
 ONE_LINE = (
     "train llama-3.1-70b --system dgx-h100 --accelerators 64 --tp 8 --pp 2 "
@@ -32,6 +33,8 @@ TARGETS = {
     "first answer from one line": (1.0, "s wall"),
     "warm predict, GPT-175B on 64": (3e-3, "s wall"),
     "warm predict, 1,000 tokens out": (1e-3, "s CPU"),
+    "the same with its breakdown": (1e-3, "s CPU"),
+    "the same of DeepSeek-V3": (1.5e-3, "s CPU"),
     "1,000 plans as one table": (0.5, "s wall"),
     "fit from one line": (0.6, "s wall"),
     "warm fit, training": (3e-4, "s wall"),
@@ -91,6 +94,9 @@ def plans() -> float:
 def measured() -> dict[str, float]:
     from rapid_llm import fit, predict
 
+    def explained(scenario: Any) -> object:
+        return predict(scenario).breakdown
+
     jobs = [[f"workload.sequence_length={2048 - 32 * n}", f"workload.global_batch_size={64 + n}"] for n in range(41)]
     requests = [[f"workload.prompt_tokens={1024 - 8 * n}"] for n in range(41)]
     outputs = [[f"workload.prompt_tokens={1024 - 4 * n}", "workload.output_tokens=1000"] for n in range(201)]
@@ -100,6 +106,8 @@ def measured() -> dict[str, float]:
         "first answer from one line": best(lambda: process(COMMAND, *ONE_LINE.split())[1]),
         "warm predict, GPT-175B on 64": warm(predict, GPT, jobs),
         "warm predict, 1,000 tokens out": warm(predict, LLAMA, outputs, time.process_time),
+        "the same with its breakdown": warm(explained, LLAMA, outputs, time.process_time),
+        "the same of DeepSeek-V3": warm(explained, DEEPSEEK, outputs, time.process_time),
         "1,000 plans as one table": plans(),
         "fit from one line": best(lambda: process(COMMAND, *FIT.split())[1]),
         "warm fit, training": warm(fit, GPT, jobs),

@@ -57,7 +57,8 @@ def test_sentences():
     assert str(error.value) == (
         "precision 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16, fp8, bf16-mixed, fp16-mixed, fp8-mixed, "
         "fp8-delayed-mixed, fp8-row-mixed, fp8-block-mixed, mxfp8-mixed, nvfp4-mixed, fp32, tf32, fp8-block, mxfp8, "
-        "nvfp4, mxfp4, mxfp4-experts, int8, fp8-wo, int8-wo, int4-wo, q8-0, q4-k, q4-0."
+        "nvfp4, nvfp4-experts, mxfp4, mxfp4-w4a4, mxfp4-experts, int8, fp8-wo, int8-wo, int4-wo, "
+        "q8-0, q6-k, q5-k, q4-k, q3-k, iq4-xs, q4-0."
     )
     with pytest.raises(InputError) as error:
         dtype("fp88")
@@ -65,3 +66,9 @@ def test_sentences():
     with pytest.raises(InputError) as error:
         build(Precision, {**PRESETS["bf16"], "weights": "bf61"}, prefix="precision")
     assert str(error.value).startswith("precision.weights 'bf61' is unknown. Did you mean 'bf16'? Known: bf16,")
+
+
+def test_experts_multiply_in_their_own_format_unless_it_is_of_weights_alone():
+    rounded, expanded = precision("nvfp4-experts").of_experts, precision("mxfp4-experts").of_experts
+    assert (rounded.compute, rounded.weights, rounded.activations) == ("nvfp4", "nvfp4", "bf16")
+    assert (expanded.compute, expanded.weights) == ("bf16", "mxfp4_wo")

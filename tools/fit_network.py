@@ -120,6 +120,8 @@ CHANNELS = {"nvlink3": 32, "nvlink4": 32, "nvlink5": 32, "pcie4-x16": 2}
 """Channels to a peer that NCCL opens (graph/paths.cc): two for every NVLink, at most 32, and two elsewhere."""
 CHANNEL = {"nvlink3": 14.3, "nvlink4": 21.8, "nvlink5": 22}
 """GB/s of one: sends of 64 MB between two GPUs over 16 channels reach 228 (A100) and 348 (H100, Vidur profiles)."""
+ROUND = {"pcie4-x16": Si(2 * 2**20)}
+"""Two channels of two slots of 512 KiB (NCCL_STEPS, ALLGATHER_CHUNKSTEPS); over NVLink there are ten times as many."""
 UNTIL = "16 KiB"
 """NCCL_P2P_LL_THRESHOLD."""
 STAGED = {"host-staged": 0.85, "socket-staged": 0.25}
@@ -159,6 +161,7 @@ def nccl(x: Vector) -> Library:
             tree=TREE,
             ramp=1.0,
             fence=1.0,
+            exchange=1.0,
             slots=SLOTS,
             believed=START["Simple"],
         ),
@@ -184,6 +187,7 @@ def nccl(x: Vector) -> Library:
             memory=float(memory),
             cache=CACHE,
             spread=1.0,
+            tuner=known.links[name].tuner,
         )
     return Library(name="nccl", protocols=protocols, links={**known.links, **links})
 
@@ -201,10 +205,11 @@ def _cost(name: str, values: Vector, *, switch: bool) -> LinkCost:
         fence=Si(fence * US),
         wide=Si(wide * US),
         switch=reduced if switch else None,
-        spread=spread,
+        spread=None if name in ROUND else spread,  # lanes that rings do not leave idle carry both alike
         copy=Si(copy * GB),
         keep=Si(keep * GB),
         channels=CHANNELS[name],
+        round=ROUND.get(name, 0.0),
         channel=Si(CHANNEL[name] * GB) if name in CHANNEL else None,
         tuner=library("nccl").links[name].tuner,
     )

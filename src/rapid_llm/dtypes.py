@@ -6,7 +6,6 @@ compute at 16 bit; formats that ``quantise`` want their activations scaled and r
 
 from collections.abc import Mapping
 from dataclasses import dataclass as plain
-from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any, Final
@@ -15,7 +14,7 @@ from pydantic import AfterValidator
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.errors import InputError, nearest, unknown_name
-from rapid_llm.nouns import STRICT
+from rapid_llm.nouns import STRICT, hash_once, replaced, shared
 
 
 @plain(frozen=True, slots=True)
@@ -75,6 +74,9 @@ def _formats() -> dict[str, Dtype]:
         "q4_k": 144 / 256,
         # Q4_K_M: q6_k in half of the value and down projections (llama.cpp, use_more_bits), 29 % of a layer of Llama 3
         "q4_k_m": (144 + 0.5 * 0.29 * (210 - 144)) / 256,
+        "q5_k_m": (176 + 0.5 * 0.29 * (210 - 176)) / 256,
+        "q3_k_m": (110 + 0.36 * (144 - 110)) / 256,  # q4_k in value, output and down projections
+        "iq4_xs": 136 / 256,
         "q4_0": 18 / 32,
     }
     expanded = (Dtype(name, size, "fp16", weight_only=True) for name, size in weight_only.items())
@@ -133,6 +135,7 @@ class OptimizerState:
         return sum(dtype(name).bytes for name in kept)
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Precision:
     """Number formats of a job.
@@ -157,8 +160,11 @@ class Precision:
 
     @property
     def of_experts(self) -> "Precision":
-        """The formats of the routed experts."""
-        return replace(self, weights=self.experts, experts=None) if self.experts else self
+        """The formats of the routed experts, which multiply in theirs unless it is of weights alone."""
+        if self.experts is None:
+            return self
+        compute = self.experts if dtype(self.experts).quantise else self.compute
+        return shared(replaced(self, weights=self.experts, compute=compute, experts=None))
 
 
 _ADAM_FP32: Final[dict[str, Any]] = {"master": "fp32", "moments": ["fp32", "fp32"]}
@@ -193,14 +199,22 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "fp8-block": _preset("bf16", compute="fp8_block", weights="fp8_block"),
         "mxfp8": _preset("bf16", compute="mxfp8", weights="mxfp8"),
         "nvfp4": _preset("bf16", compute="nvfp4", weights="nvfp4", kv_cache="fp8"),
+        # ModelOpt's recipe for mixtures (nvfp4_experts_only-fp8_kv) leaves attention in 16 bit.
+        "nvfp4-experts": _preset("bf16", experts="nvfp4", kv_cache="fp8"),
         "mxfp4": _preset("bf16", weights="mxfp4_wo"),
+        # AMD Quark: products in 4 bits too, with scales of an fp8 KV cache
+        "mxfp4-w4a4": _preset("bf16", compute="mxfp4", weights="mxfp4", kv_cache="fp8"),
         "mxfp4-experts": _preset("bf16", experts="mxfp4_wo"),
         "int8": _preset("fp16", compute="int8", weights="int8"),
         "fp8-wo": _preset("bf16", weights="fp8_wo"),
         "int8-wo": _preset("fp16", weights="int8_wo"),
         "int4-wo": _preset("fp16", weights="int4_wo"),
         "q8-0": _preset("fp16", weights="q8_0", head="q8_0"),
+        "q6-k": _preset("fp16", weights="q6_k", head="q6_k"),
+        "q5-k": _preset("fp16", weights="q5_k_m", head="q6_k"),
         "q4-k": _preset("fp16", weights="q4_k_m", head="q6_k"),
+        "q3-k": _preset("fp16", weights="q3_k_m", head="q6_k"),
+        "iq4-xs": _preset("fp16", weights="iq4_xs", head="q6_k"),
         "q4-0": _preset("fp16", weights="q4_0", head="q6_k"),
     }
 )

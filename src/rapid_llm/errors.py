@@ -85,7 +85,7 @@ def _folded(name: str) -> str:
 
 
 def _elsewhere() -> dict[str, tuple[str, ...]]:
-    """Our names for the words of Megatron, DeepSpeed, vLLM, TensorRT-LLM, Hugging Face and plain speech."""
+    """Our names for the words of Megatron, DeepSpeed, vLLM, TensorRT-LLM, llama.cpp, Hugging Face and plain speech."""
     words = {
         "accelerators": "gpus devices num-gpus n-gpus world-size gpu-count num-devices cards",
         "accelerator": "gpu device gpu-type gpu-name card chip",
@@ -115,6 +115,15 @@ def _elsewhere() -> dict[str, tuple[str, ...]]:
         "cp": "context-parallel-size context-parallel",
         "ep": "expert-parallel-size expert-model-parallel-size expert-parallel enable-expert-parallel",
         "vpp": "virtual-pipeline interleave num-virtual-stages-per-pipeline-rank",
+        "int4-wo": "awq gptq w4a16 int4 4bit awq-marlin gptq-marlin",
+        "int8-wo": "w8a16 8bit",
+        "int8": "w8a8 smoothquant",
+        "q4-k": "q4-k-m q4-k-s gguf ggml q4",
+        "q5-k": "q5-k-m q5-k-s q5",
+        "q3-k": "q3-k-m q3-k-s q3-k-l q3",
+        "iq4-xs": "iq4-nl iq4",
+        "q8-0": "q8",
+        "llama.cpp": "ollama gguf ggml lmstudio llama-server koboldcpp",
         "sp": "sequence-parallel sequence-parallelism",
         "zero-stage": "use-distributed-optimizer distributed-optimizer zero stage fsdp shard sharding",
         "recompute": "activation-checkpointing gradient-checkpointing recompute-granularity ac checkpointing",

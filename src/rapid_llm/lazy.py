@@ -1,9 +1,37 @@
-"""Rooms whose names load on first use (PEP 562), so that a verdict on memory does not wait for what prices kernels."""
+"""What waits until it is asked for: names of rooms (PEP 562), so that a verdict on memory does not wait for what prices
+kernels, and values, so that an answer does not wait for what few look at."""
 
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+_Value = TypeVar("_Value")
+
+
+class Later(Generic[_Value]):
+    """A value that is computed when it is first asked for; equal to another whose value is equal."""
+
+    __slots__ = ("_compute", "_found")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, compute: Callable[[], _Value]) -> None:
+        """What computes it."""
+        self._compute: Callable[[], _Value] | None = compute
+        self._found: _Value | None = None
+
+    @property
+    def value(self) -> _Value:
+        """The value."""
+        if self._compute is not None:
+            self._found, self._compute = self._compute(), None
+        return self._found  # type: ignore[return-value]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Later) and bool(self.value == other.value)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
 
 
 def exports(package: str, *modules: str) -> Callable[[str], Any]:

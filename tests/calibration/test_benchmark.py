@@ -84,7 +84,7 @@ def test_the_script_writes_tables_that_kernels_are_fitted_on(tmp_path, monkeypat
     for name, module in torch(grouped).items():
         monkeypatch.setitem(sys.modules, name, module)
     sys.modules["torch"].nn = sys.modules["torch.nn"]
-    monkeypatch.setattr(sys, "argv", ["script", "--gpu", "h100-sxm", "--minutes", "0.02", "--out", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["script", "--gpu", "h100-sxm", "--minutes", "0.1", "--out", str(tmp_path)])
     exec(compile(script(), "kernel_benchmark.py", "exec"), {"__name__": "__main__"})
     found = tables.find(tmp_path)
     expected = {"kernel_gemm", "kernel_context", "kernel_generation"} | ({"kernel_moe"} if grouped else set())

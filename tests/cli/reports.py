@@ -1,6 +1,7 @@
 """Reports made by hand: what the renderer must cope with, from a comfortable fit to an overflow."""
 
-from rapid_llm.predict.report import Confidence, Cost, Fix, MemoryUse, Report, Violation, WhatIf
+from rapid_llm.lazy import Later
+from rapid_llm.predict.report import Confidence, Cost, Fix, MemoryUse, Report, Violation, WhatIf, Where
 from rapid_llm.scenario import from_mapping
 
 GIB = 2**30
@@ -53,6 +54,10 @@ def breakdown() -> Cost:
     return Cost("step", 11.0, children=(compute, exposed, Cost("bubble", 1.0, bound="schedule"), Cost("host", 0.5)))
 
 
+def where(tree: Cost, bound_by: str = "") -> Later[Where]:
+    return Later(lambda: Where(tree, bound_by))
+
+
 def training() -> Report:
     return Report(
         kind="training",
@@ -64,8 +69,7 @@ def training() -> Report:
         mfu_causal=0.405,
         hfu=0.451,
         memory=memory(),
-        bound_by="compute: 73 % of the step; next exposed tp communication, 11 %",
-        breakdown=breakdown(),
+        where=where(breakdown(), "compute: 73 % of the step; next exposed tp communication, 11 %"),
         confidence=Confidence("training", "korthikanti", 22, 0.034, 0.081, ("dgx-h100 is newer than these rows",)),
         interval=(10.1, 11.9),
         what_if=(WhatIf("scale-up bandwidth x2", -0.04), WhatIf("network cards x2", -0.001)),
@@ -102,9 +106,7 @@ def inference() -> Report:
         output_tokens_per_s=1950.4,
         total_tokens_per_s=9750.2,
         memory=memory(),
-        bound_by="memory bandwidth of decode: 71 %",
-        breakdown=Cost("request", 4.2, children=(prefill, decode)),
-        phases={"prefill": prefill, "decode": decode},
+        where=where(Cost("request", 4.2, children=(prefill, decode)), "memory bandwidth of decode: 71 %"),
         interval=(3.9, 4.6),
         origin=from_mapping({**SCENARIO, **BATCH}),
     )

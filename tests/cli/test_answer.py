@@ -54,10 +54,9 @@ def test_stays_short_when_everything_is_long():
     long = "a sentence that goes on about what was assumed " * 20
     report = dataclasses.replace(
         reports.training(),
-        breakdown=Cost("step", 40.0, children=many),
+        where=reports.where(Cost("step", 40.0, children=many), long),
         assumptions=(long,),
         defaults=(long,),
-        bound_by=long,
     )
     lines = answer(report)
     assert len(lines) <= 30
@@ -124,7 +123,7 @@ def test_page_is_self_contained():
 
 def test_a_note_that_has_no_room_is_left_out_whole():
     cost = Cost("decode", 4.67, children=(Cost("offload", 4.67, 4.67, bound="host link"),))
-    report = dataclasses.replace(reports.inference(), breakdown=Cost("request", 4.67, children=(cost,)))
+    report = dataclasses.replace(reports.inference(), where=reports.where(Cost("request", 4.67, children=(cost,))))
     for width in range(70, 101):
         line = next(line for line in answer(report, width=width) if line.startswith("  decode"))
         assert len(line) <= width

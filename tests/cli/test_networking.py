@@ -141,8 +141,8 @@ def test_link_by_link_with_a_fault(tmp_path):
     code, _, err = run(accelerators="16", network="flow", fault="node: node1, down: true")
     assert (code, err.count("(node1.gpu")) == (3, 8)
     assert "15 (node1.gpu7) with the other 8, with 24 links down: group 0 spans them." in err
-    code, _, err = run(fault="link: [node0.nic0, leaf0.0], down: true")
-    assert (code, err) == (2, "the closed form knows no single link: faults need --network flow.\n")
+    code, _, err = run(fault="link: [node0.nic0, leaf0.0], down: true", network="closed-form")
+    assert (code, err) == (2, "the closed form knows no single link: --fault needs --network flow.\n")
 
 
 def test_neighbours_over_nodes_link_by_link():
@@ -215,7 +215,7 @@ def test_own_routes_and_background_traffic_cost_what_they_take(own):
         (["slow.csv", "all_reduce"], 2, "slow.csv:2: links[0].bandwidth of slow must be above 0 (got '-5 GB/s')."),
         (["apart.csv", "all_reduce"], 3, "apart is disconnected: no live path joins accelerators 0 (a), 1 (b)"),
         (["none.csv", "all_reduce"], 2, "none.csv: cannot be read: No such file or directory."),
-        (["edges.csv", "allreduce"], 2, "collective 'allreduce' is unknown. Did you mean 'all_reduce'?"),
+        (["edges.csv", "allreduc"], 2, "collective 'allreduc' is unknown. Did you mean 'all_reduce'?"),
         (["edges.csv", "all_reduce", "--routing", "nowhere.csv"], 2, "nowhere.csv:2: a route goes from gpu0 to gpu2, "),
         (["edges.csv", "all_reduce", "--routing", "spry"], 2, "routing 'spry' is unknown. Did you mean 'spray'?"),
         (
@@ -247,3 +247,126 @@ def test_the_picture_of_a_system(tmp_path):
     assert rapid_llm("show", "model", "llama-3.1-70b", "--topology", str(picture)).err == (
         "--topology draws the links of a system, not of a model.\n"
     )
+
+
+def ask(op, *more):
+    ran = rapid_llm("network", "collective", op, "--system", "dgx-h100", *more)
+    return ran.code, ran.out, ran.err
+
+
+@pytest.mark.parametrize("name", ["AllReduce", "allreduce", "all-reduce"])
+def test_any_spelling_of_an_operation(name):
+    code, out, _ = ask(name, "--size", "1MiB", "--accelerators", "8")
+    assert code == 0
+    assert out.startswith("all_reduce ")
+
+
+def test_an_exchange_by_a_matrix(tmp_path):
+    file = tmp_path / "m.csv"
+    file.write_text("0,1MiB,1048576\n1MiB,0,1MiB\n1MiB,1MiB,0\n")
+    code, out, _ = ask("all_to_allv", "--matrix", str(file), "--json")
+    answer = json.loads(out)
+    assert code == 0
+    assert answer["sent_bytes"] == [2 * 2**20] * 3
+    assert answer["seconds"] == pytest.approx(answer["even_seconds"])
+    code, out, _ = ask("alltoallv", "--matrix", str(file), "--network", "flow", "--html", str(tmp_path / "m.html"))
+    assert "busiest link gpu0 > nvswitch: 2.00 MiB" in out
+    assert "Use of the busiest link" in (tmp_path / "m.html").read_text()
+
+
+def test_links_of_a_matrix_agree_with_its_closed_form_and_feel_others(tmp_path):
+    matrix, traffic = tmp_path / "m.csv", tmp_path / "t.csv"
+    matrix.write_text("\n".join(",".join("0" if i == j else "8MiB" for j in range(16)) for i in range(16)))
+    traffic.write_text("from,to,bytes\nnode0.gpu0,node1.gpu0,1 GiB\n")
+    given = ("all_to_allv", "--matrix", str(matrix), "--json")
+    alone = json.loads(ask(*given, "--network", "flow")[1])
+    assert alone["seconds"] == pytest.approx(alone["closed_form_seconds"], rel=0.01)
+    beside = json.loads(ask(*given, "--traffic", str(traffic))[1])
+    assert beside["seconds"] > 1.05 * alone["seconds"]
+    assert all(link["use"] <= 1 for link in beside["busiest_links"])
+
+
+@pytest.mark.parametrize("op", ["dispatch", "combine"])
+def test_tokens_go_once_to_each_rank_and_node(op):
+    given = (op, "--tokens", "4096", "--accelerators", "32", "--json")
+    answer = json.loads(ask(*given)[1])
+    assert answer["destinations_per_token"]["ranks"] == pytest.approx(32 * (1 - (1 - 1 / 32) ** 8))
+    assert answer["destinations_per_token"]["nodes"] == pytest.approx(4 * (1 - 0.75**8))
+    element = {"dispatch": 1 + 4 / 128, "combine": 2}[op]
+    nodes = answer["destinations_per_token"]["nodes"]
+    assert answer["node_bytes"] == pytest.approx(4096 * 7168 * element * nodes * 3 / 4)
+    flow = json.loads(ask(*given, "--network", "flow")[1])
+    assert flow["seconds"] == pytest.approx(answer["seconds"], rel=0.02)
+    assert len(flow["busiest_links"]) == 5
+    hurt = json.loads(ask(*given, "--fault", "nic: node1.nic3, down: true")[1])
+    assert hurt["seconds"] > flow["seconds"]
+
+
+def test_faults_without_blanks_routes_and_a_picture(tmp_path):
+    routes, picture = tmp_path / "routes.csv", tmp_path / "links.svg"
+    routes.write_text("from,to,via\nnode0.gpu0,node1.gpu0,node0.nic0 leaf0.0 node1.nic0\n")
+    given = ("all_reduce", "--size", "64MiB", "--accelerators", "16", "--routing", str(routes))
+    code, out, _ = ask(*given, "--fault", "link:[node0.nic0,leaf0.0],bandwidth:50%", "--svg", str(picture))
+    assert code == 0
+    assert "link by link" in out
+    assert picture.read_text().startswith("<svg")
+
+
+def test_nodes_that_a_group_fills_in_part():
+    code, out, _ = ask("all_reduce", "--size", "64MiB", "--accelerators", "12", "--network", "flow")
+    assert code == 0
+    assert "12 accelerators of dgx-h100, 2 nodes" in out
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("all_reduce",), "all_reduce needs --size, such as --size 256MiB."),
+        (("all_to_allv",), "all_to_allv needs --matrix, such as --matrix FILE."),
+        (("dispatch",), "dispatch needs --tokens, such as --tokens 4096."),
+        (("all_reduce", "--size", "1MiB", "--tokens", "8"), "all_reduce does not take --tokens; it takes --size."),
+        (("dispatch", "--tokens", "8", "--size", "1MiB"), "dispatch does not take --size; it takes --tokens."),
+        (("dispach", "--tokens", "8"), "collective 'dispach' is unknown. Did you mean 'dispatch'?"),
+        (("combine", "--tokens", "0", "--accelerators", "8"), "--tokens must be at least 1 (got 0)."),
+        (
+            ("dispatch", "--tokens", "8", "--accelerators", "24"),
+            "--experts 256 must be a multiple of the 24 ranks that hold them; give --accelerators 16.",
+        ),
+        (("dispatch", "--tokens", "8", "--accelerators", "8", "--topk", "300"), "--topk 300 is above --experts 256."),
+        (("dispatch", "--tokens", "8", "--accelerators", "8", "--mode", "lowlatency"), "Did you mean 'low-latency'?"),
+        (("all_reduce", "--size", "1MiB", "--svg", "x.png"), "--svg x.png: the picture is SVG. Try --svg x.svg."),
+    ],
+)
+def test_what_an_operation_lacks_or_does_not_take(more, sentence):
+    code, out, err = ask(*more)
+    assert (code, out) == (2, "")
+    assert sentence in err
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("0,1,2\n1,5\n", ":1: must be square, a row and a column for each rank (got 2 rows and 3 columns)."),
+        ("0,1\n1,-5\n", ":2: a message must be 0 bytes or more (got -5)."),
+        ("0,x\n1,5\n", ":1: a message is not a quantity"),
+        ("0\n", "one accelerator has nobody to talk to"),
+    ],
+)
+def test_a_matrix_that_is_none(tmp_path, text, sentence):
+    file = tmp_path / "m.csv"
+    file.write_text(text)
+    code, _, err = ask("all_to_allv", "--matrix", str(file))
+    assert code == 2
+    assert sentence in err
+
+
+def test_links_of_a_system_of_ones_own(tmp_path):
+    file = tmp_path / "mesh.yaml"
+    file.write_text(
+        "{name: mesh, node: {accelerator: h100-sxm, accelerators: 8, scale_up: {topology: mesh, sides: [4, 2]}}}"
+    )
+    ran = rapid_llm("network", "links", str(file), "all_reduce", "--size", "64MiB")
+    assert ran.code == 0
+    assert "8 accelerators of mesh-4x2" in ran.out
+    ran = rapid_llm("show", "system", str(file), "--topology", str(tmp_path / "mesh.svg"))
+    assert (ran.code, (tmp_path / "mesh.svg").read_text()[:4]) == (0, "<svg")

@@ -1,4 +1,4 @@
-"""A step on a machine: overlap, host floors, drift, and what every step obeys."""
+"""A step on a machine: overlap, host floors, skew, and what every step obeys."""
 
 from dataclasses import replace
 from functools import cache
@@ -14,6 +14,7 @@ from rapid_llm import hardware
 from rapid_llm import runtime as runtimes
 from rapid_llm.execution import Machine, TrainingStep, training_step
 from rapid_llm.execution.passes import occupied_share
+from rapid_llm.execution.pricing import lateness
 from rapid_llm.lowering.table import BACKWARD, CAST, FORWARD, RECOMPUTE
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import POINTWISE_KINDS
@@ -127,6 +128,27 @@ def test_comparing_collectives_is_a_floor_that_grows_with_their_ranks() -> None:
     speed, spare = slowed.priced.machine.host_speed, float(plain.backward[0, 0])
     late = 64 * 2e-3 / speed
     assert slowed.total[0] - plain.total[0] == pytest.approx(5 * late - min(late, spare), rel=0.01)
+
+
+def test_a_collective_that_hosts_launch_waits_for_the_last_of_its_ranks() -> None:
+    # The expected maximum of n normal variates: 0.564, 1.029 and 1.424 standard deviations of 2, 4 and 8.
+    for ranks, expected in ((1, 0.0), (2, 0.564), (4, 1.029), (8, 1.424)):
+        assert lateness(ranks) == pytest.approx(expected, abs=0.03)
+    plans = plan(2, tp=8, sp=True)
+    plain, late, graph = (
+        step(plans, overlap=Overlap(), host=Host(skew=skew, captured=captured))
+        for skew, captured in ((0.0, ()), ("1 ms", ()), ("1 ms", ("forward", "backward")))
+    )
+    waited = late.passes.blocking[FORWARD, 0, 0] - plain.passes.blocking[FORWARD, 0, 0]
+    assert waited == pytest.approx(4 * lateness(8) * 1e-3 / late.priced.machine.host_speed)
+    assert graph.total[0] == plain.total[0]
+
+
+def test_gaps_between_kernels_are_the_accelerators_and_not_the_hosts() -> None:
+    plans = plan(2)
+    plain, gaps = (step(plans, host=Host(per_layer={"forward": gap})) for gap in (0.0, "1 ms"))
+    assert gaps.priced.machine.host_speed != 1.0
+    assert (gaps.passes.host - plain.passes.host)[FORWARD, 0, 0] == pytest.approx(1e-3)
 
 
 def test_fewer_network_cards_slow_what_crosses_nodes() -> None:

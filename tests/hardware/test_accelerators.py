@@ -65,7 +65,8 @@ GOLDEN = {
 OPERATIONS = {
     "volta": {1024}, "turing": {1024}, "ampere": {2048}, "ampere-rtx": {512, 1024}, "ada": {512, 1024},
     "hopper": {4096}, "blackwell": {8192}, "blackwell-rtx": {512, 1024}, "cdna2": {1024}, "cdna3": {2048},
-    "cdna4": {4096}, "tpu": {2**17, 2**19}, "gaudi": {2**17}, "xe2": {2048}, "apple": {256},
+    "cdna4": {4096}, "tpu": {2**17, 2**19}, "gaudi": {2**17}, "xe2": {2048}, "apple": {256}, "apple9": {256},
+    "rdna3": {512},
 }  # fmt: skip
 OTHER = {"h20-sxm": {1024}}  # cut for export
 

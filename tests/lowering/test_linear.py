@@ -37,9 +37,9 @@ def test_a_recipe_is_lowering(model, plan, work):
     points = points_of([(7, 1234, 0, 1), (2, 511, 4096, 1), (37, 1, 1999, 1), (130, 1, 77, 1), (9, 3, 640, 1)])
     verified = np.array([False, False, False, False, True])
     shapes = job.lower(points, verified).shapes
-    common = given.model, shapes, given.runtime
-    assert _recipe((given.model, given.runtime, given.precision, given.workload.routing), _degrees(plans_of(given)))
-    fast, slow = lower_pass(*common, given.precision, given.workload.routing), lower(*common)
+    table = given.model, given.runtime, given.precision, given.workload.routing
+    assert _recipe(table, _degrees(plans_of(given)))
+    fast, slow = lower_pass(table, plans_of(given), shapes), lower(given.model, shapes, given.runtime)
     assert [t.names for t in fast.kernels] == [t.names for t in slow.kernels]
     for a, b in zip(fast.kernels, slow.kernels, strict=True):
         assert a.columns.keys() == b.columns.keys()

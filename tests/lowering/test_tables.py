@@ -39,6 +39,17 @@ def test_fusion_keeps_a_tensor_that_another_operator_reads() -> None:
     assert fuse(run, [("norm", "residual")]) == run
 
 
+def test_products_of_one_input_become_one_as_wide_as_both() -> None:
+    def product(name: str, n: float) -> Operator:
+        columns = {"m": ONE, "n": n * ONE, "k": 7.0, "groups": 1.0}
+        return Operator(name, "gemm", {"n1": 7 * ONE}, {name: n * ONE}, columns, saves=("n1",), weight=True)
+
+    (fused,) = fuse([product("q_down", 1536.0), product("kv_down", 576.0)], [("q_down", "kv_down")])
+    assert isinstance(fused, Operator)
+    assert (np.asarray(fused.columns["n"]).item(), fused.columns["k"]) == (2112.0, 7.0)
+    assert (set(fused.reads), set(fused.writes)) == ({"n1"}, {"q_down", "kv_down"})
+
+
 def test_many_plans_are_the_plans_one_by_one() -> None:
     plans = [
         plan(1, tp=1, dp=4, zero_stage=3),
@@ -72,5 +83,8 @@ def _totals(lowered, plan_index: int) -> list[float]:
 def test_a_plan_seen_before_is_not_lowered_again() -> None:
     assert table(plan(tp=2)) is table(plan(tp=2))
     assert table(plan(tp=2)) is not table(plan(tp=4))
+    more = table(plan(tp=2, micro_batches=8))
+    assert more.kernels is table(plan(tp=2)).kernels
+    assert more.shapes.plans.micro_batches[0] == 8
     many = Plans.stack([plan(tp=2)] * 9)
     assert table(many) is not table(many)

@@ -19,7 +19,7 @@ def sequence(name: str, length: int, *, tp: int = 1, block: int = 1) -> float:
     model = load(name)
     plans = plans_of(inference(name, plan={"tp": tp}, accelerators=tp))
     counts = np.bincount(model.pattern, minlength=len(model.blocks))
-    return float(counts @ cache_bytes(model, plans, float(length), 2.0, block)[: len(model.blocks), 0])
+    return float(counts @ cache_bytes(model, plans.tp, np.array([float(length)]), 2.0, block)[: len(model.blocks), 0])
 
 
 def test_heads_are_divided_and_then_repeated() -> None:

@@ -43,8 +43,11 @@ TRANSFORMERS = {
 # Source: safetensors metadata of the checkpoints on huggingface.co.
 CHECKPOINTS = {
     "baichuan2-13b": 13_896_668_160,
+    "codellama-34b": 33_743_970_304,
     "dbrx": 131_596_523_520,
     "internlm2-20b": 19_861_149_696,
+    "smollm2-1.7b": 1_711_376_384,
+    "tinyllama-1.1b": 1_100_048_384,
 }
 # Source: Narayanan et al. 2021, table 1, and Korthikanti et al. 2022, table 3: billions as printed.
 PRINTED = {

@@ -167,7 +167,8 @@ def test_a_way_that_lacks_one_direction_is_no_partition():
 def test_routing_of_a_dragonfly_is_refused_elsewhere(policy):
     net = Topology.of(hardware.system("dgx-h100"), 32)
     with pytest.raises(
-        InputError, match=rf"^routing '{policy}' is for a dragonfly, .* has no router\. Try auto, balanced"
+        InputError,
+        match=rf"^routing '{policy}' is for a dragonfly, .* has no links between groups\. Try auto, balanced",
     ):
         route(net, *pairs(net), policy=policy)
 

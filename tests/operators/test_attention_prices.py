@@ -76,6 +76,19 @@ def test_new_tokens_are_written_into_the_cache_once(kernel, kv_heads, filled):
     assert written - bare == pytest.approx(moved + blocks, rel=1e-9)
 
 
+def test_query_heads_share_only_where_that_fills_the_accelerator():
+    """TensorRT-LLM up to 0.18 (kEnableMinBlockFactor 4, kMinHistoryTokensPerBlock 128): 2 KV heads x 16 blocks x 4 are
+    below 132 units, x 17 above."""
+    few, many = ({"batch": 1, "new": 1, "past": past, "heads": 16, "kv_heads": 2} for past in (2100, 2200))
+    shared, ruled = (
+        [price(kernel=name, **row).seconds[0] for row in (few, many)]
+        for name in ("trtllm-decode", "trtllm-decode-2025")
+    )
+    assert ruled[0] != shared[0] and ruled[1] == shared[1]
+    filled = {"batch": 17, "new": 1, "past": 100, "heads": 16, "kv_heads": 2}
+    assert price(kernel="trtllm-decode-2025", **filled).seconds[0] == price(kernel="trtllm-decode", **filled).seconds[0]
+
+
 def test_blocks_wait_beside_each_other_in_shared_memory_whatever_the_clock():
     chosen = operators.kernel("flash-decode")
     ada, ampere = (rates(hardware.accelerator(name), "bf16") for name in ("l40s", "a100-sxm"))

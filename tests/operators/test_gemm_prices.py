@@ -126,3 +126,52 @@ def test_unpacking_weights_costs_lanes_where_they_are_few():
         for kernel in ("ggml-mmq-k", "ggml-mmq")
     )
     assert 1.2 < unpacked / plain < 1.8
+
+
+def test_integer_instructions_run_beside_the_others_from_the_m3_on():
+    stored = 0.5625
+    m1, m3 = (
+        price(1, 8192, 8192, name, dtype="fp16", kernel="ggml-mmq-k", size=stored).seconds
+        for name in ("apple-m1-max", "apple-m3-max")
+    )
+    assert m1 / m3 > 1.25  # as many GB/s on the pins
+
+
+def test_unpacking_is_as_slow_a_clock_on_every_unit_with_64_integer_lanes():
+    def row(name):
+        return price(1, 8192, 28672, name, dtype="fp16", kernel="ggml-mmq-k", size=0.6).seconds
+
+    assert row("a100-sxm") == pytest.approx(row("rtx-4090"), rel=0.25)  # twice the memory bandwidth, half the clocks
+    assert row("h100-sxm") < 0.75 * row("a100-sxm")
+
+
+def test_one_row_is_one_tile_of_llama_cpp_on_every_architecture():
+    for name in ("a100-sxm", "b200-sxm", "h100-sxm", "rtx-4090"):
+        one, few = (
+            price(rows, 8192, 8192, name, dtype="fp16", kernel="ggml-mmq", size=0.5625).seconds for rows in (1, 8)
+        )
+        assert one <= few
+
+
+def test_up_to_eight_rows_are_unpacked_for_each():
+    """Llama 3 8B Q4_0 on an RTX 3090: 6.4, 8.5, 13.9 ms for 1, 4, 8 sequences (ggml-org/llama.cpp #15802)."""
+
+    def seconds(rows):
+        return price(rows, 28672, 4096, "rtx-3090", dtype="fp16", kernel="ggml-mmq", size=0.5625).seconds
+
+    assert 1.2 < seconds(4) / seconds(1) < 1.6
+    assert 1.9 < seconds(8) / seconds(1) < 2.6
+    assert seconds(16) < 1.2 * seconds(8)
+
+
+def test_weights_that_are_written_out_first_cost_their_bytes_above_so_many_rows():
+    def more(rows, name="rtx-4090"):
+        old, plain = (
+            price(rows, 8192, 8192, name, dtype="fp16", kernel=kernel, size=size).seconds
+            for kernel, size in (("ggml-mmq-2024", 0.6), ("ggml", 2.0))
+        )
+        return old - plain
+
+    assert more(512) == pytest.approx(8192**2 * 2.6 / 0.948e12, rel=0.3)
+    assert more(64) < 0  # still fewer bytes
+    assert more(512, "apple-m2-ultra") > 0  # slower, in the product itself

@@ -23,11 +23,21 @@ EXPERTS = {
     "x_bytes": 2,
     "w_bytes": 2,
 }
+B200 = hardware.accelerator("b200-sxm")
 SCAN = {"batch": 8, "new": 4096, "heads": 32, "key_dim": 128, "value_dim": 128, "state_bytes": 4, "backward": 0}
 
 
 def price(family, columns, kernel, *, dtype="bf16", kind="stream", accelerator=H100):
     return operators.price(family, columns, kind=kind, dtype=dtype, kernel=kernel, accelerator=accelerator)
+
+
+def test_a_kernel_of_experts_has_the_rate_of_the_format_that_it_computes_in():
+    many = EXPERTS | {"rows": 1 << 20, "largest": 1 << 17, "pairs": 1 << 20, "tokens": 1 << 20, "w_bytes": 0.53125}
+    rounded, expanded = (
+        price("moe", many, kernel, dtype="mxfp4_wo", accelerator=B200).compute_s[0]
+        for kernel in ("flashinfer-moe-mxfp4", "mxfp4-moe")
+    )
+    assert rounded < 0.6 * expanded
 
 
 @given(st.integers(1, 100000), st.integers(1, 256), st.sampled_from(["cutlass-moe", "triton-moe", "deepgemm-moe"]))

@@ -1,6 +1,7 @@
 """Columns of plans: groups, strides and derived degrees."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,4 +63,12 @@ def test_stack_and_repeat_keep_every_column() -> None:
     both = Plans.stack([columns(tp=2), columns(pp=4, vpp=2, schedule="interleaved")])
     assert len(both) == 2
     assert np.array_equal(both.tp, [2, 1])
-    assert np.array_equal(both.repeat(2).pp, [1, 1, 4, 4])
+    many = columns(pp=4, vpp=2, schedule="interleaved").repeat(np.array([1.0, 2.0, 7.0]))
+    assert np.array_equal(many.pp, [4, 4, 4])
+    assert np.array_equal(many.micro_batch, [1, 2, 7])
+
+
+def test_who_asks_for_a_plan_again_gets_the_same_read_only_columns() -> None:
+    assert columns(tp=2) is columns(tp=2)
+    with pytest.raises(ValueError, match="read-only"):
+        columns(tp=2).tp[0] = 4.0

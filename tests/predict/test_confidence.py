@@ -74,7 +74,8 @@ def test_an_unmeasured_accelerator_is_named():
         ("mi300x-8", "vllm", "rocm/mi300x"),
         ("gaudi3-8", "vllm", "intel/gaudi3"),
         ("apple-m3-max", "llama.cpp", "cpp/m3-max"),
-        ("apple-m4-max", "llama.cpp", "cpp/m2"),
+        ("apple-m4-max", "llama.cpp", "cpp/m3-max"),
+        ("apple-m1-max", "llama.cpp", "cpp/m2"),
         ("rtx-4090", "vllm", "cpp/4090"),
         ("dgx-h100", "vllm", "bench/h100"),
     ],
@@ -99,7 +100,7 @@ def test_few_rows_do_not_narrow_the_interval(card):
     ("system", "runtime", "within"),
     [
         ("rtx-4090", "vllm", 0.08 * ORDINARY),  # measured under another engine
-        ("apple-m4-max", "llama.cpp", 0.03 * ORDINARY),  # others of its architecture were measured
+        ("apple-m2-max", "llama.cpp", 0.03 * ORDINARY),  # others of its architecture were measured
         ("l4", "vllm", 0.08 * ORDINARY),  # kernels of its architecture
         ({"base": "dgx-h100", "accelerator": {"base": "h100-sxm", "name": "mine"}}, "vllm", 0.1 * ORDINARY),
         ("tpu-v5e", "vllm", 0.1 * MOST),  # nothing of its architecture

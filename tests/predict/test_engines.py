@@ -70,6 +70,33 @@ def test_llama_cpp_keeps_its_head_in_six_bits():
     assert rows["down"][0] == pytest.approx(0.6, rel=0.01)
 
 
+def test_llama_cpp_of_may_2024_launches_kernel_by_kernel_and_unpacks_prompts_for_cublas():
+    now, then = (
+        evaluate(scenario("llama-3-8b", engine, system="rtx-4090", precision="q4-k"))
+        for engine in ("llama.cpp", "llama.cpp@2024")
+    )
+    assert 1.05 < then.tpot_s / now.tpot_s < 1.3
+    assert 1.15 < then.ttft_s / now.ttft_s < 1.6
+
+
+def test_experts_of_llama_cpp_are_unpacked_too():
+    """gpt-oss 20B decodes at 189 tok/s on an A100 and 266 on an RTX 4090, which has half the memory bandwidth."""
+    large, small = (
+        evaluate(scenario("gpt-oss-20b", "llama.cpp", system=name, precision="q4-k")).tpot_s
+        for name in ("a100-sxm", "rtx-4090")
+    )
+    assert large > small / 1.05
+
+
+def test_a_grace_cpu_holds_its_accelerator_back():
+    """Of an H200 and a GH200, which differ in host and 800 GB/s, eager engines show the host."""
+    fast, slow = (
+        evaluate(scenario("llama-3.1-8b", "hf-transformers", system=name, batch_size=1))
+        for name in ("h200-sxm", "gh200")
+    )
+    assert slow.tpot_s > 1.5 * fast.tpot_s
+
+
 def test_a_cache_that_puts_requests_off_runs_at_its_mean_length():
     """vLLM admits by what is there; TensorRT-LLM sets all of the output aside."""
     work = {"batch_size": 256, "prompt_tokens": 2048, "output_tokens": 2048}
@@ -89,3 +116,14 @@ def test_micro_batches_of_2024_cross_the_stages_one_after_the_other():
         replaced(scenario("llama-2-7b", "tensorrt-llm", batch_size=16), parallelism=plan, accelerators=2)
     )
     assert overlapped.tpot_s < 0.7 * both.tpot_s
+
+
+@pytest.mark.parametrize("requests", [1, 64])
+def test_what_a_shared_expert_waits_for_hides_beside_the_routed_ones(requests):
+    """58 layers: launches and ramps of its kernels show no more in captured steps; prompts, launched by the host, keep
+    them."""
+    given = scenario("deepseek-v3", "sglang", system="dgx-b200", tp=8, precision="fp8-block", batch_size=requests)
+    apart = replaced(given.runtime.overlap, shared_beside=False)
+    beside, alone = (evaluate(one) for one in (given, replaced(given, runtime=replaced(given.runtime, overlap=apart))))
+    assert 58 * 5e-6 < alone.tpot_s - beside.tpot_s < 58 * 25e-6
+    assert beside.ttft_s == alone.ttft_s

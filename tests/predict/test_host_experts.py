@@ -123,7 +123,6 @@ def test_accelerators_of_a_job_share_the_cpus_of_their_node():
     [
         ({"model": "llama-3.1-8b"}, "workload.offload.experts needs experts, and llama-3.1-8b has none"),
         ({"runtime": "vllm"}, "vllm does not. Try runtime: ktransformers"),
-        ({"system": "rtx-4090"}, "needs the matrix rate of the CPUs of rtx-4090, which its file does not say"),
         ({"offload": {"experts": 2}}, "workload.offload.experts must be at most 1"),
         ({"offload": {"experts": True, "weights": 0.5}}, "or experts, which the CPUs run, not both"),
         ({"offload": {"experts": True, "to": "nvme"}}, "CPUs run experts from the memory of the host. Try to: host"),
@@ -169,3 +168,51 @@ def test_experts_on_the_host_are_tried_where_the_rest_would_fit(given, change):
 def test_experts_are_not_sent_where_none_can_run(changed):
     (violation,) = fit(from_mapping({**ALONE, **changed})).violations
     assert not any("offload.experts" in fix.change for fix in violation.fixes)
+
+
+def layers(share, *overrides, model="llama-3.1-70b", **work):
+    given = {**WORK, "prompt_tokens": 512, "output_tokens": 64, "offload": {"weights": share}, **work}
+    return from_mapping(
+        {"model": model, "system": "rtx-4090", "runtime": "llama.cpp", "precision": "q4-k", "workload": given},
+        overrides=overrides,
+    )
+
+
+def test_llama_cpp_runs_the_layers_that_it_leaves_to_the_host():
+    """Half of 70B in Q4_K_M is 20.5 GB; two channels of DDR5-5200 stream 67 GB/s, of which products reach 0.85."""
+    report = predict(layers(0.5))
+    assert report.tpot_s == pytest.approx(20.5e9 / (0.85 * 67e9) + 0.025, rel=0.1)
+    (leaf,) = [leaf for leaf in report.phases["decode"].leaves() if leaf.name == "layers on the host"]
+    assert leaf.bound == "host memory" and leaf.seconds > 0.9 * report.tpot_s * 63
+    assert report.memory.host_bytes > 20e9
+    fetched = evaluate(layers(0.5, "runtime.host_experts.layers=0"))
+    assert fetched.tpot_s > 1.5 * report.tpot_s  # over PCIe
+
+
+def test_more_layers_on_the_host_are_slower():
+    times = [evaluate(layers(share)).tpot_s for share in (0.5, 0.6, 0.8, 1.0)]
+    assert times == sorted(times)
+
+
+def test_a_long_prompt_is_fetched_and_a_short_one_multiplied_where_it_lies():
+    few, most, fetched = (evaluate(layers(0.5, prompt_tokens=n)).ttft_s for n in (1, 31, 32))
+    assert most > 2.0 * few  # the CPUs multiply
+    assert fetched < most
+
+
+def test_a_layer_of_experts_on_the_host_reads_those_that_were_chosen():
+    dense, sparse = (evaluate(layers(1.0, model=name)).tpot_s for name in ("qwen3-32b", "qwen3-30b-a3b"))
+    assert sparse < 0.2 * dense
+
+
+def test_the_cache_of_layers_on_the_host_is_there():
+    here, there = (predict(layers(share, model="llama-3.1-8b", batch_size=8)).memory for share in (0.0, 0.5))
+    assert there.by_category["kv_cache"] == pytest.approx(0.5 * here.by_category["kv_cache"], rel=0.01)
+
+
+def test_a_desktop_runs_experts_with_cpus_that_nothing_is_said_of():
+    small = {"model": "qwen3-30b-a3b", "system": "rtx-4090", "runtime": "llama.cpp"}
+    report = predict(scenario(**small))
+    assert any("CPUs of 67 GB/s and 1.0 TFLOP/s" in one for one in report.assumptions)
+    known = evaluate(scenario("system.node.host_matrix=144 TFLOP/s", **small))
+    assert report.tpot_s == pytest.approx(known.tpot_s, rel=0.3)

@@ -1,10 +1,12 @@
 """The most requests within a latency objective, and the fewest accelerators for a number of users."""
 
+import time
+
 import pytest
 
 from rapid_llm.errors import InputError
 from rapid_llm.nouns import replaced
-from rapid_llm.predict import evaluate
+from rapid_llm.predict import evaluate, objective
 from rapid_llm.predict.objective import fewest_accelerators, largest_batch
 from rapid_llm.scenario import from_mapping
 
@@ -128,6 +130,44 @@ def test_the_fewest_accelerators_of_both_pools(pooled):
     more = fewest_accelerators(pooled, 1200, ttft_s=0.5, tpot_s=0.02)
     assert more.accelerators > found.accelerators
     assert fewest_accelerators(pooled, 10, tpot_s=1e-4) is None
+
+
+@pytest.fixture(scope="module")
+def large():
+    """The same two pools, with many nodes for each."""
+    system = {"base": "dgx-superpod-h100", "nodes": 1 << 17}
+    return of_pools(
+        prefill={"parallelism": {"tp": 2, "dp": 2}, "system": system},
+        decode={"parallelism": {"tp": 4, "dp": 1}, "system": system},
+    )
+
+
+@pytest.mark.parametrize(
+    ("users", "limits"), [(40, (0.5, 0.02)), (300, (0.5, 0.02)), (500, (None, 0.012)), (700, (0.2, None))]
+)
+def test_the_fewest_prefill_replicas_are_those_of_a_search_one_by_one(large, users, limits):
+    for decode in (1, 4):
+        most = objective._most_prefill(large, decode, None)
+        tried = (
+            (prefill, objective._with_requests(objective._with_replicas(large, prefill, decode), users))
+            for prefill in range(1, most + 1)
+        )
+        kept = (
+            prefill
+            for prefill, scenario in tried
+            if not objective._contradicts(scenario)
+            and not objective._full(table := evaluate(scenario))
+            and not objective._late(table, *limits)
+        )
+        assert objective._fewest_prefill(large, users, decode, most, limits) == next(kept, 0)
+
+
+def test_a_million_users_are_planned_in_a_moment(large):
+    start = time.process_time()
+    found = fewest_accelerators(large, 1_000_000, ttft_s=0.5, tpot_s=0.02)
+    assert time.process_time() - start < 30.0
+    assert found is not None
+    assert found.requests >= 1_000_000
 
 
 def test_a_pool_of_feed_forward_parts_is_not_sized():

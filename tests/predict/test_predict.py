@@ -203,7 +203,7 @@ def test_a_faster_host_only_shortens_host_time():
 
 def test_replacing_a_report_field_keeps_its_scenario():
     report = predict(from_mapping(INFERENCE))
-    assert replace(report, bound_by="").hash == report.hash
+    assert replace(report, where=None).hash == report.hash
 
 
 @pytest.mark.parametrize(

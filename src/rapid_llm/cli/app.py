@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 import rapid_llm
 from rapid_llm.cli import flags
 from rapid_llm.cli.kernel_verbs import kernel
+from rapid_llm.cli.network_flags import ON_LINKS, TOKENS, WRITTEN, OnLinks, Tokens, Written
 from rapid_llm.cli.starts import attach
 from rapid_llm.errors import InputError
 from rapid_llm.provenance import is_path
@@ -222,48 +223,43 @@ def validate(
 
 @network.command(name="collective")
 def network_collective(
-    op: Annotated[str, Parameter(name="OP", help="all_reduce, all_gather, reduce_scatter, all_to_all, ...")],
+    op: Annotated[
+        str,
+        Parameter(
+            name="OP",
+            help="all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send_recv; all_to_allv (--matrix); "
+            "dispatch, combine (--tokens).",
+        ),
+    ],
     /,
     *,
     system: Annotated[str, Parameter(help="Name or file of a system.")],
-    size: Annotated[str, Parameter(help="Message size as nccl-tests counts it, such as 256MiB.")],
+    size: Annotated[str | None, Parameter(help="Message size as nccl-tests counts it, such as 256MiB.")] = None,
     accelerators: Annotated[int | None, Parameter(help="Ranks of the group; default: all.")] = None,
     stride: Annotated[int, Parameter(help="Accelerators between neighbours of a group.")] = 1,
     algorithm: Annotated[str | None, Parameter(help="This one only: a name, or the file of your own.")] = None,
-    library: Annotated[str | None, Parameter(help="Collective library; default: the vendor's.")] = None,
+    library: Annotated[
+        str | None, Parameter(help="Collective library; default: the vendor's, of experts deepep.")
+    ] = None,
     small: Annotated[str | None, Parameter(help="Library for small all-reduces within a node.")] = None,
-    network: Annotated[str, Parameter(help="closed-form, or flow: link by link, with busiest links.")] = "closed-form",
-    fault: Annotated[
-        tuple[str, ...],
-        Parameter(help="With flow, as '{link: [node0.nic0, leaf0.0], bandwidth: 50 %}' or down: true; repeatable."),
-    ] = (),
-    json: Json = False,
-    html: Annotated[str | None, Parameter(help="Write a page of the answer.")] = None,
-    out: Annotated[str | None, Parameter(help="Folder for the answer and its page.")] = None,
+    links: OnLinks = ON_LINKS,
+    tokens: Tokens = TOKENS,
+    written: Written = WRITTEN,
 ) -> int:
     """Time, bandwidth and algorithm of one collective, the other ways to run it, and what each tier carries."""
-    from rapid_llm.cli.networking import collective
+    from rapid_llm.cli.networking import Group, collective
 
+    group = Group(system, accelerators, stride, library)
     return collective(
-        op,
-        system=system,
-        accelerators=accelerators,
-        size=size,
-        stride=stride,
-        library=library,
-        small=small,
-        algorithm=algorithm,
-        network=network,
-        faults=fault,
-        as_json=json,
-        html=html,
-        out=out,
+        op, group, size=size, small=small, algorithm=algorithm, links=links, tokens=tokens, written=written
     )
 
 
 @network.command(name="links")
 def network_links(
-    source: Annotated[str, Parameter(name="FILE", help="Edge list or bandwidth matrix, or the name of a system.")],
+    source: Annotated[
+        str, Parameter(name="FILE", help="Edge list or bandwidth matrix, or the name or file of a system.")
+    ],
     op: Annotated[str, Parameter(name="OP", help="all_reduce, all_gather, reduce_scatter, all_to_all, ...")],
     /,
     *,

@@ -11,13 +11,17 @@ SUFFIXES = (".html", ".htm")
 
 def page_file(flag: str, file: str) -> Path:
     """The file of a page; InputError in the words of its flag where none can be written there."""
-    path = Path(file)
+    return _file(flag, file, SUFFIXES, "page is HTML")
+
+
+def _file(flag: str, file: str, suffixes: tuple[str, ...], what: str) -> Path:
+    path, usual = Path(file), suffixes[0]
     if not file:
         raise InputError(f"{flag} needs a value (got an empty text).")
     if path.is_dir():
-        raise InputError(f"{flag} {file} is a folder. Name a file in it, such as {path / 'page.html'}.")
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{flag} {file}: the page is HTML. Try {flag} {path.with_suffix('.html')}.")
+        raise InputError(f"{flag} {file} is a folder. Name a file in it, such as {path / f'page{usual}'}.")
+    if path.suffix.lower() not in suffixes:
+        raise InputError(f"{flag} {file}: the {what}. Try {flag} {path.with_suffix(usual)}.")
     if not path.parent.is_dir():
         raise InputError(f"{flag} {file}: there is no folder {path.parent}. Create it, or name another file.")
     return path
@@ -26,3 +30,8 @@ def page_file(flag: str, file: str) -> Path:
 def write_page(flag: str, file: str, html: str) -> None:
     """Write a page where a flag says."""
     page_file(flag, file).write_text(html, encoding="utf-8")
+
+
+def write_picture(flag: str, file: str, svg: str) -> None:
+    """Write a picture where a flag says."""
+    _file(flag, file, (".svg",), "picture is SVG").write_text(svg, encoding="utf-8")

@@ -11,15 +11,16 @@ import numpy as np
 
 from rapid_llm import hardware
 from rapid_llm.cli import text
-from rapid_llm.cli.networking import fault, message_size
+from rapid_llm.cli.files import write_picture
+from rapid_llm.cli.networking import background_of, fault, is_file, message_size, operation
 from rapid_llm.cli.style import show
+from rapid_llm.documents import read_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.network import bus_bandwidth
-from rapid_llm.provenance import is_path
 from rapid_llm.units import format_bandwidth, format_bytes, format_percent, format_seconds
 
 if TYPE_CHECKING:
-    from rapid_llm.network.own import Background, Run
+    from rapid_llm.network.own import Run
     from rapid_llm.network.topology import Topology
 
 _LINKS = 5
@@ -35,7 +36,7 @@ def draw_system(name: str, accelerators: int | None, file: str) -> None:
 
     system = hardware.system(name)
     count = min(system.accelerators, _PICTURED) if accelerators is None else accelerators
-    Path(file).write_text(topology_svg(Topology.of(system, count)), "utf-8")
+    write_picture("--topology", file, topology_svg(Topology.of(system, count)))
 
 
 def links(
@@ -62,16 +63,16 @@ def links(
     asked: dict[str, Any] = {
         "ranks": accelerators,
         "algorithm": algorithm,
-        "policy": read_routes(routing, healthy) if _is_file(routing) else routing,
-        "background": None if traffic is None else _background(traffic, healthy),
+        "policy": read_routes(routing, healthy) if is_file(routing) else routing,
+        "background": None if traffic is None else background_of(traffic, healthy),
     }
-    op, amount = op.replace("-", "_"), message_size(size)
+    op, amount = operation(op), message_size(size)
     found = runs(op, amount, hurt, **asked)
     if faults:
         whole = {one.algorithm: one for one in runs(op, amount, healthy, **asked)}
         found = tuple(sorted((without_faults(f, whole[f.algorithm]) for f in found), key=lambda one: one.seconds))
     if svg is not None:
-        Path(svg).write_text(topology_svg(hurt, found[0].result.moved), "utf-8")
+        write_picture("--svg", svg, topology_svg(hurt, found[0].result.moved))
     ranks = len(healthy.accelerators) if accelerators is None else accelerators
     if as_json:
         print(json.dumps(_answer(op, amount, ranks, hurt, found), indent=2))
@@ -84,7 +85,7 @@ def _topology(source: str, accelerators: int | None) -> Topology:
     from rapid_llm.network.files import read_topology
     from rapid_llm.network.topology import Topology
 
-    if not _is_file(source):
+    if not is_file(source) or _is_system(source):
         return Topology.of(hardware.system(source), accelerators)
     found = read_topology(source)
     if not len(found.accelerators):
@@ -92,16 +93,12 @@ def _topology(source: str, accelerators: int | None) -> Topology:
     return found
 
 
-def _is_file(given: str) -> bool:
-    return is_path(given) or Path(given).suffix.lower() in (".csv", ".txt")
-
-
-def _background(file: str, topology: Topology) -> Background:
-    from rapid_llm.network.files import read_traffic
-    from rapid_llm.network.own import Background
-
-    source, target, amount = read_traffic(file, topology)
-    return Background(source=source, target=target, amount=amount)
+def _is_system(file: str) -> bool:
+    """Whether a file describes a system rather than links."""
+    if Path(file).suffix.lower() not in (".yaml", ".yml") or not Path(file).is_file():
+        return False
+    data = read_yaml(Path(file)).data
+    return isinstance(data, dict) and "links" not in data and bool({"node", "base"} & data.keys())
 
 
 def _busiest(topology: Topology, run: Run) -> list[tuple[str, float, float]]:

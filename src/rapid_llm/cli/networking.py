@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,20 +12,23 @@ from typing import TYPE_CHECKING, Any
 from rapid_llm import hardware
 from rapid_llm.charts import Part, Series, bar_list, heat_map, page, plot, table
 from rapid_llm.cli import text
-from rapid_llm.cli.files import write_page
+from rapid_llm.cli.files import write_page, write_picture
 from rapid_llm.cli.flags import Common
 from rapid_llm.cli.style import show
 from rapid_llm.documents import parse_yaml
-from rapid_llm.errors import InputError
-from rapid_llm.network import Candidate, Fabric, bus_bandwidth, candidates, read_recipe
+from rapid_llm.errors import InputError, nearest, unknown_name
+from rapid_llm.network import OPS, Candidate, Fabric, bus_bandwidth, candidates, read_recipe
 from rapid_llm.network.placement import BestOrder
-from rapid_llm.network.technologies import library_for
+from rapid_llm.network.technologies import library_for, library_of
 from rapid_llm.provenance import is_path
 from rapid_llm.units import format_bandwidth, format_bytes, format_percent, format_seconds, parse
 
 if TYPE_CHECKING:
+    from rapid_llm.cli.network_flags import OnLinks, Tokens, Written
+    from rapid_llm.network.background import Background
     from rapid_llm.network.contention import Contended
-    from rapid_llm.network.flow_prices import Hurt
+    from rapid_llm.network.flow_prices import Beside, Hurt, Interconnect
+    from rapid_llm.network.topology import Topology
 
 _SIZES = [2**k for k in range(10, 35, 2)]
 """Message sizes of the page's curves, B."""
@@ -32,6 +36,20 @@ _SHOWN = 12
 """Candidates that the terminal lists."""
 _LINKS, _BOXES, _DRAWN = 5, 64, 400
 """Busiest links that are listed, boxes that the heat map shows, and nodes of a topology that is drawn."""
+
+
+ELSEWHERE = {"all_to_allv": "--matrix FILE", "dispatch": "--tokens 4096", "combine": "--tokens 4096"}
+"""Operations that have no one size, and what they want instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Who takes part: ranks of a system, ``stride`` accelerators apart, and the library that they have."""
+
+    system: str
+    accelerators: int | None
+    stride: int
+    library: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,74 +79,149 @@ class Question:
             algorithm=read_recipe(algorithm) if algorithm and is_path(algorithm) else algorithm,
         )
 
+    def carrier(self, way: Candidate) -> str:
+        """The library that runs a way: the one for small all-reduces, or that of all others."""
+        if self.small is None or way.protocol in library_of(self.library).protocols:
+            return self.library
+        return self.small
+
     def bandwidths(self, seconds: float) -> tuple[float, float]:
         """algbw and busbw (B/s)."""
         return self.size / seconds, bus_bandwidth(self.op, self.size, self.ranks, seconds).item()
 
 
+def operation(given: str) -> str:
+    """The name of an operation in any spelling, such as ``AllReduce`` or ``alltoall``; InputError with the nearest."""
+    known = {re.sub("[-_ ]", "", name): name for name in (*OPS, *ELSEWHERE)}
+    found = known.get(re.sub("[-_ ]", "", given.lower()))
+    if found is None:
+        names = tuple(known.values())
+        raise InputError(unknown_name("collective", given, names), field="op", suggestions=nearest(given, names))
+    return found
+
+
 def collective(
-    op: str,
+    given: str,
+    group: Group,
     *,
-    system: str,
-    accelerators: int | None,
-    size: str,
-    stride: int,
-    library: str | None,
+    size: str | None,
     small: str | None,
     algorithm: str | None,
-    network: str,
-    faults: Sequence[str],
-    as_json: bool,
-    html: str | None,
-    out: str | None,
+    links: OnLinks,
+    tokens: Tokens,
+    written: Written,
 ) -> int:
     """Price one collective and print it; with ``html`` or ``out`` write a page of it as well."""
-    known = hardware.system(system)
-    if stride < 1:
-        raise InputError(f"--stride must be at least 1 (got {stride}).", field="stride")
+    op = operation(given)
+    if group.stride < 1:
+        raise InputError(f"--stride must be at least 1 (got {group.stride}).", field="stride")
+    _whole_question(op, size, tokens, algorithm)
+    if op in ELSEWHERE:
+        from rapid_llm.cli.exchanges import exchange
+
+        return exchange(op, group, links, tokens, written)
+    assert size is not None
+    known = hardware.system(group.system)
     asked = Question(
-        op.replace("-", "_"),
-        system,
-        known.accelerators if accelerators is None else accelerators,
+        op,
+        group.system,
+        known.accelerators if group.accelerators is None else group.accelerators,
         message_size(size),
-        stride,
-        library or library_for(known.groups[0].node.accelerator.vendor),
+        group.stride,
+        group.library or library_for(known.groups[0].node.accelerator.vendor),
         small,
         algorithm,
     )
     found = asked.candidates()
     if not found:
         raise InputError("one accelerator has nobody to talk to. Use --accelerators 2 or more.", field="accelerators")
-    hurt = _flow(asked, found[0], network, faults)
+    best, hurt = _flow(asked, found, links)
+    found = (best, *(way for way in found if way is not best))
     flow = hurt.best if hurt else None
     answer = _answer(asked, found, hurt)
-    _write(_page(asked, found, flow) if html or out else "", answer, html, out)
-    if as_json:
-        print(json.dumps(answer, indent=2))
-    else:
+    deliver(answer, _page(asked, found, flow) if written.html or written.out else "", flow, links, written)
+    if not written.json:
         show(_lines(asked, found, hurt))
     return 0
 
 
-def _flow(asked: Question, best: Candidate, network: str, faults: Sequence[str]) -> Hurt | None:
-    """The fastest way on the explicit topology, with its faults; None for the closed form alone."""
-    if network not in ("closed-form", "flow"):
-        raise InputError(f"--network is closed-form or flow (got {network}).", field="network")
-    if network == "closed-form":
-        if faults:
-            raise InputError("the closed form knows no single link: faults need --network flow.", field="faults")
-        return None
-    from rapid_llm.network.faults import read_faults
-    from rapid_llm.network.flow_prices import Links, interconnect, under_faults
+def _whole_question(op: str, size: str | None, tokens: Tokens, algorithm: str | None) -> None:
+    """InputError where an operation lacks what it needs, or has what it does not take."""
+    wants = ELSEWHERE.get(op, "--size 256MiB")
+    has: str | int | None = {"all_to_allv": tokens.matrix, "dispatch": tokens.tokens, "combine": tokens.tokens}.get(
+        op, size
+    )
+    if has is None:
+        raise InputError(f"{op} needs {wants.split()[0]}, such as {wants}.", field=wants.split()[0][2:])
+    other: dict[str, str | int | None] = {"--size": size, "--algorithm": algorithm} if op in ELSEWHERE else {}
+    other |= {} if op == "all_to_allv" else {"--matrix": tokens.matrix}
+    other |= {} if op in ("dispatch", "combine") else {"--tokens": tokens.tokens}
+    for flag, value in other.items():
+        if value is not None:
+            raise InputError(f"{op} does not take {flag}; it takes {wants.split()[0]}.", field=flag[2:])
 
-    given = read_faults([fault(text) for text in faults], prefix="--fault")
-    net = interconnect(hardware.system(asked.system), Links(asked.ranks * asked.stride, given))
-    return under_faults(best, asked.size, net)
+
+def by_links(links: OnLinks) -> bool:
+    """Whether links are asked for one by one; InputError for flags that need it where it is refused."""
+    if links.network not in (None, "closed-form", "flow"):
+        raise InputError(f"--network is closed-form or flow (got {links.network}).", field="network")
+    if links.network == "closed-form" and links.asked:
+        raise InputError(
+            f"the closed form knows no single link: {links.asked} needs --network flow.", field=links.asked[2:]
+        )
+    return links.network == "flow" or bool(links.asked)
+
+
+def net_of(system: str, accelerators: int, links: OnLinks) -> tuple[Interconnect, Beside]:
+    """The links of the nodes that a job takes, with their faults, and what it meets beside them."""
+    from rapid_llm.network.faults import read_faults
+    from rapid_llm.network.files import read_routes
+    from rapid_llm.network.flow_prices import Beside, Links, interconnect
+
+    known = hardware.system(system)
+    node = known.groups[0].node.accelerators
+    whole = accelerators if accelerators <= node else min(-(-accelerators // node) * node, known.accelerators)
+    net = interconnect(known, Links(whole, read_faults([fault(text) for text in links.fault], prefix="--fault")))
+    policy = read_routes(links.routing, net.healthy) if is_file(links.routing) else links.routing
+    return net, Beside(policy, None if links.traffic is None else background_of(links.traffic, net.healthy))
+
+
+def is_file(given: str) -> bool:
+    """Whether a value names a file rather than something of a catalogue."""
+    return is_path(given) or Path(given).suffix.lower() in (".csv", ".txt")
+
+
+def background_of(file: str, topology: Topology) -> Background:
+    """The flows of a CSV beside a collective."""
+    from rapid_llm.network.background import Background
+    from rapid_llm.network.files import read_traffic
+
+    source, target, amount = read_traffic(file, topology)
+    return Background(source=source, target=target, amount=amount)
+
+
+def _flow(asked: Question, found: Sequence[Candidate], links: OnLinks) -> tuple[Candidate, Hurt | None]:
+    """The fastest way that the explicit topology carries, and what it does there; None for the closed form alone."""
+    if not by_links(links):
+        return found[0], None
+    from rapid_llm.network.contention import OWN, RUNS, lies_in_whole_units
+    from rapid_llm.network.flow_prices import under_faults
+
+    able = [way for way in found if way.algorithm in (*RUNS, OWN) and lies_in_whole_units(way.way)]
+    if not able:
+        raise InputError(
+            f"the flow engine does not run {found[0].algorithm} of {asked.op} among {asked.ranks} ranks; try "
+            "--network closed-form, or a number of ranks that fills nodes.",
+            field="accelerators",
+        )
+    net, beside = net_of(asked.system, asked.ranks * asked.stride, links)
+    return able[0], under_faults(able[0], asked.size, net, beside=beside)
 
 
 def fault(given: str) -> Mapping[str, Any]:
     """A fault as a scenario writes it, such as {link: [node0.nic0, leaf0.0], bandwidth: 50 %}."""
-    return parse_yaml(given if given.lstrip().startswith("{") else f"{{{given}}}", "--fault").data
+    spaced = re.sub(r"(?<=[A-Za-z]):(?=[^\s])", ": ", given)  # a shell's habit: link:[a,b],down:true
+    return parse_yaml(spaced if spaced.lstrip().startswith("{") else f"{{{spaced}}}", "--fault").data
 
 
 def message_size(given: str) -> float:
@@ -189,7 +282,7 @@ def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> li
         f"{'time':<13}{format_seconds(seconds)}{_beside(best, flow)}",
         f"{'algbw':<13}{format_bandwidth(algorithm_bandwidth)}",
         f"{'busbw':<13}{format_bandwidth(bus)}",
-        f"{'algorithm':<13}{best.algorithm}, protocol {best.protocol} of {asked.library}",
+        f"{'algorithm':<13}{best.algorithm}, protocol {best.protocol} of {asked.carrier(best)}",
     ]
     if hurt and hurt.plan:
         again = f"{hurt.plan} {format_seconds(hurt.replan)}" if hurt.replan < hurt.detour else "no plan that is faster"
@@ -197,19 +290,27 @@ def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> li
     for index, tier in enumerate(best.traffic):
         label = "each rank" if index == 0 else ""
         lines.append(f"{label:<13}sends {format_bytes(tier.bytes)} over {tier.tier} ({tier.link})")
-    for index, (name, moved, use) in enumerate([] if flow is None else flow.busiest(_LINKS)):
-        label = "busiest link" if index == 0 else ""
-        lines.append(f"{label:<13}{name}: {format_bytes(moved)}, {format_percent(use)} of what it can move meanwhile")
+    lines += busiest(flow)
     rows = [
         [c.algorithm, c.protocol, format_seconds(c.seconds), f"{c.seconds / best.seconds:.2f}", format_bytes(c.sent)]
         for c in found[:_SHOWN]
     ]
-    if best.seconds > min(c.seconds for c in found):
+    if any(c.passed and c.seconds < best.seconds for c in found):
         lines.append(f"{'':<13}the tuner of {asked.library} takes it, though another would be faster")
     lines += ["", *text.columns(rows, ("candidate", "protocol", "time", "x best", "sent"), right=(2, 3, 4))]
     if len(found) > _SHOWN:
         lines.append(f"and {len(found) - _SHOWN} more; --json lists all")
     return lines
+
+
+def busiest(flow: Contended | None) -> list[str]:
+    """The lines of the busiest links."""
+    found = [] if flow is None else flow.busiest(_LINKS)
+    return [
+        f"{'' if k else 'busiest link':<13}{name}: {format_bytes(moved)}, {format_percent(use)} of what it can move "
+        "meanwhile"
+        for k, (name, moved, use) in enumerate(found)
+    ]
 
 
 def _beside(best: Candidate, flow: Contended | None) -> str:
@@ -220,9 +321,17 @@ def _nodes(count: int) -> str:
     return "one node" if count == 1 else f"{count} nodes"
 
 
-def _write(drawn: str, answer: dict[str, Any], html: str | None, out: str | None) -> None:
+def deliver(answer: dict[str, Any], drawn: str, flow: Contended | None, links: OnLinks, written: Written) -> None:
+    """Write what was asked for, and print the JSON object with ``--json``."""
+    html, out = written.html, written.out
+    if links.svg is not None and flow is not None:
+        from rapid_llm.network.picture import topology_svg
+
+        write_picture("--svg", links.svg, topology_svg(flow.topology, flow.link_bytes))
     if html is not None:
         write_page("--html", html, drawn)
+    if written.json:
+        print(json.dumps(answer, indent=2))
     if out is not None:
         folder = Path(out)
         if folder.exists() and not folder.is_dir():
@@ -232,10 +341,21 @@ def _write(drawn: str, answer: dict[str, Any], html: str | None, out: str | None
         (folder / "collective.html").write_text(drawn, "utf-8")
 
 
-def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> str:
-    """Candidates as bars, bus bandwidth over size, and which algorithm costs what at which size."""
+def drawn_links(flow: Contended | None) -> list[tuple[str, str]]:
+    """Sections of a page: bytes of the links, and a heat map of their use by box and kind."""
     from rapid_llm.network.picture import topology_svg
 
+    if flow is None:
+        return []
+    small = flow.topology.nodes <= _DRAWN
+    used = [("Bytes of links", topology_svg(flow.topology, flow.link_bytes))] if small else []
+    boxes, kinds, values = flow.by_box()
+    drawing = heat_map(boxes[:_BOXES], kinds, values[:_BOXES], form=format_percent, cell=(130, 24))
+    return [*used, ("Use of the busiest link of each kind", drawing)]
+
+
+def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> str:
+    """Candidates as bars, bus bandwidth over size, and which algorithm costs what at which size."""
     title = f"{asked.op} on {asked.ranks} x {asked.system}"
     bars = [Part(f"{c.algorithm} {c.protocol}", c.seconds) for c in found]
     curve = {size: asked.candidates(size) for size in _SIZES}
@@ -247,17 +367,10 @@ def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -
     ]
     series = Series("busbw", [p[0] for p in points], [p[1] for p in points])
     tiers = [[t.tier, t.link, format_bytes(t.bytes)] for t in found[0].traffic]
-    used = []
-    if flow is not None:
-        if flow.topology.nodes <= _DRAWN:
-            used.append(("Bytes of links", topology_svg(flow.topology, flow.link_bytes)))
-        boxes, kinds, values = flow.by_box()
-        drawing = heat_map(boxes[:_BOXES], kinds, values[:_BOXES], form=format_percent, cell=(130, 24))
-        used.append(("Use of the busiest link of each kind", drawing))
     return page(
         title,
         [
-            *used,
+            *drawn_links(flow),
             (f"Candidates at {format_bytes(asked.size)}", bar_list(bars, form=format_seconds)),
             ("Bytes of one rank by tier", table(("tier", "link", "bytes"), tiers)),
             ("Bus bandwidth", plot([series], x_label="bytes", y_label="B/s", log_x=True, form=format_bytes)),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.execution.host_experts import experts_on_host
+from rapid_llm.execution.host_experts import experts_on_host, layers_on_host
 from rapid_llm.execution.mapping import mapping
 from rapid_llm.execution.messages import send_time, sends
 from rapid_llm.execution.offload import host_copies
@@ -16,20 +14,21 @@ from rapid_llm.execution.pricing import Machine, Priced, price_step
 from rapid_llm.execution.stragglers import Slow, paces
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.table import FORWARD
+from rapid_llm.nouns import light, replaced
 from rapid_llm.workload import HostShare
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class ForwardSteps:
     """N forward passes, each with its own shapes.
 
     stages: seconds of one pass on each stage, sends included [N, S]; host: what the engine adds to each step [N] (s);
     late: what slow accelerators add to each stage of the slowest replica [N, S]; fetched: what copies from the host
-    add to each stage [N, S], of ``copies`` seconds in all; hosted: seconds in which a stage waits for experts on its
-    host, or for their way to it [N, S].
+    add to each stage [N, S], of ``copies`` seconds in all; hosted: seconds in which a stage waits for what is ``left``
+    to its host, experts or layers, or for its way up [N, S].
     """
 
     priced: Priced
@@ -41,6 +40,7 @@ class ForwardSteps:
     fetched: Matrix | None = None
     copies: Matrix | None = None
     hosted: Matrix | None = None
+    left: str = "experts"
 
     @property
     def traversal(self) -> Column:
@@ -56,7 +56,7 @@ class ForwardSteps:
         """Seconds that one family of kernels takes in one pass through all stages [N]."""
         passes = self.priced.lowered.layers.sum(axis=2)
         tables = [t for t in self.priced.kernels if t.rows.family == name]
-        found = [(t.prices.seconds * t.rows.count * passes[t.rows.unit]).sum(axis=0) for t in tables]
+        found = [(t.seconds * t.rows.count * passes[t.rows.unit]).sum(axis=0) for t in tables]
         return np.asarray(sum(found, np.zeros(passes.shape[1])))
 
 
@@ -66,9 +66,12 @@ def forward_steps(
     """Time the forward passes of a lowered inference table, of one plan; ``slow``: accelerators that compute slower;
     ``offload``: what they fetch from their hosts."""
     priced = price_step(lowered, machine, sends(lowered, machine.runtime))
-    hosted = None
+    hosted, left = None, "experts"
     if offload is not None and offload.experts:
         priced, hosted = experts_on_host(priced, offload.experts)
+    elif offload is not None and offload.weights and machine.runtime.runs_layers_on_host:
+        priced, hosted = layers_on_host(priced, offload.weights)
+        left, offload = "layers", replaced(offload, weights=0.0)
     passes = time_passes(priced)
     plans = lowered.shapes.plans
     stages = np.einsum("ups,up->ps", lowered.layers, passes.forward)
@@ -81,12 +84,12 @@ def forward_steps(
         host = host + mapping(lowered, machine)
     if machine.runtime.serving and machine.runtime.serving.async_scheduling:
         host = np.maximum(host - stages.sum(axis=1), 0.0)
-    if offload is None or not offload.any:
+    if offload is None or not (offload.any or hosted is not None):
         return ForwardSteps(priced, passes, stages, send, host, late)
     stages = stages if hosted is None else stages + hosted
     copies = host_copies(lowered, machine, offload)
     fetched = np.maximum(copies - stages, 0.0)
-    return ForwardSteps(priced, passes, stages + fetched, send, host, late, fetched, copies, hosted)
+    return ForwardSteps(priced, passes, stages + fetched, send, host, late, fetched, copies, hosted, left)
 
 
 def _late(lowered: Lowered, passes: Passes, slow: Slow) -> Matrix:

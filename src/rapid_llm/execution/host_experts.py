@@ -4,6 +4,9 @@ The accelerator runs attention and shared experts. Token states travel to the CP
 any token chose and multiply, one after the other, beside the shared experts: t = bytes / B + FLOPs / F. With few tokens
 that is the bandwidth of host memory, with many the rate of its CPUs (KTransformers, Chen et al. 2025, SOSP). Where the
 runtime can, a layer's experts cross the host link beside the layer before instead, if that is faster.
+
+Engines that leave whole layers to the host (llama.cpp, ``-ngl``) run them there with their part of the cache, one after
+the other, so that accelerator and CPUs take turns; for many tokens the weights are copied up, one tensor at a time.
 """
 
 from __future__ import annotations
@@ -18,12 +21,19 @@ from rapid_llm.errors import InputError
 from rapid_llm.execution.offload import HostPath
 from rapid_llm.execution.passes import time_passes
 from rapid_llm.execution.pricing import Priced, PricedKernels
+from rapid_llm.hardware import Node
 from rapid_llm.operators.work import WORK
+from rapid_llm.runtime import HostExperts
 
 Matrix = NDArray[np.float64]
 STATE_BYTES = 2.0
 """Of an element of a token's state on its way to the host and back: 16 bit."""
 SHARED = "shared_"
+FETCHED_FROM = 32
+"""Tokens of a pass from which llama.cpp fetches to the accelerator what lies on the host (offload_op of backends)."""
+FLOPS_PER_BYTE = 15.0
+"""That CPUs of which nothing is known multiply for a byte that they stream: 1 TFLOP/s of 16 desktop cores beside two
+channels of DDR5."""
 
 
 def experts_on_host(priced: Priced, share: float) -> tuple[Priced, Matrix]:
@@ -41,21 +51,52 @@ def experts_on_host(priced: Priced, share: float) -> tuple[Priced, Matrix]:
     return replace(priced, kernels=kept), np.einsum("ups,up->ps", priced.lowered.layers, waits)
 
 
+def layers_on_host(priced: Priced, share: float) -> tuple[Priced, Matrix]:
+    """As ``experts_on_host``, of a ``share`` of all layers; passes of many tokens fetch them wherever that can be."""
+    machine, lowered = priced.machine, priced.lowered
+    facts, node, kinds = machine.runtime.host_experts, machine.node, len(lowered.units) - 2
+    if facts is None:
+        raise InputError("layers on the host need a runtime whose CPUs run them.", field="workload.offload.weights")
+    forward = time_passes(priced).forward
+    moved, flops = (
+        _by_unit([(table, getattr(table.prices, name)) for table in priced.kernels], forward.shape)
+        for name in ("hbm_bytes", "flops")
+    )
+    sharers = min(float(lowered.shapes.plans.ranks.max()), float(node.accelerators))
+    memory, rate = facts.layers * node.host_memory_bandwidth, _multiplying(facts, node)
+    cpus = sharers * np.maximum(moved / memory, flops / rate)
+    held = (lowered.dense + lowered.expert) * lowered.shapes.weight
+    copies = held / (facts.stream * HostPath.of(machine, to_drives=False).link) if facts.stream else np.inf
+    s = lowered.shapes
+    there = np.broadcast_to((s.batch * s.new < FETCHED_FROM) | (not facts.stream), forward.shape).copy()
+    waits = share * np.where(there, cpus, copies)
+    there[kinds:], waits[kinds:] = False, 0.0
+    left: Matrix = np.where(there, 1.0 - share, 1.0)
+    kept = tuple(_part(table, left) for table in priced.kernels)
+    return replace(priced, kernels=kept), np.einsum("ups,up->ps", lowered.layers, waits)
+
+
+def _multiplying(facts: HostExperts, node: Node) -> float:
+    """FLOP/s that the CPUs of a node reach."""
+    return facts.matrix * node.host_matrix if node.host_matrix else FLOPS_PER_BYTE * node.host_memory_bandwidth
+
+
 def _experts(priced: Priced) -> list[PricedKernels]:
     return [table for table in priced.kernels if table.rows.family == "moe"]
 
 
 def _scaled(table: PricedKernels, kept: Matrix) -> PricedKernels:
     """A table of experts of which a part [U, P] is left; others as they are."""
-    if table.rows.family != "moe":
-        return table
+    return _part(table, kept) if table.rows.family == "moe" else table
+
+
+def _part(table: PricedKernels, kept: Matrix) -> PricedKernels:
+    """A table of which a part [U, P] is left."""
     left, prices = kept[table.rows.unit], table.prices
-    return replace(
-        table,
-        prices=replace(
-            prices, seconds=prices.seconds * left, flops=prices.flops * left, hbm_bytes=prices.hbm_bytes * left
-        ),
+    scaled = replace(
+        prices, seconds=prices.seconds * left, flops=prices.flops * left, hbm_bytes=prices.hbm_bytes * left
     )
+    return replace(table, distinct=scaled, at=None)
 
 
 def _by_unit(parts: Sequence[tuple[PricedKernels, Matrix]], shape: tuple[int, ...]) -> Matrix:
@@ -67,13 +108,13 @@ def _by_unit(parts: Sequence[tuple[PricedKernels, Matrix]], shape: tuple[int, ..
 
 
 def _of_family(priced: Priced, shape: tuple[int, ...]) -> Matrix:
-    return _by_unit([(table, table.prices.seconds) for table in _experts(priced)], shape)
+    return _by_unit([(table, table.seconds) for table in _experts(priced)], shape)
 
 
 def _shared(priced: Priced, shape: tuple[int, ...]) -> Matrix:
     """Seconds of shared experts, which run beside the host's [U, P]."""
     parts = [
-        (table, table.prices.seconds * np.array([[name.startswith(SHARED)] for name in table.rows.names]))
+        (table, table.seconds * np.array([[name.startswith(SHARED)] for name in table.rows.names]))
         for table in priced.kernels
     ]
     return _by_unit(parts, shape)
@@ -85,8 +126,8 @@ def _host_seconds(priced: Priced, share: float, shape: tuple[int, ...]) -> tuple
     share its CPUs."""
     machine = priced.machine
     facts, node = machine.runtime.host_experts, machine.node
-    if facts is None or node.host_matrix is None:
-        raise InputError("experts on the host need a runtime and CPUs that run them.", field="workload.offload.experts")
+    if facts is None:
+        raise InputError("experts on the host need a runtime that runs them.", field="workload.offload.experts")
     path = HostPath.of(machine, to_drives=False)
     tables = _experts(priced)
     work = [_moved(table) for table in tables]
@@ -94,7 +135,7 @@ def _host_seconds(priced: Priced, share: float, shape: tuple[int, ...]) -> tuple
         _by_unit([(table, one[part]) for table, one in zip(tables, work, strict=True)], shape) for part in range(3)
     )
     sharers = min(float(priced.lowered.shapes.plans.ranks.max()), float(node.accelerators))
-    memory, rate = facts.memory * node.host_memory_bandwidth, facts.matrix * node.host_matrix
+    memory, rate = facts.memory * node.host_memory_bandwidth, _multiplying(facts, node)
     computing = share * sharers * (weights / memory + flops / rate)
     cpus = computing + np.where(flops > 0, 2.0 * path.seconds(states, np.zeros_like(states)), 0.0)
     return cpus, share * weights / (facts.stream * path.link) if facts.stream else np.full(shape, np.inf)

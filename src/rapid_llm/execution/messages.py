@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from rapid_llm.lowering import Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE
 from rapid_llm.network import CollectivePrices
 from rapid_llm.network.meeting import Message
+from rapid_llm.nouns import light
 from rapid_llm.runtime import Runtime
 
 Column = NDArray[np.float64]
@@ -25,7 +25,7 @@ JOB_WIDE = 3
 """Collectives of a step over the whole job: of the loss, of the norm of the gradients and of its overflow."""
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class StepMessages:
     """Messages once a step on the data-parallel groups, by axis and use [P, S] (s): all, and what is not hidden."""
 
@@ -58,10 +58,12 @@ def sends(lowered: Lowered, runtime: Runtime) -> list[Request]:
 def send_time(prices: Sequence[CollectivePrices], lowered: Lowered) -> Column:
     """Seconds that one micro-batch adds to one direction of one stage, all chunks of it [P]; prices of ``sends``."""
     plans = lowered.shapes.plans
+    if not prices:
+        return np.zeros(len(plans))
     return np.asarray(sum((price.seconds for price in prices), np.zeros(len(plans))) * plans.chunks)
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Bulk:
     """Messages of one table that a stage sends once a step [P, S]: all its bytes, in how many, and one of them.
 
@@ -111,7 +113,7 @@ def _messages(unit: NDArray[np.int64], each: Matrix, lowered: Lowered, runtime: 
     return np.where(at_once, 1.0, np.ceil(buckets))
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Cover:
     """Seconds of one micro-batch on a stage [P, S] behind which messages can hide: its forward and backward passes
     while their own messages leave the network cards alone, and of the backward pass those with an idle host.
@@ -126,7 +128,7 @@ class Cover:
     backward_reads: Matrix
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Taken:
     """What a ``Bulk`` takes on each stage (s): in all, and of the memory of a rank [P, S]."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -25,7 +24,9 @@ from rapid_llm.lowering.table import (
     WITH_PRODUCT,
 )
 from rapid_llm.network import expert_library
+from rapid_llm.nouns import light
 from rapid_llm.operators import BOUNDS
+from rapid_llm.runtime import Overlap, Runtime
 
 Matrix = NDArray[np.float64]
 
@@ -71,15 +72,14 @@ _SHARED = "shared_"
 """How the names of kernels of shared experts begin."""
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Passes:
     """Seconds of one pass per phase, unit and plan [phases, U, P].
 
     kernels: sum of kernels; blocking: messages on the compute stream; side: messages beside it; exposed: what of the
     side stream is not hidden; host: idle time of the accelerator while the host prepares launches; total: their sum
     without ``side``; spare: idle time of the host, whose launches are out before the accelerator has run them;
-    reading: what of kernels waits for
-    memory, where messages run beside them.
+    reading: what of kernels waits for memory, where messages run beside them.
     """
 
     kernels: Matrix
@@ -109,7 +109,11 @@ class Passes:
 
 def on_side_stream(machine: Machine, axis: str) -> bool:
     """Whether the runtime runs the messages of an axis beside computation."""
-    flag, overlap = _HIDDEN_BY.get(axis), machine.runtime.overlap
+    return _runs_beside(machine.runtime.overlap, axis)
+
+
+def _runs_beside(overlap: Overlap, axis: str) -> bool:
+    flag = _HIDDEN_BY.get(axis)
     if overlap.nano_batches > 1:
         return axis in _NANO
     partly = {"ep": overlap.shared_experts, "tp": overlap.tensor_parallel_gradients}
@@ -118,19 +122,23 @@ def on_side_stream(machine: Machine, axis: str) -> bool:
 
 def side_share(machine: Machine, rows: Messages, compute: str) -> Matrix:
     """1.0 for messages that run beside computation in a format, 0.0 for those on the compute stream [R, 1]."""
-    overlap = machine.runtime.overlap
+    return _side_share(machine.runtime, (rows.op, rows.axis, rows.names), rows.phase.tobytes(), compute)
+
+
+@lru_cache(maxsize=512)
+def _side_share(runtime: Runtime, table: tuple[str, str, tuple[str, ...]], phases: bytes, compute: str) -> Matrix:
+    overlap, (op, axis, names), phase = runtime.overlap, table, np.frombuffer(phases, np.int64)
     if overlap.nano_batches > 1:
-        return np.full((len(rows.names), 1), float(rows.axis in _NANO))
-    if rows.axis == "tp" and not overlap.tensor_parallel:
-        reducing = (rows.phase == BACKWARD) & (rows.op in ("reduce_scatter", "all_reduce"))
-        beside = overlap.tensor_parallel_gradients & (_ending(rows.names, (AGAIN,)) | reducing)
+        return np.full((len(names), 1), float(axis in _NANO))
+    if axis == "tp" and not overlap.tensor_parallel:
+        reducing = (phase == BACKWARD) & (op in ("reduce_scatter", "all_reduce"))
+        beside = overlap.tensor_parallel_gradients & (_ending(names, (AGAIN,)) | reducing)
         return np.asarray(beside, dtype=np.float64)[:, None]
-    if rows.axis == "tp":
-        plain, again = (overlap.in_pieces(rows.op, compute, again=repeated) for repeated in (False, True))
-        return np.where(_ending(rows.names, (AGAIN,)), float(again), float(plain))[:, None]
-    reduced = rows.axis in _SHARDED and rows.op == "reduce_scatter"
-    beside = overlap.gradient_reduce if reduced else on_side_stream(machine, rows.axis)
-    return np.full((len(rows.names), 1), float(beside))
+    if axis == "tp":
+        plain, again = (overlap.in_pieces(op, compute, again=repeated) for repeated in (False, True))
+        return np.where(_ending(names, (AGAIN,)), float(again), float(plain))[:, None]
+    reduced = axis in _SHARDED and op == "reduce_scatter"
+    return np.full((len(names), 1), float(overlap.gradient_reduce if reduced else _runs_beside(overlap, axis)))
 
 
 @lru_cache(maxsize=256)
@@ -176,23 +184,32 @@ def time_passes(priced: Priced) -> Passes:
     lowered, machine = priced.lowered, priced.machine
     compute = lowered.shapes.compute
     shape = (len(PHASES), len(lowered.units), len(lowered.shapes.plans))
-    spent = [(table.rows, table.prices.seconds * table.rows.count) for table in priced.kernels]
-    moving = [(message.rows, message.rows.count * (message.rows.ranks > 1)) for message in priced.messages]
-    sent = [(m.rows, m.prices.seconds * count) for m, (_, count) in zip(priced.messages, moving, strict=True)]
-    kernels = _by_cell(spent, shape)
+    rows, sending = [table.rows for table in priced.kernels], [message.rows for message in priced.messages]
+    places, places_sent = _places(rows, shape), _places(sending, shape)
+    counts = _stacked([r.count for r in rows], shape)
+    spent = [(table.rows, table.seconds * table.rows.count) for table in priced.kernels]
+    moving = [(r, r.count * (r.ranks > 1)) for r in sending]
+    sent = [(r, m.prices.seconds * count) for m, (r, count) in zip(priced.messages, moving, strict=True)]
+    kernels = _summed(_stacked([seconds for _, seconds in spent], shape), places, shape)
+    if machine.runtime.overlap.shared_beside and lowered.expert.any() and not lowered.shapes.training:
+        kernels[FORWARD] -= _beside_routed(priced, shape)
     apart = [side_share(machine, rows, compute) for rows, _ in sent]
     if machine.net is not None:
         on_stream = [(rows, seconds * (1.0 - share)) for (rows, seconds), share in zip(sent, apart, strict=True)]
         sent = crowded(sent, apart, kernels + _by_cell(on_stream, shape), machine)
-    blocking = _by_cell([(r, seconds * (1.0 - share)) for (r, seconds), share in zip(sent, apart, strict=True)], shape)
+    alone = [seconds * (1.0 - share) for (_, seconds), share in zip(sent, apart, strict=True)]
+    blocking = _summed(_stacked(alone, shape), places_sent, shape)
     blocking[OPTIMIZER] = 0.0
     waiting = _waiting(spent, priced) if hides_messages(priced) else []
     reading = _by_cell(waiting, shape)
     side, exposed = _beside((spent, waiting), sent, (kernels + blocking, reading), priced)
-    launched = [(table.rows, _launches(table.rows)) for table in priced.kernels]
-    issue = machine.runtime.host.per_kernel * _by_cell([*launched, *moving], shape)
-    experts = _by_cell(_expert_launches(priced) if lowered.expert.any() else [], shape)
-    issue += machine.runtime.host.per_expert * experts
+    launched = np.minimum(counts, _most_launches(tuple((r.family, r.names) for r in rows)))
+    issued = _stacked([launched, *(count for _, count in moving)], shape)
+    issue = machine.runtime.host.per_kernel * _summed(issued, places + places_sent, shape)
+    host = machine.runtime.host
+    counted = lowered.expert.any() and any((host.per_expert, host.per_dispatch, host.waits))
+    experts = _by_cell(_expert_launches(priced) if counted else [], shape)
+    issue += host.per_expert * experts
     if machine.runtime.host.per_cast:
         casts = [(t.rows, t.rows.count * _ending(t.rows.names, (CAST,))[:, None]) for t in priced.kernels]
         issue += machine.runtime.host.per_cast * _by_cell(casts, shape)
@@ -205,11 +222,34 @@ def time_passes(priced: Priced) -> Passes:
     return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare, reading)
 
 
-def _launches(rows: Kernels) -> Matrix:
-    """Operators that the host issues for the rows of a table [R, P]: none for those that go out with a product, one for
-    a product in pieces or of many experts (``Host.per_dispatch`` holds these), each of another kind."""
-    issued = rows.count if rows.family == "pointwise" else np.minimum(rows.count, 1.0)
-    return np.where(_ending(rows.names, WITH_PRODUCT)[:, None], 0.0, issued)
+def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
+    """Seconds that a shared expert costs no more on a stream beside the routed ones [U, P].
+
+    Both compute and move what they do, on the same units and memory; what its kernels wait for otherwise (launch,
+    ramp, a wave too small) hides as far as the routed ones last.
+    """
+    waits, routed = [], []
+    for rows, prices in ((table.rows, table.prices) for table in priced.kernels):
+        busy = np.maximum(prices.compute_s, prices.memory_s)
+        waits.append((rows, (prices.seconds - busy) * rows.count * _starting(rows.names, _SHARED)[:, None]))
+        own = _starting(rows.names, _EXPERT) | (rows.family == "moe")
+        routed.append((rows, prices.seconds * rows.count * own[:, None]))
+    hidden = np.minimum(_by_cell(waits, shape), _by_cell(routed, shape))[FORWARD]
+    return np.asarray(hidden * (1.0 - host_launched(priced.lowered, priced.machine.runtime)))
+
+
+@lru_cache(maxsize=256)
+def _most_launches(tables: tuple[tuple[str, tuple[str, ...]], ...]) -> Matrix:
+    """Operators that the host issues at most for the rows of some tables (family, names) [R, 1]: none for those that go
+    out with a product, one for a product in pieces or of many experts (``Host.per_dispatch`` holds these), each of
+    another kind."""
+    return np.array(
+        [
+            [0.0 if name.endswith(WITH_PRODUCT) else np.inf if family == "pointwise" else 1.0]
+            for family, names in tables
+            for name in names
+        ]
+    ).reshape(-1, 1)
 
 
 def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
@@ -230,9 +270,22 @@ def _by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[in
     """Values of rows [R, P] summed over the rows of each phase and unit [phases, U, P]."""
     if not parts:
         return np.zeros(shape)
-    cells = np.concatenate([rows.phase * shape[1] + rows.unit for rows, _ in parts])
-    values = np.concatenate([values for _, values in parts])
-    return np.asarray(_gathering(cells.tobytes(), shape[0] * shape[1]) @ values).reshape(shape)
+    return _summed(_stacked([v for _, v in parts], shape), _places([r for r, _ in parts], shape), shape)
+
+
+def _places(tables: Sequence[Kernels | Messages], shape: tuple[int, int, int]) -> bytes:
+    """The cell of each row of some tables, among those of all phases and units."""
+    return b"".join([(rows.phase * shape[1] + rows.unit).tobytes() for rows in tables])
+
+
+def _stacked(values: Sequence[Matrix], shape: tuple[int, int, int]) -> Matrix:
+    """The rows of several tables below each other [R, P]."""
+    return np.concatenate(values) if values else np.zeros((0, shape[2]))
+
+
+def _summed(values: Matrix, places: bytes, shape: tuple[int, int, int]) -> Matrix:
+    """Values of rows [R, P] summed over the rows of each place [phases, U, P]."""
+    return (_gathering(places, shape[0] * shape[1]) @ values).reshape(shape)
 
 
 @lru_cache(maxsize=512)
@@ -302,7 +355,7 @@ def reads(op: str, wire_bytes: Matrix, machine: Machine) -> Matrix:
 
 def _waiting(spent: Sequence[tuple[Kernels, Matrix]], priced: Priced) -> list[tuple[Kernels, Matrix]]:
     """Seconds of the kernels that wait for memory, 0 for others, of each table [R, P]."""
-    return [(rows, s * (t.prices.bound == _MEMORY)) for (rows, s), t in zip(spent, priced.kernels, strict=True)]
+    return [(rows, s * (t.bound == _MEMORY)) for (rows, s), t in zip(spent, priced.kernels, strict=True)]
 
 
 def hides_messages(priced: Priced) -> bool:
@@ -356,4 +409,4 @@ def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Price
     if host.jitter:
         ratio = np.divide(least, most, out=np.zeros_like(most), where=most > 0)
         exposed += most * ((1.0 + ratio ** (1.0 / host.jitter)) ** host.jitter - 1.0)
-    return np.asarray(exposed + np.where(busy > 0, gap / machine.host_speed, 0.0))
+    return np.asarray(exposed + np.where(busy > 0, gap, 0.0))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,17 @@ from numpy.typing import NDArray
 from rapid_llm import operators
 from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.errors import InputError
+from rapid_llm.execution.alike import ALL, DEDUPLICATE_ABOVE, distinct, runs_of
 from rapid_llm.hardware import Accelerator, Node, NodeGroup, System, part_of
 from rapid_llm.lowering import Kernels, Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD, CAST
 from rapid_llm.network import OPS, CollectivePrices, Fabric, price_experts
-from rapid_llm.network import price as price_messages
+from rapid_llm.network.collectives import price_rows as price_messages
 from rapid_llm.network.flow_prices import Interconnect, Links, Policy, interconnect, policy, price_flow
 from rapid_llm.network.technologies import library_for
-from rapid_llm.nouns import replaced
+from rapid_llm.nouns import light, replaced
 from rapid_llm.operators import Prices
-from rapid_llm.operators import price as price_kernels
+from rapid_llm.operators import price_rows as price_kernels
 from rapid_llm.operators.rates import rates
 from rapid_llm.runtime import Runtime
 
@@ -35,8 +37,6 @@ and about half of a product's power moves its operands there (step times of Llam
 half: attention at 0.83 of the clock where products have 0.61)."""
 _TURNED = operators.POINTWISE_KINDS.index("gather")
 """Access pattern of a cast that turns its operand."""
-DEDUPLICATE_ABOVE = 256
-"""Rows from which sorting out repeated shapes costs less than pricing them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +103,36 @@ def _with_cards(group: NodeGroup, most: int) -> NodeGroup:
     return replaced(group, node=replaced(group.node, nics=replaced(cards, count=most)))
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class PricedKernels:
-    """A table of kernels with its prices [R, P] per launch."""
+    """A table of kernels with its prices per launch: of its ``distinct`` cells, and ``at`` which of them each cell
+    [R, P] is, or of all [R, P] where that is None."""
 
     rows: Kernels
     kernel: str
-    prices: Prices
+    distinct: Prices
+    at: NDArray[np.int64] | None = None
+
+    @property
+    def seconds(self) -> Matrix:
+        """Seconds of each launch [R, P]."""
+        return self._spread(self.distinct.seconds)
+
+    @property
+    def bound(self) -> NDArray[np.int64]:
+        """What binds each launch, of ``operators.BOUNDS`` [R, P]."""
+        return self._spread(self.distinct.bound)
+
+    @property
+    def prices(self) -> Prices:
+        """All that is known of each launch [R, P]."""
+        return self.distinct if self.at is None else self.distinct.each(self._spread)
+
+    def _spread(self, column: NDArray[Any]) -> NDArray[Any]:
+        return column if self.at is None else column[self.at]
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class PricedMessages:
     """A table of messages with its prices [R, P] per message."""
 
@@ -137,21 +157,24 @@ def implementation(runtime: Runtime, family: str, dtype: str, architecture: str)
 def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
     """Share of the clock at which the kernels of a table run for hours.
 
-    The machine's is that of long products, at the limit of power. A kernel that keeps the matrix units less busy draws
-    less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power buys
-    (power of products / its own)^(1/3) of the clock, up to boost. Attention is busy for its rate, but for the
-    exponentials beside both products of a position (``operators.attention``).
+    The machine's is that of long 16-bit products, at the limit of power. A kernel that keeps the matrix units less busy
+    draws less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power
+    buys (power of products / its own)^(1/3) of the clock, up to boost. A kernel is busy for its rate; attention less,
+    for the exponentials beside both products of a position (``operators.attention``), and at less power.
     """
-    if rows.family != "attention" or machine.clock >= 1.0:
+    if machine.clock >= 1.0 or rows.family not in ("attention", "gemm", "moe"):
         return machine.clock
     chip = machine.accelerator
-    product = implementation(machine.runtime, "gemm", rows.dtype, chip.architecture)
-    own, reference = (operators.kernel(name).on(chip.architecture) for name in (kernel, product))
-    width = 2.0 * float(rows.columns["head_dim"].max())
-    known = rates(chip, rows.dtype)
-    exponential = own.softmax / 2.0 * known.peak / known.exponentials
-    busy = own.rate * width / float(np.hypot(width, exponential))
-    return float(min(1.0, machine.clock * (reference.rate / (ON_CHIP_POWER * busy)) ** (1.0 / 3.0)))
+    own = operators.kernel(kernel).on(chip.architecture)
+    busy = own.rate
+    if rows.family == "attention":
+        width = 2.0 * float(rows.columns["head_dim"].max())
+        known = rates(chip, rows.dtype)
+        exponential = own.softmax / 2.0 * known.peak / known.exponentials
+        busy *= ON_CHIP_POWER * width / float(np.hypot(width, exponential))
+    product = implementation(machine.runtime, "gemm", "bf16", chip.architecture)
+    reference = operators.kernel(product).on(chip.architecture)
+    return float(np.clip(machine.clock * (reference.rate / busy) ** (1.0 / 3.0), machine.clock, 1.0))
 
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
@@ -159,38 +182,26 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     dtype = _computed(rows, machine.accelerator)
     name = implementation(machine.runtime, rows.family, dtype, machine.accelerator.architecture)
     columns = np.array(list(rows.columns.values()))
-    first, runs = (_ALL, _ALL) if rows.family == "attention" else _runs(columns)  # whose caches all differ
-    columns = columns[:, :, first]
-    shape = columns.shape[1:]
-    kinds = np.repeat(rows.kind, shape[1])
-    cells = np.concatenate([kinds[None], columns.reshape(len(columns), -1)])
-    unique, inverse = (cells, None) if cells.shape[1] < DEDUPLICATE_ABOVE else _distinct(cells)
+    first, runs = (ALL, None) if rows.family == "attention" else runs_of(columns)  # whose caches all differ
+    cells = columns[:, :, first]
+    shape = cells.shape[1:]
+    cells, kinds, inverse = cells.reshape(len(columns), -1), rows.kind.repeat(shape[1]), None
+    if cells.shape[1] >= DEDUPLICATE_ABOVE:
+        unique, inverse = distinct(np.concatenate([kinds[None], cells]))
+        cells, kinds = unique[1:], unique[0].astype(np.int64)
     prices = price_kernels(
         rows.family,
-        dict(zip(rows.columns, unique[1:], strict=True)),
-        kind=kinds if inverse is None else unique[0].astype(np.int64),
+        cells,
+        kind=kinds,
         dtype=dtype,
         kernel=name,
         accelerator=machine.accelerator,
         clock=_clock(rows, name, machine),
     )
-    if inverse is None:
-        return PricedKernels(rows, name, _map(prices, lambda column: column.reshape(shape)[:, runs]))
-    back = inverse.reshape(shape)[:, runs]
-    return PricedKernels(rows, name, _map(prices, lambda column: column[back]))
-
-
-_ALL = slice(None)
-
-
-def _runs(columns: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first plan of every run of plans with equal rows, and the run of each plan, from columns [C, R, P].
-
-    Decode steps of one batch differ in their cache alone, so most tables have one run of them.
-    """
-    changes = (columns[:, :, 1:] != columns[:, :, :-1]).any(axis=(0, 1))
-    runs = np.concatenate([[0], np.cumsum(changes)])
-    return np.flatnonzero(np.concatenate([[True], changes])), runs
+    if inverse is None and runs is None:
+        return PricedKernels(rows, name, prices.each(lambda column: column.reshape(shape)))
+    at = (np.arange(shape[0] * shape[1]) if inverse is None else inverse).reshape(shape)
+    return PricedKernels(rows, name, prices, at if runs is None else at[:, runs])
 
 
 def _computed(rows: Kernels, accelerator: Accelerator) -> str:
@@ -200,19 +211,7 @@ def _computed(rows: Kernels, accelerator: Accelerator) -> str:
     return next((wide for wide in ("bf16", "fp16") if accelerator.rate(wide) is not None), rows.dtype)
 
 
-def _map(prices: Prices, change: Callable[[Matrix], Matrix]) -> Prices:
-    changed: dict[str, Any] = {name: change(getattr(prices, name)) for name in Prices.__slots__}
-    return Prices(**changed)
-
-
-def _distinct(cells: Matrix) -> tuple[Matrix, NDArray[np.int64]]:
-    """Distinct columns of a [C, N] table and where each of the N came from."""
-    packed = np.ascontiguousarray(cells.T).view(np.dtype((np.void, cells.shape[0] * cells.itemsize))).ravel()
-    _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)
-    return cells[:, first], inverse
-
-
-@dataclass(frozen=True, slots=True)
+@light
 class Request:
     """Messages of one operation to be priced: bytes, ranks of their groups, stride between them, of one shape; and the
     parallel axis that sends them, for sentences."""
@@ -233,28 +232,22 @@ def price_requests(requests: Sequence[Request], machine: Machine) -> list[Collec
         return []
     if machine.net is not None:
         return [_by_link(request, machine, machine.net) for request in requests]
-    communication, plans = machine.runtime.communication, requests[0].size.shape[-1]
-    lines = [[np.reshape(getattr(r, name), (-1, plans)) for r in requests] for name in ("size", "ranks", "stride")]
-    cells = np.array([np.concatenate(line) for line in lines])
-    first, runs = _runs(cells)
-    size, ranks, stride = cells[:, :, first]
-    counts = [len(line) for line in lines[0]]
+    communication = machine.runtime.communication
+    groups = np.empty((3, sum(r.size.size for r in requests)), np.int64)
+    parts, start = [], 0
+    for r in requests:
+        parts.append(part := slice(start, start + r.size.size))
+        groups[0, part], groups[1, part], groups[2, part] = OPS.index(r.op), r.ranks.ravel(), r.stride.ravel()
+        start = part.stop
+    sizes = np.concatenate([r.size.ravel() for r in requests])
     prices = price_messages(
-        np.repeat([OPS.index(r.op) for r in requests], counts)[:, None],
-        size,
-        ranks.astype(np.int64),
-        stride.astype(np.int64),
+        groups,
+        sizes,
         fabric=machine.fabric,
         library=communication.library,
         small=communication.small_all_reduce,
     )
-    columns = {name: getattr(prices, name)[:, runs] for name in CollectivePrices.__slots__}
-    out, start = [], 0
-    for request, count in zip(requests, counts, strict=True):
-        part, shape = slice(start, start + count), request.size.shape
-        out.append(CollectivePrices(**{name: column[part].reshape(shape) for name, column in columns.items()}))
-        start = part.stop
-    return out
+    return [prices.part(part, r.size.shape) for r, part in zip(requests, parts, strict=True)]
 
 
 def _by_link(request: Request, machine: Machine, net: Interconnect) -> CollectivePrices:
@@ -281,7 +274,7 @@ _SAID = {"data": "dp", "shard": "dp", "replicas": "dp", "edp": "dp"}
 """Axes whose groups a user knows by another name."""
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Priced:
     """A lowered step with a price on every row; ``others``: prices of the further requests, in their order;
     ``requests``: all that was asked of the network."""
@@ -330,9 +323,7 @@ def price_step(lowered: Lowered, machine: Machine, others: Sequence[Request] = (
         lowered,
         machine,
         tuple(_unturned(price_table(rows, machine), lowered, machine) for rows in lowered.kernels),
-        tuple(_with_drift(message, lowered, machine) for message in messages)
-        if machine.runtime.host.per_peer
-        else messages,
+        tuple(_with_skew(message, lowered, machine) for message in messages) if machine.runtime.host.skew else messages,
         tuple(found[len(messages) :]),
         (*rows, *others),
     )
@@ -348,7 +339,7 @@ def _unturned(table: PricedKernels, lowered: Lowered, machine: Machine) -> Price
     if getattr(product, "turns", True):
         return table
     kept = _not_turned(rows.names, tuple(rows.kind.tolist()))
-    return replace(table, prices=_map(table.prices, lambda column: column * kept))
+    return replaced(table, distinct=table.prices.each(lambda column: column * kept), at=None)
 
 
 @lru_cache(maxsize=256)
@@ -363,7 +354,7 @@ def _by_pieces(message: PricedMessages, machine: Machine) -> PricedMessages:
     if rows.axis not in ("shard", "edp"):
         return message
     copies = np.where(rows.ranks > 1, rows.ranks * machine.runtime.communication.piece, 0.0)
-    return replace(message, prices=replace(message.prices, seconds=message.prices.seconds + copies))
+    return replaced(message, prices=replaced(message.prices, seconds=message.prices.seconds + copies))
 
 
 def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
@@ -399,7 +390,7 @@ def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> 
         (plain,) = price_requests([Request(rows.op, rows.size, rows.ranks, rows.stride)], replace(machine, net=None))
         taken = message.prices.seconds
         seconds *= np.divide(taken, plain.seconds, out=np.ones_like(taken), where=plain.seconds > 0)
-    return replace(message, prices=replace(message.prices, seconds=seconds, wire_bytes=wire))
+    return replaced(message, prices=replaced(message.prices, seconds=seconds, wire_bytes=wire))
 
 
 def host_launched(lowered: Lowered, runtime: Runtime) -> Matrix:
@@ -417,9 +408,19 @@ def compared(ranks: Matrix, stride: Matrix, machine: Machine) -> Matrix:
     return np.where(ranks > 1, ranks * np.where(across, comparing.across, comparing.inside), 0.0)
 
 
-def _with_drift(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
-    """A collective starts when its last rank has launched it: it takes ``per_peer`` log2 of the ranks or more."""
-    rows = message.rows
+def _with_skew(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
+    """Collectives that hosts launch, each after the last of its ranks has come to it."""
     launched = host_launched(lowered, machine.runtime) / machine.host_speed
-    drift = np.log2(rows.ranks) * machine.runtime.host.per_peer * launched
-    return replace(message, prices=replace(message.prices, seconds=np.maximum(message.prices.seconds, drift)))
+    ranks, at = np.unique(message.rows.ranks, return_inverse=True)
+    late = np.array([lateness(n) for n in ranks.tolist()])[at].reshape(message.rows.ranks.shape)
+    seconds = message.prices.seconds + late * machine.runtime.host.skew * launched
+    return replaced(message, prices=replaced(message.prices, seconds=seconds))
+
+
+@lru_cache(maxsize=256)
+def lateness(ranks: float) -> float:
+    """How far the last of several ranks is expected behind their mean, in standard deviations of one.
+
+    The expected maximum of normal variates (Blom, Statistical Estimates and Transformed Beta-Variables, 1958).
+    """
+    return NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)) if ranks > 1 else 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,7 @@ from rapid_llm.execution.stragglers import Slow, lateness
 from rapid_llm.execution.timeline import Durations, pipeline_time
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE, WEIGHT_GRADIENT
+from rapid_llm.nouns import light
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -37,7 +37,7 @@ SPLIT, PAIRED = np.array([one.splits for one in CODES]), np.array([one.pairs for
 EXPERT_AXES = ("ep", "etp")
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class TrainingStep:
     """One optimizer step under P plans.
 
@@ -74,7 +74,7 @@ class TrainingStep:
         return np.asarray(tail(self.optimizer, self.messages, self.offload).argmax(axis=1))
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Work:
     """What the stages of P plans take on one machine [P, S], before their messages to each other.
 
@@ -94,7 +94,7 @@ class Work:
     mapping: Matrix
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@light
 class Seats:
     """Where the stages of P plans sit: the pipelines of all plans, the one that each plan waits for [P], and the work
     of every machine; ``slowest``: the machine that the pacing stage of the first plan waits for."""
@@ -231,7 +231,7 @@ def _weight_gradients(priced: Priced) -> Matrix | None:
     seconds = np.zeros(lowered.dense.shape)
     for table in priced.kernels:
         rows = np.array([name.endswith(WEIGHT_GRADIENT) for name in table.rows.names])
-        np.add.at(seconds, table.rows.unit[rows], (table.prices.seconds * table.rows.count)[rows])
+        np.add.at(seconds, table.rows.unit[rows], (table.seconds * table.rows.count)[rows])
     return np.asarray(np.einsum("ups,up->ps", lowered.layers, seconds))
 
 

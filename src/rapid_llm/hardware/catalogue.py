@@ -4,7 +4,7 @@ An accelerator's file holds what its datasheet says. What it leaves out (vendor,
 what long kernels sustain) comes from ``data/architectures.yaml`` by the name of its architecture.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from rapid_llm.documents import Document, build, join
 from rapid_llm.errors import InputError, nearest
 from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.hardware.grouping import build_groups, in_words, inner
+from rapid_llm.hardware.naming import as_written
 from rapid_llm.hardware.system import LinkUse, Node, NodeGroup, System, SystemDescription
 from rapid_llm.nouns import replaced
 from rapid_llm.provenance import Catalogue, Sources, is_path
@@ -48,16 +49,30 @@ def system_with(name: str, count: int) -> str | None:
 
 
 def accelerator(name: str) -> Accelerator:
-    """The accelerator of a name, an alias (``A100-SXM4-80GB``) or the path of a YAML file.
+    """The accelerator of a name, an alias (``A100-SXM4-80GB``), a name as drivers write it (``NVIDIA H100 80GB HBM3``)
+    or the path of a YAML file.
 
     InputError with the nearest name where there is none, and with file and line where the file is wrong.
     """
     try:
-        return _accelerator(ACCELERATORS.resolve(name))  # before paths: names in published tables may hold a slash
+        return _accelerator(_resolved(name))  # before paths: names in published tables may hold a slash
     except InputError:
         if not is_path(name):
             raise
     return build_accelerator(ACCELERATORS.document(name))
+
+
+@lru_cache(maxsize=256)
+def _resolved(name: str) -> str:
+    """The accelerator that a name, an alias or a name as drivers write it stands for; InputError with the nearest
+    otherwise."""
+    try:
+        return ACCELERATORS.resolve(name)
+    except InputError:
+        written = as_written(name, ACCELERATORS.names(), lambda one: _accelerator(one).memory.hbm.capacity / 1e9)
+        if written is None:
+            raise
+        return written
 
 
 def system(name: str) -> System:
@@ -74,7 +89,7 @@ def system(name: str) -> System:
 def entry(kind: Kind, name: str) -> tuple[Document, Sources]:
     """What a catalogue entry says, defaults of the architecture filled in, and the source of every number by path."""
     if kind == "accelerator":
-        return _with_architecture(*ACCELERATORS.entry(name))
+        return _with_architecture(*ACCELERATORS.entry(name if is_path(name) else _resolved(name)))
     if fields := in_words(name):
         return Document(data=fields), {}
     where, found = ("system", name) if is_path(name) else _find(name)
@@ -94,7 +109,7 @@ def build_accelerator(document: Document, prefix: str = "") -> Accelerator:
 
 def typical(name: str) -> Accelerator:
     """The accelerator of that name as if nothing had been measured on it: with what its architecture sustains."""
-    document, given = ACCELERATORS.entry(ACCELERATORS.resolve(name))
+    document, given = ACCELERATORS.entry(_resolved(name))
     datasheet = {key: value for key, value in document.data.items() if key != "sustained"}
     merged, _ = _with_architecture(replace(document, data=datasheet), given)
     return build(Accelerator, {"name": "accelerator", **merged.data}, merged)
@@ -183,10 +198,10 @@ def _find(name: str) -> tuple[Kind, str]:
         return "system", name
     if name in ACCELERATORS.names():
         return "accelerator", name
-    kinds: tuple[tuple[Kind, Catalogue], ...] = (("system", SYSTEMS), ("accelerator", ACCELERATORS))
-    for kind, catalogue in kinds:
+    kinds: tuple[tuple[Kind, Callable[[str], str]], ...] = (("system", SYSTEMS.resolve), ("accelerator", _resolved))
+    for kind, resolve in kinds:
         try:
-            return kind, catalogue.resolve(name)
+            return kind, resolve(name)
         except InputError:
             continue
     raise SYSTEMS.unknown(name, [*SYSTEMS.names(), *ACCELERATORS.names()])

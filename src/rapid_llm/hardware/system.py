@@ -2,8 +2,10 @@
 
 from functools import lru_cache
 from itertools import accumulate
-from typing import Final, Literal
+from math import prod
+from typing import Annotated, Any, Final, Literal
 
+from pydantic import BeforeValidator
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.hardware.accelerator import HOST_MEMORY_BANDWIDTH, Accelerator
@@ -27,20 +29,73 @@ class LinkUse:
     latency: Seconds | None = None
 
 
+SHAPES: Final = ("ring", "mesh", "torus", "hypercube", "king-mesh", "full")
+"""Direct networks: their places are joined to each other, without a switch."""
+_SIDED: Final = ("mesh", "torus", "king-mesh")
+
+
+def _per_axis(value: Any) -> Any:
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
+PerAxis = Annotated[tuple[BytesPerSecond, ...], BeforeValidator(_per_axis)]
+"""One value for all axes, or a list with one for each."""
+
+
+def _check_shape(topology: str, sides: tuple[int, ...] | None, link_bandwidth: tuple[float, ...] | None) -> None:
+    """ValueError for sides or bandwidths that a topology does not have."""
+    if sides is not None and topology not in _SIDED:
+        raise ValueError(f"takes sides with {', '.join(_SIDED)} only (got {topology}); leave them out")
+    if sides is not None and topology == "king-mesh" and len(sides) != 2:
+        raise ValueError(f"needs two sides for a king-mesh (got {len(sides)}), such as [4, 4]")
+    if link_bandwidth is None:
+        return
+    if topology not in SHAPES:
+        raise ValueError(f"takes link_bandwidth with {', '.join(SHAPES)} only (got {topology}); leave it out")
+    many = len(link_bandwidth)
+    if many > 1 and topology not in ("mesh", "torus"):
+        raise ValueError(f"takes one link_bandwidth for a {topology} (got {many}); axes are of mesh and torus")
+    if many > 1 and (sides is None or len(sides) != many):
+        raise ValueError(f"has {many} link bandwidths, one for each axis, and {len(sides or ())} sides; give as many")
+
+
+def _check_count(topology: str, sides: tuple[int, ...] | None, count: int, what: str, where: str = "") -> None:
+    """ValueError where a shape does not hold so many places; ``where`` it is written."""
+    if sides is not None and prod(sides) != count:
+        times = " x ".join(map(str, sides))
+        raise ValueError(
+            f"{where}has sides {times} = {prod(sides)}, but {count} {what}; give sides whose product is {count}"
+        )
+    if topology == "hypercube" and count & (count - 1):
+        below = 1 << (count.bit_length() - 1)
+        raise ValueError(
+            f"{where}is a hypercube of {count} {what}; it needs a power of two, such as {below} or {2 * below}"
+        )
+
+
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ScaleUpFabric:
     """How the accelerators of one node reach each other.
 
     ``switch``: non-blocking, every accelerator at its full port rate; ``full``: a dedicated link per pair; ``ring``;
-    ``pairs``: ``group`` neighbours share the fast link and the rest crosses ``host_link``; ``none``: host link only.
+    ``pairs``: ``group`` neighbours share the fast link and the rest crosses ``host_link``; ``none``: host link only;
+    ``mesh``, ``torus``, ``king-mesh`` of ``sides`` (accelerators along each axis, the first varies fastest; as near to
+    a cube as can be unless given) and ``hypercube``. ``bandwidth`` is that of an accelerator's port, over all its links
+    (B/s per direction); of these shapes ``link_bandwidth``, of one link or of one along each axis, may say it instead.
     """
 
-    topology: Literal["switch", "full", "ring", "pairs", "none"]
+    topology: Literal["switch", "full", "ring", "pairs", "none", "mesh", "torus", "hypercube", "king-mesh"]
     link: str | None = None
     bandwidth: BytesPerSecond | None = None
     latency: Seconds | None = None
     group: Count | None = None
+    sides: tuple[Count, ...] | None = None
+    link_bandwidth: PerAxis | None = None
     in_network_reduction: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what the topology does not have."""
+        _check_shape(self.topology, self.sides, self.link_bandwidth)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -65,19 +120,62 @@ class Node:
     nvme: BytesPerSecond | None = None
     nics: LinkUse | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a scale-up fabric that does not hold the accelerators."""
+        _check_count(self.scale_up.topology, self.scale_up.sides, self.accelerators, "accelerators")
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ScaleOutFabric:
     """The network between nodes: ``oversubscription`` is the ratio of down-link to up-link bandwidth at the leaf;
     ``in_network_reduction`` where its switches reduce (SHARP); ``leaf_nodes`` how many nodes share a leaf, where
-    that is not what the ports of a switch allow.
+    that is not what the ports of a switch allow; ``spines`` above the leaves; ``arity``: ports of the switches of a
+    three-tier fat tree (without it a fat tree is seen as leaves and spines).
+
+    A direct network (``SHAPES``; ``sides`` in nodes, and ``link_bandwidth`` as of ``ScaleUpFabric``) joins card r of a
+    node to card r of its neighbours, each card's rate over its links; nodes without cards are joined by the port of
+    their accelerator. A ``dragonfly`` has ``groups`` of ``routers`` with equally many cards each; links between routers
+    and between groups have ``local_bandwidth`` and ``global_bandwidth`` (a card's unless given).
     """
 
-    topology: Literal["rail-optimized", "leaf-spine", "fat-tree", "torus", "single-switch"]
+    topology: Literal[
+        "rail-optimized", "leaf-spine", "fat-tree", "torus", "single-switch",
+        "ring", "mesh", "hypercube", "king-mesh", "full", "dragonfly",
+    ]  # fmt: skip
     oversubscription: Positive = 1.0
     hops: Count = 3
     in_network_reduction: bool = False
     leaf_nodes: Count | None = None
+    spines: Count | None = None
+    arity: Count | None = None
+    sides: tuple[Count, ...] | None = None
+    link_bandwidth: PerAxis | None = None
+    groups: Count | None = None
+    routers: Count | None = None
+    local_bandwidth: BytesPerSecond | None = None
+    global_bandwidth: BytesPerSecond | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what the topology does not have."""
+        _check_shape(self.topology, self.sides, self.link_bandwidth)
+        for names, owners in _OWN.items():
+            given = [name for name in names if getattr(self, name) is not None]
+            if given and self.topology not in owners:
+                raise ValueError(
+                    f"takes {given[0]} with {' and '.join(owners)} only (got {self.topology}); leave it out"
+                )
+        if self.topology == "dragonfly" and not (self.groups and self.routers):
+            raise ValueError("needs groups and routers for a dragonfly, such as groups: 9, routers: 4")
+        if self.arity is not None and (self.arity < 2 or self.arity % 2):
+            raise ValueError(f"needs an even number of ports per switch, 2 or more, as arity (got {self.arity})")
+
+
+_OWN: Final = {
+    ("groups", "routers", "local_bandwidth", "global_bandwidth"): ("dragonfly",),
+    ("arity",): ("fat-tree",),
+    ("spines",): ("leaf-spine", "rail-optimized", "fat-tree"),
+}
+"""Fields of a scale-out fabric, and the topologies that have them."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -134,6 +232,11 @@ class SystemDescription:
     node: Node
     nodes: Count = 1
     fabric: ScaleOutFabric | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a network that does not hold the nodes."""
+        if self.fabric is not None:
+            _check_count(self.fabric.topology, self.fabric.sides, self.nodes, "nodes", "fabric ")
 
 
 @hash_once
@@ -197,7 +300,9 @@ def shared_racks(system: System, total: int) -> System:
     group = system.groups[0]
     node = group.node
     size = node.accelerators
-    if len(system.groups) > 1 or size < _RACK or total <= size or total % size == 0:
+    if len(system.groups) > 1 or node.scale_up.topology not in ("switch", "none"):
+        return system
+    if size < _RACK or total <= size or total % size == 0:
         return system
     racks = range(-(-total // size), 2 * total // size + 1)
     part = next((total // many for many in racks if total % (_TRAY * many) == 0), 0)

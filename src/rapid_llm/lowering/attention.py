@@ -182,16 +182,15 @@ def latent_attention(mixer: LatentAttention, hidden: int, s: Shapes) -> list[Can
     t, act = s.tokens, s.act
     out: list[Canonical] = [*gather("attention", "n1", hidden, s)]
     q_width = heads * (nope + rope)
-    q_bytes = {"q": t * q_width * act}
+    q_bytes, latent = {"q": t * q_width * act}, {"latent": t * (rank + rope) * act}
+    kv_down = matmul("kv_down", s, n=rank + rope, k=hidden, reads="n1", writes=latent)
     if mixer.q_lora_rank:
         low = {"q_low": t * mixer.q_lora_rank * act}
-        out.append(matmul("q_down", s, n=mixer.q_lora_rank, k=hidden, reads="n1", writes=low))
+        out += [matmul("q_down", s, n=mixer.q_lora_rank, k=hidden, reads="n1", writes=low), kv_down]
         out.append(pointwise("q_norm", "reduce", low, {"q_lown": low["q_low"]}, saves=("q_low",)))
         out.append(matmul("q_up", s, n=q_width, k=mixer.q_lora_rank, reads="q_lown", writes=q_bytes))
     else:
-        out.append(matmul("q", s, n=q_width, k=hidden, reads="n1", writes=q_bytes))
-    latent = {"latent": t * (rank + rope) * act}
-    out.append(matmul("kv_down", s, n=rank + rope, k=hidden, reads="n1", writes=latent))
+        out += [matmul("q", s, n=q_width, k=hidden, reads="n1", writes=q_bytes), kv_down]
     out.append(pointwise("kv_norm", "reduce", latent, {"latentn": t * rank * act}, saves=("latent",)))
     out.append(pointwise("rotary", "gather", {"q": t * heads * rope * act}, {"q": t * heads * rope * act}))
     if mixer.index_n_heads and mixer.index_head_dim:

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.model.architecture import Attention, Block, CompressedAttention, LatentAttention, Model, StateSpace
-from rapid_llm.parallelism import Plans
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -15,16 +14,17 @@ INPUT_BYTES = 2.0
 """Of an input that a causal convolution keeps, 16 bit wide."""
 
 
-def cache_bytes(model: Model, plans: Plans, length: Column | float, kv: float, block: int = 1) -> Matrix:
+def cache_bytes(model: Model, tp: Column | float, length: Column, kv: float, block: int = 1) -> Matrix:
     """Bytes of one pass of each unit on one rank for one sequence of ``length`` tokens [U, P].
 
-    ``kv``: bytes of one cached number; ``block``: tokens of a cache block, of which a sequence holds whole ones. Heads
-    are divided by tp and repeated beyond them; a latent is not divided; a window is held whole and straddles one more
-    block; recurrent states and the inputs that a convolution looks back at do not grow: ``length`` 0 leaves them alone.
+    ``tp``: of each plan, or of one at several lengths; ``kv``: bytes of one cached number; ``block``: tokens of a cache
+    block, of which a sequence holds whole ones. Heads are divided by tp and repeated beyond them; a latent is not
+    divided; a window is held whole and straddles one more block; recurrent states and the inputs that a convolution
+    looks back at do not grow: ``length`` 0 leaves them alone.
     """
-    cache = np.zeros((len(model.blocks) + 2, len(plans)))
+    cache = np.zeros((len(model.blocks) + 2, len(length)))
     for unit, layer in enumerate(model.blocks):
-        cache[unit] = _layer(layer, plans, length + np.zeros(len(plans)), kv, block)
+        cache[unit] = _layer(layer, tp, length, kv, block)
     return cache
 
 
@@ -37,10 +37,11 @@ def _held(length: Column, window: int | None, block: int) -> Column:
     return np.where(length > window, np.ceil(window / block) * block + straddle, whole)
 
 
-def _layer(layer: Block, plans: Plans, length: Column, kv: float, block: int) -> Column:
-    mixer, size = layer.mixer, np.zeros(len(plans))
+def _layer(layer: Block, tp: Column | float, length: Column, kv: float, block: int) -> Column | float:
+    mixer = layer.mixer
+    size: Column | float = 0.0
     if isinstance(mixer, Attention) and not mixer.kv_shared:
-        heads = np.maximum(1.0, np.ceil(mixer.num_key_value_heads / plans.tp))
+        heads = np.maximum(1.0, np.ceil(mixer.num_key_value_heads / tp))
         width = mixer.head_dim if mixer.k_eq_v else mixer.head_dim + (mixer.v_head_dim or mixer.head_dim)
         size = _held(length, mixer.sliding_window, block) * heads * width * kv
     elif isinstance(mixer, LatentAttention):
@@ -57,5 +58,5 @@ def _layer(layer: Block, plans: Plans, length: Column, kv: float, block: int) ->
             inputs = (
                 recurrent.conv_channels * (recurrent.conv_kernel - 1) * INPUT_BYTES if recurrent.conv_kernel else 0.0
             )
-            size = size + (state + inputs) / np.minimum(plans.tp, recurrent.num_value_heads)
+            size = size + (state + inputs) / np.minimum(tp, recurrent.num_value_heads)
     return size

@@ -12,7 +12,7 @@ def fuse(sequence: Sequence[Canonical], fusions: Sequence[Sequence[str]]) -> lis
 
     A fused operator keeps the reads and writes that other operators or the backward pass can see; its inner tensors
     vanish from traffic and from memory. A pointwise run after a GEMM or attention kernel becomes its epilogue: the
-    larger kernel keeps its columns.
+    larger kernel keeps its columns. GEMMs of one input become one, as wide as all of them.
     """
     result = list(sequence)
     present = {op.name for op in result}
@@ -40,13 +40,16 @@ def _merge(run: list[Operator], rest: Sequence[Canonical]) -> Operator:
     writes = {n: b for op in run for n, b in op.writes.items() if n not in inner}
     saves = tuple(dict.fromkeys(n for op in run for n in op.saves if n not in inner))
     main = next((op for op in run if op.family != "pointwise"), run[-1])
+    columns, products = main.columns, [op for op in run if op.family == "gemm"]
+    if len(products) > 1:
+        columns = {**columns, "n": sum(op.columns["n"] for op in products)}
     kind = "reduce" if any(op.kind == "reduce" for op in run) else main.kind
     return Operator(
         name="+".join(op.name for op in run),
         family=main.family,
         reads=reads,
         writes=writes,
-        columns=main.columns,
+        columns=columns,
         kind=kind if main.family == "pointwise" else main.kind,
         dtype=main.dtype,
         saves=saves,

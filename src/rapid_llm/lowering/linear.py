@@ -21,6 +21,7 @@ from rapid_llm.lowering.lower import Lowered, lower
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.table import Kernels, Messages
 from rapid_llm.model.architecture import Model, MoE
+from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import PLAN_COLUMNS, Plans
 from rapid_llm.runtime import Runtime
 from rapid_llm.workload import Routing
@@ -47,14 +48,14 @@ class Recipe:
     """Rows of one plan: those of a sample as a template, and the coefficients of the cells of all its tables, kernels
     before messages [cells, terms]."""
 
-    model: Model
+    mixtures: tuple[MoE, ...]
     rows: Lowered
     coefficients: Matrix
 
     def lowered(self, s: Shapes) -> Lowered:
         """The table of the passes of ``s``, without what memory alone asks for."""
         width, wide = len(s.plans), _stretched(self, len(s.plans))
-        cells = np.round(self.coefficients @ _terms(s, self.model), _DECIMALS)
+        cells = np.round(self.coefficients @ _terms(s, self.mixtures), _DECIMALS)
         kernels, messages, start = [], [], 0
         for table in self.rows.kernels:
             height = len(table.columns) + 1
@@ -68,7 +69,7 @@ class Recipe:
             start += 2 * len(message.names)
             sent = message.op, message.axis, message.names, message.unit, message.phase
             messages.append(Messages(*sent, size, message.ranks, message.stride, count))
-        return replace(wide, shapes=s, kernels=tuple(kernels), messages=tuple(messages))
+        return replaced(wide, shapes=s, kernels=tuple(kernels), messages=tuple(messages))
 
 
 @lru_cache(maxsize=256)
@@ -95,10 +96,15 @@ def _stretched(recipe: Recipe, width: int) -> Lowered:
     )
 
 
-def lower_pass(model: Model, s: Shapes, runtime: Runtime, precision: Precision, routing: Routing) -> Lowered:
-    """Lower forward passes of one plan: by its recipe where there is one, else row by row."""
-    found = _recipe((model, runtime, precision, routing), _degrees(s.plans))
-    return found.lowered(s) if found is not None else lower(model, s, runtime)
+def lower_pass(table: Table, plans: Plans, s: Shapes) -> Lowered:
+    """Lower forward passes of one plan, those of ``s``: by its recipe where there is one, else row by row."""
+    found = _recipe_of(table, plans)
+    return found.lowered(s) if found is not None else lower(table[0], s, table[1])
+
+
+@lru_cache(maxsize=256)
+def _recipe_of(table: Table, plans: Plans) -> Recipe | None:
+    return _recipe(table, _degrees(plans))
 
 
 def _degrees(plans: Plans) -> Degrees:
@@ -106,13 +112,12 @@ def _degrees(plans: Plans) -> Degrees:
     return plans.order, plans.stage_layers, values
 
 
-def _terms(s: Shapes, model: Model) -> Matrix:
+def _terms(s: Shapes, mixtures: tuple[MoE, ...]) -> Matrix:
     """What columns are linear in [terms, P]: products of tokens, sequences and lengths, experts that are hit and the
     rows of the fullest rank, of all passes and of decode."""
     pairs = s.batch * s.new
     cached = s.batch * s.past
     one = np.ones_like(s.batch)
-    mixtures = dict.fromkeys(block.ffn for block in model.blocks if isinstance(block.ffn, MoE))
     plain = np.array(
         [
             *(one, s.tokens, s.shard, s.rows, s.batch, s.new, s.past, pairs, cached, cached * s.new, pairs * s.new),
@@ -138,14 +143,15 @@ def _recipe(table: Table, degrees: Degrees) -> Recipe | None:
     same = [t.names for t in rows.kernels] == [t.names for t in proof.kernels]
     if not same or [m.names for m in rows.messages] != [m.names for m in proof.messages]:
         return None
-    terms, held = (_terms(s, table[0]) for s in (small, large))
+    mixtures = tuple(dict.fromkeys(block.ffn for block in table[0].blocks if isinstance(block.ffn, MoE)))
+    terms, held = (_terms(s, mixtures) for s in (small, large))
     scale, chosen = np.maximum(np.abs(terms).max(axis=1), 1.0), _independent(terms)
     solved = np.zeros(terms.shape)
     solved[chosen] = np.linalg.pinv(terms[chosen].T / scale[chosen])
     coefficients = _exact(_cleaned((solved @ _cells(rows).T).T) / scale)
     if not np.allclose(np.round(coefficients @ held, _DECIMALS), _cells(proof), rtol=_TOLERANCE, atol=1e-6):
         return None
-    return Recipe(table[0], rows, coefficients)
+    return Recipe(mixtures, rows, coefficients)
 
 
 def _independent(terms: Matrix) -> list[int]:
@@ -188,7 +194,7 @@ def _sample(table: Table, degrees: Degrees, count: int, *, large: bool) -> Shape
     given = dict(zip((name for name in PLAN_COLUMNS if name not in _SIZES), values, strict=True))
     columns: dict[str, Any] = {name: np.full(count, given.get(name, 1.0)) for name in PLAN_COLUMNS}
     plans = Plans(**{**columns, "micro_batch": batch}, order=order, stage_layers=stage_layers)
-    s = Shapes.of(
+    return Shapes.of(
         plans,
         new=new,
         past=past,
@@ -197,6 +203,5 @@ def _sample(table: Table, degrees: Degrees, count: int, *, large: bool) -> Shape
         runtime=runtime,
         routing=routing,
         verified=verified,
+        padding=np.where(decode, 1.0 + (np.arange(count) % 5) / 4.0, 1.0),
     )
-    pad = np.where(decode, 1.0 + (np.arange(count) % 5) / 4.0, 1.0)
-    return replace(s, tokens=s.tokens * pad, shard=s.shard * pad)

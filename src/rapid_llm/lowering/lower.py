@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -24,6 +24,7 @@ from rapid_llm.lowering.sharding import gradient_sum, shard_rows
 from rapid_llm.lowering.table import AGAIN, Builder, Kernels, Messages, gathered_bytes, saved_bytes
 from rapid_llm.lowering.weights import ahead_parameters, block_parameters, outer_parameters
 from rapid_llm.model.architecture import Attention, Model, MoE
+from rapid_llm.nouns import light, replaced
 from rapid_llm.runtime import Overlap, Runtime, Training
 
 Matrix = NDArray[np.float64]
@@ -33,7 +34,7 @@ REMEMBERED_PLANS = 8
 """Plans up to which a lowered table is kept: about 0.1 MB each."""
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Lowered:
     """A step as tables. Units are the block kinds (and 'mtp'), 'embedding' and 'head'; U units, P plans, S stages.
 
@@ -82,11 +83,14 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
     """Lower every unit of ``model`` for the passes that ``s`` describes, under each plan of ``s.plans``.
 
     ``bytes_only`` leaves out the rows of kernels and messages: what a memory account needs and no more.
-    Small tables are remembered: the same plan on other hardware lowers to the same rows.
+    Small tables are remembered: the same plan lowers to the same rows on other hardware, and in any number of
+    micro-batches.
     """
     if len(s.plans) > REMEMBERED_PLANS:
         return _lower(model, s, runtime, bytes_only=bytes_only)
-    return _remembered(model, s, runtime, bytes_only=bytes_only)
+    found = _remembered(model, s, runtime, bytes_only=bytes_only)
+    same = np.array_equal(found.shapes.plans.micro_batches, s.plans.micro_batches)
+    return found if same else replaced(found, shapes=s)
 
 
 def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lowered:
@@ -285,4 +289,4 @@ def cached(model: Model, s: Shapes, runtime: Runtime) -> Matrix:
     if s.training:
         return np.zeros((len(model.blocks) + bool(s.ahead) + OUTER, len(s.plans)))
     block = runtime.serving.kv_block_tokens if runtime.serving else 1
-    return cache_bytes(model, s.plans, s.past + s.new, s.kv, block) * s.batch / s.plans.cp
+    return cache_bytes(model, s.plans.tp, s.past + s.new, s.kv, block) * s.batch / s.plans.cp

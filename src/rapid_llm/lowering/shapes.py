@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -11,17 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision, dtype
+from rapid_llm.nouns import light
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
 from rapid_llm.workload import Lora, Offload, Routing, Training
 
 Column = NDArray[np.float64]
-EVEN = Routing()
+EVEN, AT_HOME = Routing(), Offload()
+"""What a pass has that loads experts evenly, and of which nothing lives on the host."""
 
 
-@dataclass(frozen=True, eq=False)
+@light
 class Shapes:
-    """One rank's share of a pass, arrays [P] over plans (or points of one plan); hashable by what it was made ``of``.
+    """One rank's share of a pass, arrays [P] over plans (or points of one plan); hashable by what it was made ``of``,
+    but for the number of micro-batches, which no pass knows.
 
     batch: sequences of a micro-batch; new: query tokens of each; past: cached tokens of each; training: keeps
     tensors for a backward pass. tokens: query tokens on this rank (context parallelism divides them); shard: of
@@ -103,17 +106,19 @@ class Shapes:
         work: Training | None = None,
         routing: Routing = EVEN,
         verified: NDArray[np.bool_] | None = None,
+        padding: Column | float = 1.0,
     ) -> Shapes:
         """Shapes of a pass of ``plans.micro_batch`` sequences of ``new`` tokens after ``past``.
 
         ``work``: the training job, where it packs documents, trains adapters alone, or loads experts unevenly;
-        ``routing`` of an inference batch; ``verified`` [P]: decode steps of several tokens, each with a row of logits.
+        ``routing`` of an inference batch; ``verified`` [P]: decode steps of several tokens, each with a row of logits;
+        ``padding`` [P]: by how many times as many tokens a captured graph runs.
         """
         batch = plans.micro_batch
         document = work.document if work else None
         decoding = (new <= 1) & (past > 0)
         decode = (decoding if verified is None else decoding | verified).astype(float)
-        context_parallel = bool((plans.cp > 1).any())
+        context_parallel = bool(np.count_nonzero(plans.cp > 1))
         tokens = batch * new
         if context_parallel:
             tokens = tokens / np.where(decode > 0, 1.0, plans.cp)
@@ -123,8 +128,8 @@ class Shapes:
             batch=batch,
             new=new,
             past=past,
-            tokens=tokens,
-            shard=np.where(plans.sp > 0, tokens / plans.tp, tokens),
+            tokens=tokens * padding,
+            shard=np.where(plans.sp > 0, tokens / plans.tp, tokens) * padding,
             rows=tokens if training else rows,
             documents=batch if document is None else batch * new / document,
             length=new if document is None else np.full_like(new, document),
@@ -134,13 +139,17 @@ class Shapes:
             routing=work.routing if work else routing,
             lora=work.lora if work else None,
             ahead=work.mtp_layers if work else 0,
-            offload=work.offload if work else Offload(),
+            offload=work.offload if work else AT_HOME,
             modules=work.recompute.modules if work and work.recompute else (),
-            tensor_parallel=bool((plans.tp > 1).any()),
+            tensor_parallel=bool(np.count_nonzero(plans.tp > 1)),
             context_parallel=context_parallel,
-            made_of=(precision, runtime, work, routing, None if verified is None else verified.tobytes()),
+            made_of=(precision, runtime, work, routing, verified is None or verified.tobytes(), _bytes(padding)),
             **_formats(precision, runtime, training=training),
         )
+
+
+def _bytes(padding: Column | float) -> bytes | float:
+    return padding.tobytes() if isinstance(padding, np.ndarray) else padding
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
+from rapid_llm.nouns import light
 from rapid_llm.operators.families import COLUMNS, POINTWISE_KINDS
 from rapid_llm.parallelism import Plans
 
@@ -31,7 +32,7 @@ Cell = tuple[int, int]
 """Unit and phase of a row."""
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Kernels:
     """Kernels of one (family, dtype): static per row [R]: name, kind, unit, phase; per plan [R, P]: columns and count.
 
@@ -49,7 +50,7 @@ class Kernels:
     count: Matrix
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Messages:
     """Messages of one (op, axis): as Kernels; size in bytes, ranks of the group and stride between them [R, P]."""
 

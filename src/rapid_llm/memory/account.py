@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.nouns import light
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Allocator
 
@@ -33,7 +33,7 @@ _INDEX = {name: index for index, name in enumerate(CATEGORIES)}
 _OUTSIDE = [CATEGORIES.index(name) for name in OUTSIDE]
 
 
-@dataclass(frozen=True)
+@light
 class Account:
     """Bytes of one rank of each stage under P plans.
 

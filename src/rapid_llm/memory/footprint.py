@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision
 from rapid_llm.lowering import Lowered, Shapes, lower
-from rapid_llm.lowering.lower import cached as held_cache
+from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.model import CompressedAttention, Model
+from rapid_llm.nouns import light
 from rapid_llm.parallelism import PLAN_COLUMNS, Plans
 from rapid_llm.runtime import Runtime
 
@@ -44,16 +45,24 @@ def training_footprint(
     return replace(unit, shapes=shapes, saved=saved, working=working, gathered=gathered, logits=logits)
 
 
+@light
+class DecodeBytes:
+    """The bytes of a decode step of one plan: ``unit``, its lowered pass but for what is cached, is the same object for
+    any length; ``tokens`` that every request has cached after it, ``cache`` [U, P]."""
+
+    unit: Lowered
+    tokens: float
+    cache: Matrix
+
+
 def inference_footprint(
     model: Model, runtime: Runtime, precision: Precision, plans: Plans, *, cached: float
-) -> Lowered:
+) -> DecodeBytes:
     """Bytes of the decode step of one plan after which ``cached`` tokens of every request are cached."""
-    length = cached if _reads_by_length(model) else SHORT
-    unit = _decode((model, runtime, precision), _degrees(plans), length)
-    batch = plans.micro_batch
-    shapes = _shapes(plans, (1.0, cached - 1.0), (runtime, precision), training=False)
-    held = held_cache(model, shapes, runtime)
-    return replace(unit, shapes=shapes, working=unit.working * batch, cache=held, logits=unit.logits * batch)
+    unit = _decode((model, runtime, precision), plans, cached if _reads_by_length(model) else SHORT)
+    block = runtime.serving.kv_block_tokens if runtime.serving else 1
+    each = cache_bytes(model, plans.tp, np.array([cached]), unit.shapes.kv, block)
+    return DecodeBytes(unit, cached, each * plans.micro_batch / plans.cp)
 
 
 @lru_cache(maxsize=256)
@@ -100,7 +109,15 @@ def _curves(software: Software, degrees: Degrees) -> tuple[Lowered, Matrix, Matr
 
 
 @lru_cache(maxsize=512)
-def _decode(software: Software, degrees: Degrees, cached: float) -> Lowered:
+def _decode(software: Software, plans: Plans, cached: float) -> Lowered:
+    """A decode step of all requests of a plan, from that of one."""
+    unit, batch = _alone(software, _degrees(plans), cached), plans.micro_batch
+    shapes = _shapes(plans, (1.0, cached - 1.0), software[1:], training=False)
+    return replace(unit, shapes=shapes, working=unit.working * batch, logits=unit.logits * batch)
+
+
+@lru_cache(maxsize=512)
+def _alone(software: Software, degrees: Degrees, cached: float) -> Lowered:
     model, runtime, precision = software
     shapes = _shapes(_plan(degrees), (1.0, cached - 1.0), (runtime, precision), training=False)
     return lower(model, shapes, runtime, bytes_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,16 @@ from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.hardware import Accelerator
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.cache import cache_bytes
-from rapid_llm.memory.account import CATEGORIES, Account, stacked
+from rapid_llm.memory.account import CATEGORIES, Account, Mask, stacked
+from rapid_llm.memory.footprint import DecodeBytes
 from rapid_llm.model import Model
+from rapid_llm.nouns import light
 from rapid_llm.runtime import Allocator, Runtime, Serving
 from rapid_llm.workload import HostShare
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-CACHE = CATEGORIES.index("kv_cache")
+CACHE, SLACK = CATEGORIES.index("kv_cache"), CATEGORIES.index("allocator")
 LAYERS_IN_FLIGHT = 2.0
 """Layers whose fetched weights are on the accelerator at once: the one in use and the next."""
 MATRICES_IN_FLIGHT = 2.0 / 3.0
@@ -29,7 +31,7 @@ RESIDUAL_STREAMS = 2.0
 
 
 def inference_account(  # noqa: PLR0917
-    lowered: Lowered,
+    step: DecodeBytes,
     runtime: Runtime,
     precision: Precision,
     accelerator: Accelerator,
@@ -38,41 +40,76 @@ def inference_account(  # noqa: PLR0917
 ) -> Account:
     """Weights, the cache of all requests at their longest, and the widest pass that the engine prepares for.
 
-    ``lowered`` is the last decode step (past + new tokens are cached); its micro-batch holds all requests of a replica.
-    The limits are what the engine may use: see ``limits``. Of what is offloaded one layer is on its way and one in use.
+    ``step`` is the last decode step; its micro-batch holds all requests of a replica.
+    The limits are what the engine may use: see ``limits``. Of what is offloaded one layer is on its way and one in use;
+    layers that the host runs have their cache there.
     ``beside``: weights and cache of a draft model on a rank of the last stage.
     """
-    s, layers, allocator = lowered.shapes, lowered.layers, runtime.allocator
-    kinds = len(lowered.units) - 2
-    sizes = np.full(len(lowered.units), dtype(precision.weights).bytes)
-    sizes[kinds:] = s.head[0]
-    kept = lowered.dense * sizes[:, None] + lowered.expert * dtype(precision.of_experts.weights).bytes
-    weights = np.einsum("ups,up->ps", layers, kept)
-    cache = np.einsum("ups,up->ps", layers, lowered.cache)
-    workspace = _workspace(lowered, runtime) + allocator.workspace
-    host = np.zeros_like(weights)
+    allocator = runtime.allocator
+    sets_aside = allocator.utilisation not in (None, 1.0)
+    rest = _rest(step.unit, runtime, precision, offload, beside, None if sets_aside else step.tokens)
+    cache, host, alive = np.einsum("ups,up->ps", step.unit.layers, step.cache), rest.host, rest.alive
     if offload is not None and offload.any:
-        left = _leaving(lowered, runtime, precision, offload, sizes)
-        host = left[0] + offload.kv_cache * cache
-        weights, cache, workspace = weights - left[0], (1.0 - offload.kv_cache) * cache, workspace + left[1]
-    alive = np.arange(layers.shape[2])[None, :] < s.plans.pp[:, None]
-    if any(beside):
-        last = np.arange(layers.shape[2])[None, :] == s.plans.pp[:, None] - 1
-        weights, cache = weights + last * beside[0], cache + last * beside[1]
-    slack = allocator.fragmentation * (workspace + cache) + allocator.slack
-    parts = {"weights": weights, "kv_cache": cache, "workspace": workspace, "allocator": slack}
-    by_category = stacked(parts, s.plans, allocator, alive)
+        away = offload.away(with_layers=runtime.runs_layers_on_host)
+        cache, host = (1.0 - away) * cache, host + away * cache
+    cache = cache + rest.drafting
+    slack = allocator.fragmentation * (rest.workspace + cache) + allocator.slack
+    by_category = rest.by_category.copy()
+    by_category[CACHE], by_category[SLACK] = cache * alive, slack * alive
     capacity = float(accelerator.memory.reported_capacity)
     return Account(
         by_category=by_category,
-        persistent=np.where(alive, weights, 0.0),
-        allocated=np.where(alive, weights + cache + workspace, 0.0),
-        reclaimable=np.zeros(alive.shape),
-        displaced=np.zeros(alive.shape),
+        persistent=rest.weights,
+        allocated=np.where(alive, rest.weights + cache + rest.workspace, 0.0),
+        reclaimable=rest.none,
+        displaced=rest.none,
         limits=limits(by_category, allocator, capacity),
         capacity=capacity,
         host=np.where(alive, host, 0.0),
     )
+
+
+@light
+class _Rest:
+    """What an account holds beside the cache [P, S], which no length changes; ``drafting``: cache of a draft model."""
+
+    weights: Matrix
+    workspace: Matrix
+    host: Matrix
+    drafting: Matrix
+    alive: Mask
+    by_category: Matrix
+    none: Matrix
+
+
+@lru_cache(maxsize=512)
+def _rest(  # noqa: PLR0917
+    unit: Lowered,
+    runtime: Runtime,
+    precision: Precision,
+    offload: HostShare | None,
+    beside: tuple[float, float],
+    cached: float | None,
+) -> _Rest:
+    """``cached``: tokens of each request where an engine sets nothing aside for more."""
+    s, layers, allocator = unit.shapes, unit.layers, runtime.allocator
+    kinds = len(unit.units) - 2
+    sizes = np.full(len(unit.units), dtype(precision.weights).bytes)
+    sizes[kinds:] = s.head[0]
+    kept = unit.dense * sizes[:, None] + unit.expert * dtype(precision.of_experts.weights).bytes
+    weights = np.einsum("ups,up->ps", layers, kept)
+    workspace = _workspace(unit, runtime, cached) + allocator.workspace
+    none = np.zeros_like(weights)
+    host = none
+    if offload is not None and offload.any:
+        left = _leaving(unit, runtime, precision, offload, sizes)
+        host, weights, workspace = left[0], weights - left[0], workspace + left[1]
+    stages = np.arange(layers.shape[2])[None, :]
+    alive, last = stages < s.plans.pp[:, None], stages == s.plans.pp[:, None] - 1
+    weights = weights + last * beside[0]
+    by_category = stacked({"weights": weights, "workspace": workspace}, s.plans, allocator, alive)
+    weights = np.where(alive, weights, 0.0)
+    return _Rest(weights, workspace, host, last * beside[1], alive, by_category, none)
 
 
 def _leaving(
@@ -112,7 +149,7 @@ def limits(by_category: Matrix, allocator: Allocator, capacity: float) -> Matrix
     return np.asarray(np.minimum(limit, capacity) + np.zeros(rest.shape))
 
 
-def _workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
+def _workspace(lowered: Lowered, runtime: Runtime, cached: float | None) -> Matrix:
     """Bytes of the widest pass [P, S]: a layer over a full token budget, or the sampler over all sequences.
 
     An engine that sets memory aside runs both once before it serves (vLLM ``profile_run``); others hold what the
@@ -122,8 +159,8 @@ def _workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
     engine = runtime.serving or Serving()
     none = np.zeros(len(s.plans))
     budget, sequences = none + engine.max_batched_tokens, none + engine.max_sequences
-    if runtime.allocator.utilisation in (None, 1.0):
-        budget = np.minimum(budget, s.batch * (s.past + s.new))
+    if cached is not None:
+        budget = np.minimum(budget, s.batch * cached)
         sequences = np.minimum(sequences, s.batch)
     present = layers > 0
     widest = lowered.working[:-1] * (budget / np.maximum(s.tokens, 1.0))
@@ -133,7 +170,7 @@ def _workspace(lowered: Lowered, runtime: Runtime) -> Matrix:
     return np.asarray(np.maximum(passes, present[-1] * (logits + stream / RESIDUAL_STREAMS)[:, None]))
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class CacheBudget:
     """What an engine's cache holds on the stage that holds least.
 
@@ -176,16 +213,12 @@ def cache_budget(
     ``share``: of a sequence's cache that is on one rank: context parallelism and offload leave less than all.
     """
     tokens = runtime.serving.kv_block_tokens if runtime.serving else 1
-    plans, layers = lowered.shapes.plans, lowered.layers[:, row, :]
+    tp, lengths = float(lowered.shapes.plans.tp[row]), np.array([0.0, tokens, length])
     room = np.maximum(cache_room(account)[row], 0.0)
-
-    def held(size: int) -> Column:
-        """Bytes of a sequence on every stage."""
-        return np.asarray(layers.T @ cache_bytes(model, plans, float(size), lowered.shapes.kv, tokens)[:, row]) * share
-
-    states = held(0)
-    grows = held(tokens) - states
-    sequences = _count(room, held(length))
+    each = cache_bytes(model, tp, lengths, lowered.shapes.kv, tokens)  # bytes of a sequence of these lengths
+    states, block, whole = each.T @ lowered.layers[:, row, :] * share
+    grows = block - states
+    sequences = _count(room, whole)
     left = np.maximum(room - sequences * states, 0.0)
     stage = int(np.where(grows > 0, left / np.maximum(grows, 1.0), np.inf).argmin())
     parts = dict(zip(CATEGORIES, account.by_category[:, row, stage], strict=True))

@@ -124,14 +124,21 @@ def dragonfly(
 
 
 def nested(
-    boxes: Sequence[Topology], outer: Topology, *, bandwidth: float | None = None, latency: float = 0.0, name: str = ""
+    boxes: Sequence[Topology],
+    outer: Topology,
+    *,
+    bandwidth: float | None = None,
+    latency: float = 0.0,
+    name: str = "",
+    per_box: int | None = None,
 ) -> Topology:
     """Scale-up inside scale-out: the accelerators of ``outer`` become network cards of the boxes, in order.
 
-    Every box gets as many cards as ``outer`` has for it (their number must divide); a card serves equally many
-    neighbouring accelerators of its box over links of ``bandwidth`` (B/s; unlimited beside the card unless given).
+    Every box gets as many cards as ``outer`` has for it (their number must divide), or ``per_box`` of them, and those
+    left over forward what passes; a card serves equally many neighbouring accelerators of its box over links of
+    ``bandwidth`` (B/s; unlimited beside the card unless given).
     """
-    cards = len(outer.accelerators)
+    cards = len(outer.accelerators) if per_box is None else per_box * len(boxes)
     if not boxes or cards % len(boxes):
         raise InputError(
             f"{outer.name} has {cards} ports, which do not divide among {len(boxes)} boxes; "

@@ -20,16 +20,19 @@ from rapid_llm.network.lines import Way, ways
 from rapid_llm.network.technologies import Library, library_of
 from rapid_llm.network.templates import OPS
 from rapid_llm.network.tuner import tuned
+from rapid_llm.nouns import light
 
 Column = NDArray[np.float64]
 
 MAX_RANKS: Final = 1 << 24
 """Ranks and strides above this are input errors (also what packs a group into one integer key)."""
+REMEMBERED_ROWS: Final = 1024
+"""Rows up to which their candidates are kept for the next call: about 0.5 MB a table."""
 ANY_SIZE: Final = (-1.0, np.inf)
 """Above what size, and up to what size (bytes), a line holds that always does."""
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class CollectivePrices:
     """One entry a row. seconds: time of the collective; algorithm: index into ALGORITHMS; wire_bytes: bytes that one
     rank sends (B); nodes: nodes that the group spans.
@@ -39,6 +42,15 @@ class CollectivePrices:
     algorithm: NDArray[np.int8]
     wire_bytes: Column
     nodes: NDArray[np.int64]
+
+    def part(self, rows: slice, shape: tuple[int, ...]) -> "CollectivePrices":
+        """Some of the rows, in a shape."""
+        return CollectivePrices(
+            self.seconds[rows].reshape(shape),
+            self.algorithm[rows].reshape(shape),
+            self.wire_bytes[rows].reshape(shape),
+            self.nodes[rows].reshape(shape),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,55 +85,63 @@ def price(
     """
     codes = op_code(op) if isinstance(op, str) else op
     code, size, n, step = np.broadcast_arrays(codes, np.asarray(size_bytes, dtype=np.float64), ranks, stride)
-    if n.size and max(n.max(), step.max()) >= MAX_RANKS:
-        raise InputError(
-            f"a group of {n.max()} ranks, {step.max()} apart, is larger than any system.", field="parallelism"
-        )
-    shape = size.shape
-    keys = ((np.asarray(code, np.int64) * MAX_RANKS + n) * MAX_RANKS + step).ravel()
+    groups = np.array([code.ravel(), n.ravel(), step.ravel()], dtype=np.int64)
+    prices = price_rows(groups, size.ravel(), fabric=fabric, library=library, small=small)
+    return prices.part(slice(None), size.shape)
+
+
+def price_rows(
+    groups: NDArray[np.int64],
+    size: Column,
+    *,
+    fabric: Fabric,
+    library: str | Library,
+    small: str | Library | None = None,
+) -> CollectivePrices:
+    """``price`` of rows whose operation code, ranks and stride stand in one array [3, rows]."""
     libraries = library_of(library), None if small is None else library_of(small)
-    held, sizes, algorithm, sent, nodes, inverse = _candidates(keys.tobytes(), fabric, *libraries)
-    flat = size.ravel()
-    powers = np.stack([np.ones_like(flat), flat, np.sqrt(flat)])
-    seconds = np.einsum("kr,krc->rc", powers, held[0][:, inverse])
-    for further in held[1:]:
-        np.maximum(seconds, np.einsum("kr,krc->rc", powers, further[:, inverse]), out=seconds)
-    if sizes is not None:
-        above, up_to = sizes[:, inverse]
-        seconds[(flat[:, None] <= above) | (flat[:, None] > up_to)] = np.inf
+    remembered = len(size) <= REMEMBERED_ROWS
+    table = (_candidates if remembered else _candidates.__wrapped__)(groups.tobytes(), fabric, *libraries)
+    powers = np.empty((3, len(size)))
+    powers[0], powers[1] = 1.0, size
+    np.sqrt(size, out=powers[2])
+    seconds = np.einsum("kr,krc->rc", powers, table.held[0])
+    for further in table.held[1:]:
+        np.maximum(seconds, np.einsum("kr,krc->rc", powers, further), out=seconds)
+    if table.sizes is not None:
+        above, up_to = table.sizes
+        seconds[(size[:, None] <= above) | (size[:, None] > up_to)] = np.inf
     best = seconds.argmin(axis=1)
-    rows = np.arange(len(flat))
-    return CollectivePrices(
-        seconds[rows, best].reshape(shape),
-        algorithm[inverse, best].reshape(shape),
-        (sent[inverse, best] * flat).reshape(shape),
-        nodes[inverse].reshape(shape),
-    )
+    at = np.arange(len(size)), best
+    return CollectivePrices(seconds[at], table.algorithm[at], table.sent[at] * size, table.nodes)
 
 
 class _Table(NamedTuple):
-    """Candidates of several groups; short rows are filled with such as never win."""
+    """Candidates of several rows; short ones are filled with such as never win."""
 
-    held: tuple[
-        Column, ...
-    ]  # coefficients of the lines, and of the others that hold them up, each (3, groups, candidates)
-    sizes: Column | None  # (2, groups, candidates) above and up to which each holds; None where all always do
+    held: tuple[Column, ...]  # coefficients of lines, and of others that hold them up, each (3, rows, candidates)
+    sizes: Column | None  # (2, rows, candidates) above and up to which each holds; None where all always do
     algorithm: NDArray[np.int8]
     sent: Column
     nodes: NDArray[np.int64]
-    inverse: NDArray[np.int64]  # the group of each row
 
 
 @lru_cache(maxsize=64)
-def _candidates(keys: bytes, fabric: Fabric, library: Library, small: Library | None) -> _Table:
-    """Candidates of rows by their codes (``_pricer``)."""
-    unique, inverse = np.unique(np.frombuffer(keys, np.int64), return_inverse=True)
+def _candidates(groups: bytes, fabric: Fabric, library: Library, small: Library | None) -> _Table:
+    """Candidates of rows by operation code, ranks and stride."""
+    rows = np.frombuffer(groups, np.int64).reshape(3, -1)
+    if rows.size and rows[1:].max() >= MAX_RANKS:
+        raise InputError(
+            f"a group of {rows[1].max()} ranks, {rows[2].max()} apart, is larger than any system.", field="parallelism"
+        )
+    unique, inverse = np.unique((rows[0] * MAX_RANKS + rows[1]) * MAX_RANKS + rows[2], return_inverse=True)
     lines_of = _pricer(fabric, library, small)
     lines = [lines_of(key // MAX_RANKS**2, key // MAX_RANKS % MAX_RANKS, key % MAX_RANKS) for key in unique.tolist()]
     return _stack(lines, inverse)
 
 
 def _stack(lines: list[_Lines], inverse: NDArray[np.int64]) -> _Table:
+    """The lines of each row's group as one table."""
     width = max((len(line.sent) for line in lines), default=1)
     deep = max((len(line.coefficients) for line in lines), default=1)
     table = np.zeros((deep, 3, len(lines), width))
@@ -139,7 +159,8 @@ def _stack(lines: list[_Lines], inverse: NDArray[np.int64]) -> _Table:
     held = (table[0], *(part for part in table[1:] if part.any()))
     limited = (sizes.T != ANY_SIZE).any()
     nodes = np.array([line.nodes for line in lines], dtype=np.int64)
-    return _Table(held, sizes if limited else None, algorithm, sent, nodes, inverse)
+    spread = tuple(np.ascontiguousarray(part[:, inverse]) for part in held)
+    return _Table(spread, sizes[:, inverse] if limited else None, algorithm[inverse], sent[inverse], nodes[inverse])
 
 
 def bus_bandwidth(op: str, size_bytes: ArrayLike, ranks: ArrayLike, seconds: ArrayLike) -> Column:

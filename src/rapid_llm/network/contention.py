@@ -1,7 +1,7 @@
 """One collective on the explicit topology: what shared and broken links do to the time of its closed form."""
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,10 @@ from rapid_llm.network.regimes import Line
 from rapid_llm.network.tasks import Result, Tasks
 from rapid_llm.network.templates import SLICES, Pattern, Phase, Template
 from rapid_llm.network.topology import NODE_KINDS, NONE, Topology
+
+if TYPE_CHECKING:
+    from rapid_llm.network.background import Background
+    from rapid_llm.network.routing import Table
 
 Vector = NDArray[np.float64]
 RUNS: Final = (
@@ -33,6 +37,8 @@ RUNS: Final = (
     "p2p",
 )
 """Algorithms whose phases the flow engine lays out."""
+OWN: Final = "custom"
+"""A user's, which is made of the same phases."""
 ROUNDS: Final = 64
 """Rounds that a long ring is simulated in at least: uneven links meet as they do in more of them."""
 SENDS: Final = 4_000_000
@@ -78,24 +84,28 @@ def contend(
     size_bytes: float,
     topology: Topology,
     *,
-    policy: str = "auto",
+    policy: "str | Table" = "auto",
     seed: int = 0,
     members: NDArray[np.int64] | None = None,
     routed: Topology | None = None,
+    background: "Background | None" = None,
 ) -> Contended:
     """Run every group of a collective at once over the links of a topology.
 
     The library's launch, steps and protocol are added as in the closed form, so that both agree where nothing contends.
     ``members`` [groups, ranks]: the accelerators of every group (default: those that interleave with the first; rows of
-    a send_recv may be chains of any length); ``routed``: the links that routes may take, where those are not all.
+    a send_recv may be chains of any length); ``routed``: the links that routes may take, where those are not all;
+    ``background``: flows of others beside it.
     InputError for an algorithm that the engine does not lay out; InfeasibleError where no live path joins two ranks.
     """
     way, group = candidate.way, candidate.way.group
-    if way.algorithm not in RUNS:
+    if way.algorithm not in (*RUNS, OWN):
         raise InputError(f"the flow engine does not run '{way.algorithm}'; it runs {', '.join(RUNS)}.", field="network")
     if members is None:
         members = np.arange(group.stride)[:, None] + group.stride * np.arange(group.bounds[-1])
-    result = on_links(way, size_bytes, topology, members, policy=policy, seed=seed, routed=routed)
+    result = on_links(
+        way, size_bytes, topology, members, policy=policy, seed=seed, routed=routed, background=background
+    )
     return contended(way, size_bytes, topology, result)
 
 
@@ -105,6 +115,7 @@ def contended(way: Way, size_bytes: float, topology: Topology, result: Result) -
     seconds = with_library(way, size_bytes, bare, result.seconds - bare.seconds(size_bytes))
     moved = np.asarray(result.link_bytes, dtype=np.float64)
     use = np.where(moved > 0, moved / np.maximum(topology.capacity * result.seconds, 1e-300), 0.0)
+    use = np.minimum(use, 1.0)  # what others move may go on when this has ended
     return Contended(seconds, result.seconds, bare.seconds(size_bytes), topology, moved, use)
 
 
@@ -114,21 +125,22 @@ def on_links(
     topology: Topology,
     members: NDArray[np.int64],
     *,
-    policy: str = "auto",
+    policy: "str | Table" = "auto",
     seed: int = 0,
     routed: Topology | None = None,
     lanes: tuple[int, ...] | None = None,
     fan: bool = False,
+    background: "Background | None" = None,
 ) -> Result:
     """The bytes of all groups of a collective on the links alone; arguments as of ``contend`` and ``Plan``."""
-    from rapid_llm.network.engine import simulate
+    from rapid_llm.network.background import simulate_beside
     from rapid_llm.network.programs import run_in_slices
 
     def run(slices: int) -> Result:
         some = laid_out(
             way, size, routed or topology, members, policy=policy, seed=seed, lanes=lanes, fan=fan, slices=slices
         )
-        return simulate(some, topology)
+        return simulate_beside(some, topology, background)
 
     return run_in_slices(way.template, run)
 
@@ -139,7 +151,7 @@ def laid_out(
     topology: Topology,
     members: NDArray[np.int64],
     *,
-    policy: str = "auto",
+    policy: "str | Table" = "auto",
     seed: int = 0,
     lanes: tuple[int, ...] | None = None,
     fan: bool = False,
@@ -151,11 +163,12 @@ def laid_out(
     template, group = _meshed(way), way.group
     bounds = group.bounds if template.phases[0].pattern != "neighbour" else (members.shape[1],)
     members = _in_cycle(way, topology, members)
-    channels = 1 if group.tiers[0].scope == "inter" else None  # a node's ports are what further channels would use
+    inner = group.tiers[0]  # a node's ports are what further channels would use, but for those of a direct network
+    channels = 1 if inner.scope == "inter" and inner.wires is None else None
     return program(
         template, bounds, size, topology,
         placement=topology.accelerators[members.ravel()], groups=len(members), seed=seed,
-        policy="fan" if fan else policy,
+        policy="fan" if fan and isinstance(policy, str) else policy,
         channels=channels, most_rounds=max(ROUNDS, SENDS // (members.size * (channels or bounds[0]))),
         lanes=lanes, slices=slices,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from pydantic.dataclasses import dataclass
 from rapid_llm.documents import build
 from rapid_llm.errors import InputError, unknown_name
 from rapid_llm.network.fabric import Fabric
-from rapid_llm.nouns import STRICT, Map
+from rapid_llm.nouns import STRICT, Map, hash_once, light
 from rapid_llm.provenance import Catalogue
 from rapid_llm.units import BytesPerSecond, Count, Fraction, NonNegative, Seconds
 
@@ -44,6 +44,7 @@ class ExpertCost:
     copy: BytesPerSecond | None = None
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ExpertKernel:
     """One phase of one mode: ``element`` bytes on the wire per element of the hidden state where the caller does not
@@ -54,6 +55,7 @@ class ExpertKernel:
     links: Map[ExpertCost]
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Mode:
     """One set of kernels. ``deduplicated`` sends a token once to each destination; ``units`` compute units that it
@@ -133,61 +135,97 @@ def price_experts(
     known = expert_library(library) if isinstance(library, str) else library
     if mode is not None and mode not in known.modes:
         raise InputError(unknown_name(f"mode of '{known.name}'", mode, known.modes))
-    rows = np.broadcast_arrays(
-        *(np.asarray(c, dtype=np.float64) for c in (tokens, hidden_size, experts_per_token, experts, ranks, stride)),
-        np.nan if units is None else np.asarray(units, dtype=np.float64),
-        np.nan if element_bytes is None else np.asarray(element_bytes, dtype=np.float64),
+    given = (
+        *(tokens, hidden_size, experts_per_token, experts, ranks, stride),
+        np.nan if units is None else units,
+        np.nan if element_bytes is None else element_bytes,
     )
-    work = _Work(np.stack([row.ravel() for row in rows]), node_limit, node_share)
-    names = list(known.modes) if mode is None else [mode]
-    priced = np.stack([_mode(phase, work, known.modes[name], fabric) for name in names])
+    columns = np.empty((len(given), *np.broadcast(*given).shape))
+    for at, column in enumerate(given):
+        columns[at] = column
+    shape = columns.shape[1:]
+    work = columns.reshape(len(given), -1)
+    names, same = list(known.modes) if mode is None else [mode], work[1:].tobytes()
+    shares = [_share(phase, known.modes[name], fabric, same, (node_limit, node_share)) for name in names]
+    priced = np.array([_mode(work[0], share) for share in shares])
     best = priced[:, 0].argmin(axis=0)
-    seconds, wire, far, busy = (column.reshape(rows[0].shape) for column in priced[best, :, np.arange(len(best))].T)
+    seconds, wire, far, busy = (column.reshape(shape) for column in priced[best, :, np.arange(len(best))].T)
     index = np.array([list(known.modes).index(name) for name in names], dtype=np.int8)
-    return ExpertPrices(seconds, wire, far, busy, index[best].reshape(rows[0].shape))
+    return ExpertPrices(seconds, wire, far, busy, index[best].reshape(shape))
 
 
-@plain_dataclass(frozen=True, slots=True, eq=False)
-class _Work:
-    """What is asked, a column each: tokens, hidden size, experts of a token, experts in all, ranks, stride, compute
-    units and bytes of an element (NaN: as the mode has it).
+@light
+class _Share:
+    """What a mode takes of rows at any number of tokens [rows]: ``fixed`` seconds; compute units; ``busy`` seconds of
+    one of them for a token, ``link`` seconds of the slower link for a byte of one; ``size`` of a token's state (B);
+    copies of it that are ``sent``, and ``crossing`` to other nodes; ``several``: groups of more than one rank.
     """
 
-    columns: Column
-    node_limit: int | None
-    node_share: float
+    fixed: Column
+    units: Column
+    busy: Column
+    link: Column
+    size: Column
+    sent: Column
+    crossing: Column
+    several: NDArray[np.bool_]
 
 
-def _mode(phase: str, work: _Work, mode: Mode, fabric: Fabric) -> Column:
+def _mode(tokens: Column, share: _Share) -> Column:
     """Seconds, bytes sent, bytes sent to other nodes, and compute units of one mode [4, rows]."""
-    tokens, hidden, copies, experts, ranks, stride, units, element = work.columns
+    slowest = np.maximum(tokens / share.units * share.busy, tokens * share.size * share.link)
+    seconds = np.where(share.several, share.fixed + slowest, 0.0)
+    moved = tokens * share.sent * share.size, tokens * share.crossing * share.size
+    return np.array([seconds, *moved, np.where(share.several, share.units, 0.0)])
+
+
+@lru_cache(maxsize=64)
+def _share(phase: str, mode: Mode, fabric: Fabric, given: bytes, reach: tuple[int | None, float]) -> _Share:
+    """Of rows ``given`` by hidden size, experts of a token, experts in all, ranks, stride, compute units and bytes of
+    an element (NaN: as the mode has it); ``reach``: most nodes of a token's experts, and share of the group's.
+    """
+    hidden, copies, experts, ranks, stride, units, element = np.frombuffer(given).reshape(7, -1)
     kernel: ExpertKernel = getattr(mode, phase)
     size = hidden * np.where(np.isnan(element), kernel.element, element)
     units = np.where(np.isnan(units), mode.units, units)
     units = np.minimum(units, experts) if mode.per_expert else units
-    groups, inverse = np.unique(np.stack([ranks, stride]), axis=1, return_inverse=True)
-    found = [_constants(fabric, kernel, int(n), int(step)) for n, step in groups.T]
-    nodes, launch, expert, lone, token, visit, read, copy, near, far = np.array(found).T[:, inverse.ravel()]
-    visits, sent, crossing = _traffic(copies, ranks, nodes, mode, work)
+    nodes, launch, expert, lone, token, visit, read, copy, near, far = _costs(fabric, kernel, ranks, stride)
+    visits, sent, crossing = _traffic(copies, ranks, nodes, mode, reach)
     inside = sent - (0.0 if mode.deduplicated else crossing)  # deduplicated copies pass the node's links as well
-    busy = tokens / units * (token + size * read + visits * (visit + size * copy))
-    slowest = np.maximum(busy, tokens * size * np.maximum(inside * near, crossing * far))
-    seconds = np.where(ranks > 1, launch + experts * expert + size * lone + slowest, 0.0)
-    return np.stack([seconds, tokens * sent * size, tokens * crossing * size, np.where(ranks > 1, units, 0.0)])
+    return _Share(
+        fixed=launch + experts * expert + size * lone,
+        units=units,
+        busy=token + size * read + visits * (visit + size * copy),
+        link=np.maximum(inside * near, crossing * far),
+        size=size,
+        sent=sent,
+        crossing=crossing,
+        several=ranks > 1,
+    )
 
 
-def _traffic(copies: Column, ranks: Column, nodes: Column, mode: Mode, work: _Work) -> tuple[Column, Column, Column]:
+def _traffic(
+    copies: Column, ranks: Column, nodes: Column, mode: Mode, reach: tuple[int | None, float]
+) -> tuple[Column, Column, Column]:
     """Per token: destinations that its kernel serves, copies that leave the rank, copies that leave the node.
 
     Deduplicated copies cross the network once a node, to the rank of equal place there, which forwards them.
     """
     if not mode.deduplicated:
         return copies, copies * (ranks - 1) / ranks, copies * (nodes - 1) / nodes
-    reachable = np.maximum(1.0, np.ceil(work.node_share * nodes))
-    if work.node_limit is not None:
-        reachable = np.minimum(reachable, work.node_limit)
+    node_limit, node_share = reach
+    reachable = np.maximum(1.0, np.ceil(node_share * nodes))
+    if node_limit is not None:
+        reachable = np.minimum(reachable, node_limit)
     visits = distinct(ranks * reachable / nodes, copies)
     return visits, visits * (ranks - 1) / ranks, distinct(reachable, copies) * (nodes - 1) / nodes
+
+
+def _costs(fabric: Fabric, kernel: ExpertKernel, ranks: Column, stride: Column) -> Column:
+    """``_constants`` of rows [10, rows]."""
+    rows = list(zip(ranks.tolist(), stride.tolist(), strict=True))
+    known = {group: _constants(fabric, kernel, *map(int, group)) for group in dict.fromkeys(rows)}
+    return np.array([known[group] for group in rows]).T
 
 
 @lru_cache(maxsize=1024)

@@ -6,10 +6,11 @@ from math import ceil, gcd, log
 from typing import Literal
 
 from rapid_llm.errors import InputError
-from rapid_llm.hardware.system import LinkUse, Node, ScaleOutFabric, System, part_of
+from rapid_llm.hardware.system import SHAPES, LinkUse, Node, ScaleOutFabric, ScaleUpFabric, System, part_of
 from rapid_llm.network.technologies import Scope, link
+from rapid_llm.network.wiring import Wires, direct, dragonfly, links_of_port, routed
 
-Kind = Literal["switch", "full", "ring", "torus", "axis", "shared"]
+Kind = Literal["switch", "full", "ring", "torus", "axis", "shared", "wired"]
 
 SWITCH_HOP = 0.25e-6
 """Seconds through one network switch and its cable (Quantum-2: about 130 ns port to port; 20 m of fibre: 100 ns)."""
@@ -41,8 +42,10 @@ class Tier:
 
     bandwidth: B/s per accelerator and direction while all of them communicate; latency: one hop (s); kind: ``switch``
     non-blocking, ``full`` a link per pair, ``ring``, ``torus`` of ``dimensions``, ``axis`` one of those, ``shared`` one
-    host bridge, whose units cross over a single link; ``behind`` accelerators each, whose groups share it. ``port``:
-    B/s of one whose neighbours are silent, where that is more; ``astray``: what a hop to another rail adds (s).
+    host bridge, whose units cross over a single link; ``behind`` accelerators each, whose groups share it, ``wired``
+    any other constructor, whose ``wires`` say what a pattern loads on them. ``port``: B/s of one whose neighbours are
+    silent, where that is more; ``astray``: what a hop to another rail adds (s); ``lengths`` of a torus's dimensions
+    where its file says them, and ``rates`` (B/s) of them where they differ.
     """
 
     name: str
@@ -57,6 +60,9 @@ class Tier:
     behind: int = 1
     port: float = 0.0
     astray: float = 0.0
+    wires: Wires | None = None
+    lengths: tuple[int, ...] = ()
+    rates: tuple[float, ...] = ()
 
     def reach(self, members: int, stride: int, beside: int = 1) -> float:
         """B/s per accelerator that a group of ``members``, ``stride`` apart, can use of this tier, where ``beside``
@@ -67,7 +73,11 @@ class Tier:
             closed = members * stride >= self.span
             return self.bandwidth / stride / (1 if closed else 2)
         if self.kind == "torus":  # a group along d of D dimensions drives d/D of the links, two chips a single one
-            return self.bandwidth * self.used(members) / self.dimensions / (2 if members == 2 else 1)
+            along = self.used(members)
+            drives = sum(self.rates[:along]) if self.rates else self.bandwidth * along / self.dimensions
+            return drives / (2 if members == 2 else 1)
+        if self.wires is not None:
+            return self.wires.reach(members, stride)
         if self.kind == "shared":  # groups that take one accelerator of each unit cross at once
             return self.bandwidth / min(beside, self.behind)
         return self.bandwidth
@@ -82,12 +92,14 @@ class Tier:
         """B/s of chains from one member of a full mesh through all others, on as many disjoint ones as there are."""
         return self.bandwidth * len(woven_steps(members)) / (self.span - 1)
 
-    def exchange_hops(self, members: int) -> float:
+    def exchange_hops(self, members: int, stride: int = 1) -> float:
         """Mean links that a byte crosses in an exchange among all members, shortest way, ties split.
 
         Ring of n: n^2 / (4 (n - 1)), of an odd n (n + 1) / 4; a torus sums its dimensions (notes: all-to-all on a ring
-        takes S n / (8 B)).
+        takes S n / (8 B)). Of wires it is what their busiest link carries over what a ring's busiest does.
         """
+        if self.wires is not None and members > 1:
+            return self.wires.exchange(members, stride).seconds / self.wires.ring(members, stride).seconds
         if self.kind not in ("ring", "torus") or members < 2:
             return 1.0
         sides = self.sides(members)
@@ -97,6 +109,8 @@ class Tier:
 
     def farthest(self, members: int, stride: int) -> int:
         """Links between the two members that are farthest from each other."""
+        if self.wires is not None:
+            return self.wires.exchange(members, stride).longest
         if self.kind == "ring":
             return (members // 2 if members * stride >= self.span else members - 1) * stride
         return sum(side // 2 for side in self.sides(members)) if self.kind == "torus" else 1
@@ -105,6 +119,8 @@ class Tier:
         """Links on a hop from member to member; with ``closing``, on a mean one of the latest datum on a ring of them,
         which returns over the links of an open chain.
         """
+        if self.wires is not None:
+            return self.wires.ring(members, stride).mean
         if self.kind != "ring":
             return 1.0
         return stride * (2 * members - 3) / (members - 1) if closing and members * stride < self.span else stride
@@ -113,6 +129,9 @@ class Tier:
         """Of an exchange with the member whose number differs by ``distance`` (a power of two) in one bit: links on the
         way, and what the busiest of them carries over what ``reach`` gives a member. Of a mesh only one link is used.
         """
+        if self.wires is not None:
+            found = self.wires.pair(members, distance, stride)
+            return found.longest, found.seconds / self.wires.ring(members, stride).seconds
         if self.kind == "full":
             return 1, members - 1.0
         if self.kind == "ring":
@@ -141,11 +160,23 @@ class Tier:
 
     def sides(self, members: int) -> tuple[int, ...]:
         """Chips of a group along each dimension of a torus that it uses."""
+        if filled := self._filled(members):
+            return tuple(side for side in filled if side > 1) or (1,)
         return tuple(side for side in near_cube(members, self.used(members)) if side > 1) or (1,)
 
     def used(self, members: int) -> int:
         """Dimensions along which a group lies: cubes of TORUS_SIDE fill one dimension after another."""
+        if filled := self._filled(members):
+            return max(1, sum(side > 1 for side in filled))
         return min(self.dimensions, max(1, ceil(log(members, TORUS_SIDE) - 1e-9)))
+
+    def _filled(self, members: int) -> tuple[int, ...]:
+        """Chips along each dimension of a torus of known sides, filled one after another; () of any other."""
+        found, left = [], members
+        for length in self.lengths:
+            found.append(min(length, left) if left % length == 0 or length % left == 0 else gcd(length, left))
+            left //= found[-1]
+        return tuple(found) if left == 1 else ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -220,8 +251,29 @@ def node_tiers(node: Node) -> tuple[Tier, ...]:
     if up.topology == "pairs":
         pair = Tier("pair", up.group or 2, bandwidth, latency, name, "full")
         return (pair, *(replace(tier, behind=pair.span) for tier in shared))
-    tier = Tier("node", count, bandwidth, latency, name, up.topology, in_network_reduction=up.in_network_reduction)
-    return (tier,)
+    if up.topology in SHAPES:
+        return (_shaped(up, count, bandwidth, latency, name),)
+    return (Tier("node", count, bandwidth, latency, name, in_network_reduction=up.in_network_reduction),)
+
+
+def _shaped(up: ScaleUpFabric | ScaleOutFabric, count: int, port: float, latency: float, name: str) -> Tier:
+    """The tier of accelerators that are joined to each other, by ports of ``port`` B/s unless their links say it."""
+    topology, sides = up.topology, sides_of(up, count, 2)
+    many, rates = links_of_port(topology, count, sides), up.link_bandwidth
+    if rates:
+        port = rates[0] * many if len(rates) == 1 else 2 * sum(rates)
+    tier = Tier(topology, count, port, latency, name)
+    if topology in ("ring", "full"):
+        return replace(tier, name="node", kind="ring" if topology == "ring" else "full")
+    if topology == "torus":
+        along = () if rates is None or len(rates) == 1 else tuple(2 * rate for rate in rates)
+        return replace(tier, kind="torus", dimensions=len(sides), lengths=sides, rates=along)
+    return replace(tier, kind="wired", wires=Wires(direct(topology, count, sides, rates or (port / many,), latency)))
+
+
+def sides_of(fabric: ScaleUpFabric | ScaleOutFabric, count: int, dimensions: int) -> tuple[int, ...]:
+    """Places along each axis of a mesh or torus: as written, or as near to a cube as their number allows."""
+    return fabric.sides or near_cube(count, dimensions)
 
 
 def _bridge(name: str, use: LinkUse, span: int) -> Tier:
@@ -236,13 +288,15 @@ def network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
     fabric, total = system.fabric, system.accelerators
     if fabric is None or total <= node.accelerators:
         return ()
-    if fabric.topology == "torus":
-        return (_torus(node, total),)
+    if node.nics is None and fabric.topology in SHAPES:
+        return (_chips(node, fabric, total),)
     if node.nics is None:
         raise InputError(
             f"system '{system.name}' has a {fabric.topology} fabric, but its node has no nics; give node.nics.",
             field="system.groups[0].node.nics",
         )
+    if fabric.topology in SHAPES or fabric.topology == "dragonfly":
+        return (_between_cards(node, system),)
     technology = link(node.nics.link)
     rate = (node.nics.bandwidth or technology.bandwidth) * node.nics.count / node.accelerators
     wire = technology.latency if node.nics.latency is None else node.nics.latency
@@ -278,6 +332,60 @@ def network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
     return (leaf, spine) if reach > node.accelerators else (spine,)
 
 
+def _chips(node: Node, fabric: ScaleOutFabric, total: int) -> Tier:
+    """Accelerators that are joined by ports of their own, a node each."""
+    if fabric.topology == "torus" and fabric.sides is None and fabric.link_bandwidth is None:
+        return _torus(node, total)
+    port = node.accelerator.scale_up
+    if node.accelerators > 1 or port is None:
+        lacks = f"nodes of {node.accelerators}" if node.accelerators > 1 else "accelerators without a scale-up port"
+        raise InputError(
+            f"a {fabric.topology} of {lacks} needs network cards to join them; give node.nics.",
+            field="system.groups[0].node.nics",
+        )
+    return _shaped(fabric, total, port.bandwidth, link(port.link).latency, port.link)
+
+
+def cards_of(node: Node) -> int:
+    """Network cards that serve equally many accelerators of a node each."""
+    count = min(node.nics.count if node.nics else 1, node.accelerators)
+    return next(c for c in range(count, 0, -1) if node.accelerators % c == 0)
+
+
+def _between_cards(node: Node, system: System) -> Tier:
+    """The tier of nodes whose cards are joined to each other, or to the routers of a dragonfly."""
+    assert system.fabric is not None
+    assert node.nics is not None
+    technology, wires = link(node.nics.link), between_cards(system)
+    latency = (technology.latency if node.nics.latency is None else node.nics.latency) + SWITCH_HOP
+    rate, name = wires.reach(wires.places, node.accelerators), system.fabric.topology
+    port = min(_card(node)[1], float(wires.topology.bandwidth.min()))
+    return Tier(name, system.accelerators, rate, latency, technology.name, "wired", "inter", port=port, wires=wires)
+
+
+@lru_cache(maxsize=16)
+def between_cards(system: System) -> Wires:
+    """The network between all cards, node after node: routers of nodes that are joined directly, or a dragonfly."""
+    fabric, node, nodes = system.fabric, system.groups[0].node, system.groups[0].count
+    assert fabric is not None
+    count, card, wire = _card(node)
+    if fabric.topology == "dragonfly":
+        built = dragonfly(fabric, nodes * count, card, wire + SWITCH_HOP, 2 * SWITCH_HOP)
+    else:
+        sides = sides_of(fabric, nodes, TORUS_DIMENSIONS if fabric.topology == "torus" else 2)
+        rates = fabric.link_bandwidth or (card * count / links_of_port(fabric.topology, nodes, sides),)
+        built = routed(direct(fabric.topology, nodes, sides, rates, SWITCH_HOP), count, card, wire)
+    return Wires(built, node.accelerators, count)
+
+
+def _card(node: Node) -> tuple[int, float, float]:
+    """Cards of a node that serve accelerators, B/s of each, and seconds from one over a cable to another."""
+    assert node.nics is not None
+    technology, count = link(node.nics.link), cards_of(node)
+    rate = (node.nics.bandwidth or technology.bandwidth) * node.nics.count / count
+    return count, rate, technology.latency if node.nics.latency is None else node.nics.latency
+
+
 def leaf_nodes(node: Node, fabric: ScaleOutFabric) -> int:
     """Nodes below one leaf, unless the fabric says: a rail leaf takes one card of each, any other leaf all cards of a
     node; a port that is split takes more cards.
@@ -286,7 +394,7 @@ def leaf_nodes(node: Node, fabric: ScaleOutFabric) -> int:
         return fabric.leaf_nodes or 1
     technology = link(node.nics.link)
     split = max(1, int(technology.bandwidth / (node.nics.bandwidth or technology.bandwidth)))
-    ports = technology.downlinks * split
+    ports = fabric.arity // 2 if fabric.arity else technology.downlinks * split
     return ports if fabric.topology == "rail-optimized" else max(1, ports // node.nics.count)
 
 

@@ -86,6 +86,33 @@ def read_traffic(path: Path | str, topology: Topology) -> tuple[Ints, Ints, Floa
     return ends[0], ends[1], np.array(amount, np.float64)
 
 
+def read_messages(path: Path | str) -> Floats:
+    """A square CSV of bytes, a row for each sender and a column for each receiver, such as ``0,1MiB`` or ``0,1048576``.
+
+    InputError with the line where it is none.
+    """
+    file = Path(path)
+    rows = [re.split(r"[,;\t]", line.strip().rstrip(",;")) for line in _text(file).splitlines() if line.strip()]
+    for line, row in enumerate(rows, 1):
+        if len(row) != len(rows):
+            raise InputError(
+                f"must be square, a row and a column for each rank (got {len(rows)} rows and {len(row)} columns).",
+                field="matrix", file=str(file), line=line,
+            )  # fmt: skip
+    return np.array(
+        [[_bytes(cell, f"{file}", line) for cell in row] for line, row in enumerate(rows, 1)], dtype=np.float64
+    )
+
+
+def _bytes(cell: str, file: str, line: int) -> float:
+    """A cell in bytes, with or without a unit; not below 0."""
+    cell = cell.strip()
+    found = float(cell) if _number(cell) else _quantity(cell, "bytes", "a message", file, line)
+    if not found >= 0 or found == float("inf"):
+        raise InputError(f"a message must be 0 bytes or more (got {cell}).", field="matrix", file=file, line=line)
+    return found
+
+
 def _listed(path: Path | str, columns: tuple[str, ...]) -> list[dict[str, str]]:
     """The rows of a CSV with these columns."""
     return _rows(_text(Path(path)), Path(path), columns)

@@ -5,7 +5,7 @@ included. The library's launch, steps and protocol are those of the closed form,
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import floor, log
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +32,10 @@ from rapid_llm.network.replan import Plan, Recovery, recover
 from rapid_llm.network.tasks import Result
 from rapid_llm.network.technologies import Library
 from rapid_llm.network.topology import Topology
+
+if TYPE_CHECKING:
+    from rapid_llm.network.background import Background
+    from rapid_llm.network.routing import Table
 
 Members = NDArray[np.int64]
 ANCHOR: Final = 16.0
@@ -118,7 +122,7 @@ def _price(  # noqa: PLR0917
     size, ranks, stride = key
     if ranks == 1 or size <= 0:
         return 0.0, 0, 0.0, 1
-    _whole(net, groups(len(net.part), ranks, stride), axis)
+    whole_groups(net, groups(len(net.part), ranks, stride), axis)
     way, seconds = chosen(op, size, ranks, stride, net, fabric, library, small)
     return seconds, way.way.template.algorithm, way.sent, way.way.group.nodes
 
@@ -130,7 +134,7 @@ def groups(accelerators: int, ranks: int, stride: int) -> Members:
     return first[:, None] + stride * np.arange(ranks)
 
 
-def _whole(net: Interconnect, members: Members, axis: str) -> None:
+def whole_groups(net: Interconnect, members: Members, axis: str) -> None:
     """InfeasibleError where the members of a group do not all reach each other."""
     apart = net.part[members] != net.part[members[:, :1]]
     if not apart.any():
@@ -266,14 +270,30 @@ def _anchor(size: float) -> float:
     return ANCHOR ** floor(log(size, ANCHOR))
 
 
-def _recovered(way: Way, size: float, net: Interconnect, members: Members, whole: float) -> Recovery:
+@dataclass(frozen=True, slots=True, eq=False)
+class Beside:
+    """What a collective meets beside its links: how these are chosen (a name, or a table), and flows of others."""
+
+    policy: "str | Table" = "auto"
+    background: "Background | None" = None
+
+
+NOTHING: Final = Beside()
+
+
+def _recovered(  # noqa: PLR0917
+    way: Way, size: float, net: Interconnect, members: Members, whole: float, beside: Beside = NOTHING
+) -> Recovery:
     """Both policies for one way of a collective, which takes ``whole`` seconds on healthy links alone."""
     group, phases = way.group, way.template.phases
     nodes = group.inside == 1 and len(group.bounds) > 1
     wide = any(p.pattern in ("tree", "chain") or (p.pattern == "ring" and np.diff(p.levels) > 1) for p in phases)
 
     def run(plan: Plan) -> Result:
-        return on_links(way, size, net.topology, plan.members, lanes=plan.lanes, routed=plan.routed, fan=plan.fan)
+        return on_links(
+            way, size, net.topology, plan.members, lanes=plan.lanes, routed=plan.routed, fan=plan.fan,
+            policy=beside.policy, background=beside.background,
+        )  # fmt: skip
 
     return recover(
         run, net.topology, net.healthy, members, group.bounds[0] if nodes else 1,
@@ -292,7 +312,9 @@ class Hurt:
     plan: str
 
 
-def under_faults(way: Candidate, size: float, net: Interconnect, members: Members | None = None) -> Hurt:
+def under_faults(
+    way: Candidate, size: float, net: Interconnect, members: Members | None = None, beside: Beside = NOTHING
+) -> Hurt:
     """One way of a collective on the links of a job, its groups (``members``, as of ``contend``) at once.
 
     Detour: the routes of the healthy network, others where links are down. Re-plan: round degraded links, without the
@@ -302,11 +324,11 @@ def under_faults(way: Candidate, size: float, net: Interconnect, members: Member
     group = way.way.group
     if members is None:
         members = np.arange(group.stride)[:, None] + group.stride * np.arange(group.bounds[-1])
-    _whole(net, members, "")
-    whole = contend(way, size, net.healthy, members=members)
+    whole_groups(net, members, "")
+    whole = contend(way, size, net.healthy, members=members, policy=beside.policy, background=beside.background)
     if net.topology is net.healthy:
         return Hurt(whole, whole.seconds, whole.seconds, "")
-    found = _recovered(way.way, size, net, members, whole.flow)
+    found = _recovered(way.way, size, net, members, whole.flow, beside)
     one, other = (
         replace(hurt, seconds=max(hurt.seconds, whole.seconds))
         for hurt in (contended(way.way, size, net.topology, run) for run in (found.detour, found.replan))

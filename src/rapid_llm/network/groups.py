@@ -52,7 +52,8 @@ def by_medium(group: Group, laps: int) -> Group:
     """A group with a level for each medium: every dimension of a torus that it lies along, a ring with links of its
     own; else what is inside a node, and all of the network, which network cards share and rings go round in ``laps``.
     """
-    return _by_dimension(group) if group.tiers[0].kind == "torus" else _network_as_one(group, 2 * laps)
+    alone = group.tiers[0].kind == "torus" and len(group.tiers) == 1
+    return _by_dimension(group) if alone else _network_as_one(group, 2 * laps)
 
 
 def in_whole_units(group: Group, laps: int) -> Group:
@@ -68,10 +69,10 @@ def whole(bounds: tuple[int, ...]) -> bool:
 def _by_dimension(group: Group) -> Group:
     tier = group.tiers[0]
     sides = tier.sides(group.bounds[0])
-    rate = tier.bandwidth / tier.dimensions
+    rates = tier.rates or (tier.bandwidth / tier.dimensions,) * tier.dimensions
     axes = tuple(
         replace(tier, name=f"{tier.name} axis {k + 1}", kind="axis", bandwidth=rate / (2 if side == 2 else 1))
-        for k, side in enumerate(sides)
+        for k, (side, rate) in enumerate(zip(sides, rates, strict=False))
     )
     return replace(group, bounds=tuple(accumulate(sides, mul)), tiers=axes)
 

@@ -79,7 +79,7 @@ def _runs(algorithm: str, group: Group) -> bool:
         "nvls-tree": levels > 1 and inner.in_network_reduction,
         "tree": levels > 1 or inner.scope == "inter",
         "hierarchical": levels > 1 and whole(in_whole_units(group, 1).bounds),
-        "orders": inner.kind == "torus" or (levels > 1 and group.inside == 1 and whole(by_medium(group, 1).bounds)),
+        "orders": inner.kind == "torus" if levels == 1 else group.inside == 1 and whole(by_medium(group, 1).bounds),
         "halving-doubling": all(bound & (bound - 1) == 0 for bound in group.bounds),
         "pxn": levels > 1 and inner.scope == "intra" and group.tiers[-1].scope == "inter",
         "sharp": group.tiers[-1].scope == "inter" and group.tiers[-1].in_network_reduction,
@@ -129,8 +129,24 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
         if ahead and [phase.pattern for phase in template.phases] == ["direct"] * 2:
             (wait, moving), one = paths[0], float(busy[0, 0])
             paths = [(wait, moving - (1 - ends) * one), (wait - ahead * group.tiers[0].latency, moving)]
-    first, *others = (line(once + waiting, moving) for waiting, moving in paths)
+    turning = _turning(template, group, costs, float(waits.sum())) if protocol.slots else (0.0, 0.0)
+    first, *others = (one for path in paths for one in _in_loops(line(once + path[0], path[1]), *turning))
     return replace(first, others=tuple(others))
+
+
+def _turning(template: Template, group: Group, costs: list[LinkCost], waits: float) -> tuple[float, float]:
+    """Seconds, and seconds per byte, that a ring waits for its hops again in every further round of its buffers: a rank
+    first takes what arrived last (NCCL's loops over chunks). Nothing where channels are many.
+    """
+    rounds = [cost.round for cost in costs if cost.round]
+    if not rounds or any(phase.pattern != "ring" for phase in template.phases):
+        return 0.0, 0.0
+    return waits, waits / (len(template.phases) * group.bounds[-1] * min(rounds))
+
+
+def _in_loops(line: Line, waits: float, per_byte: float) -> list[Line]:
+    """A line, and the one that it goes on with once buffers are full."""
+    return [line, line.deeper(-waits, per_byte)] if per_byte else [line]
 
 
 def _off_rails(phase: Phase, group: Group) -> float:
@@ -154,7 +170,7 @@ def both_ways(phase: Phase, group: Group) -> bool:
     tier = group.tiers[low]
     if tier.kind == "full" or (tier.kind == "ring" and group.bounds[low] * group.stride < tier.span):
         return False
-    return phase.both or tier.kind in ("axis", "torus", "ring")
+    return phase.both or tier.kind in ("axis", "torus", "ring", "wired")
 
 
 def _by_one_card(busy: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
@@ -242,7 +258,9 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
         apart = group.stride * below
         if template.phases[0].pattern == "neighbour":  # only the last of a unit crosses it, over a port of its own
             crossing = min(group.stride, group.node_span)  # side by side: they share a card where it serves several
-            alone = max(tier.bandwidth, tier.port / crossing) if tier.port else tier.reach(2, apart, group.stride)
+            members = group.bounds[level] // below
+            all_send = tier.wires.reach(members, apart, both=False) if tier.wires else tier.bandwidth
+            alone = max(all_send, tier.port / crossing) if tier.port else tier.reach(2, apart, group.stride)
             rates.append(alone * share)
             continue
         members = group.bounds[level] // below
@@ -250,6 +268,9 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
             members = min(members, TORUS_SIDE)
         if tier.kind == "ring" and _mixed(template):
             rates.append(tier.passing(members, apart) * share)
+            continue
+        if tier.wires is not None and _mixed(template):
+            rates.append(tier.wires.reach(members, apart, both=False) * share)
             continue
         alone = template.phases[0].pattern == "relay" and len(group.bounds) == 1
         rates.append(
@@ -273,7 +294,7 @@ def port_loads(load: tuple[float, ...], phase: Phase, group: Group) -> list[floa
         if level + 1 < len(seen) and tier.scope == "inter" and exchange:
             seen[level] += seen[level + 1]
         if exchange:
-            seen[level] *= tier.exchange_hops(group.bounds[level] // below)
+            seen[level] *= tier.exchange_hops(group.bounds[level] // below, group.stride * below)
         if phase.pattern == "pair" and seen[level]:
             seen[level] *= tier.pair(group.bounds[level] // below, phase.distance // below, group.stride * below)[1]
         if tier.kind == "shared" and phase.pattern != "neighbour":

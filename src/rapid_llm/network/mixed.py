@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, inf
+from typing import NoReturn
 
 from rapid_llm.errors import InputError
-from rapid_llm.hardware.system import NodeGroup, System
+from rapid_llm.hardware.system import SHAPES, NodeGroup, ScaleOutFabric, System
 from rapid_llm.network.fabric import SWITCH_HOP, Fabric, Tier, network_tiers, node_tiers
 from rapid_llm.network.technologies import link as technology
 from rapid_llm.nouns import replaced
@@ -29,6 +30,8 @@ class Crossing:
 def inside(system: System, index: int) -> Fabric:
     """Tiers of one group of nodes, by itself; a last one reaches the other groups, which its own messages never use."""
     group = system.groups[index]
+    if group.fabric is None and system.fabric is not None and _direct(system.fabric):
+        _refuse_direct(system, system.fabric, "Try a fabric in each group.")
     alone = replaced(system, groups=(group,), fabric=group.fabric or system.fabric, links=())
     if group.count > 1 and alone.fabric is None:
         raise InputError(
@@ -94,11 +97,26 @@ def _refuse(system: System, used: list[NodeGroup], pair: tuple[int, int]) -> Non
     if system.fabric is None:
         message = f"system '{system.name}' does not say what joins {names[0]} and {names[1]}. {advice}"
         raise InputError(message, field="system.links")
-    torus = system.fabric.topology == "torus" or any(g.fabric and g.fabric.topology == "torus" for g in used)
+    for fabric in (system.fabric, *(g.fabric for g in used if g.fabric)):
+        if _direct(fabric):
+            _refuse_direct(system, fabric, advice)
     bare = next((g.name for g in used if g.node.nics is None), "")
-    what = "a torus joins chips of one kind" if torus else f"group {bare} has no network cards" if bare else ""
-    if what:
-        raise InputError(f"system '{system.name}': {what}, so no fabric joins it. {advice}", field="system.links")
+    if bare:
+        message = f"system '{system.name}': group {bare} has no network cards, so no fabric joins it. {advice}"
+        raise InputError(message, field="system.links")
+
+
+def _direct(fabric: ScaleOutFabric) -> bool:
+    """Whether places are joined to each other, so that all must be alike."""
+    return fabric.topology in SHAPES or fabric.topology == "dragonfly"
+
+
+def _refuse_direct(system: System, fabric: ScaleOutFabric, advice: str) -> NoReturn:
+    what = "chips" if fabric.topology == "torus" else "nodes"
+    raise InputError(
+        f"system '{system.name}': a {fabric.topology} joins {what} of one kind, so no fabric joins it. {advice}",
+        field="system.links",
+    )
 
 
 def _rate(group: NodeGroup) -> float:

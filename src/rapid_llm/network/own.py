@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 
 from rapid_llm.errors import InputError, nearest, unknown_name
-from rapid_llm.network.engine import simulate
+from rapid_llm.network.background import Background, simulate_beside
 from rapid_llm.network.explicit import closed_form
-from rapid_llm.network.programs import latencies, program, run_in_slices
-from rapid_llm.network.routing import Table, route
-from rapid_llm.network.tasks import Floats, Ints, Result, Tasks, concatenate, tasks
+from rapid_llm.network.programs import program, run_in_slices
+from rapid_llm.network.routing import Table
+from rapid_llm.network.tasks import Floats, Result
 from rapid_llm.network.templates import BUILDERS, OPS, Bounds, Template
 from rapid_llm.network.topology import Topology
 
@@ -19,15 +19,6 @@ RUNS: Final = (
     "ring", "two-way-ring", "tree", "halving-doubling", "hierarchical", "one-shot", "two-shot", "direct", "pxn", "p2p",
 )  # fmt: skip
 """Algorithms that links alone can run: reducing switches need more than links."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Background:
-    """Traffic beside the collective, from time 0: source and target node, and bytes."""
-
-    source: Ints
-    target: Ints
-    amount: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,23 +109,13 @@ def _run(  # noqa: PLR0917
     policy: str | Table,
     background: Background | None,
 ) -> Run:
-    beside = None if background is None else _stream(topology, background, policy)
-
     def run(slices: int) -> Result:
         some = program(template, bounds, size, topology, policy=policy, slices=slices)
-        return simulate(some if beside is None else concatenate([some, beside]), topology)
+        return simulate_beside(some, topology, background, policy)
 
     result = run_in_slices(template, run)
-    own = len(result.finish) - (0 if beside is None else len(beside))
     closed = closed_form(template, bounds, size, topology, policy=policy)
-    return Run(name, result, float(result.finish[:own].max(initial=0.0)), closed)
-
-
-def _stream(topology: Topology, background: Background, policy: str | Table) -> Tasks:
-    routes = route(topology, background.source, background.target, policy=policy, amount=background.amount)
-    shares = routes.share if len(routes.share) else None
-    latency = latencies(topology, routes)
-    return tasks(background.amount, routes.start, routes.link, coefficient=shares, latency=latency)
+    return Run(name, result, result.seconds, closed)
 
 
 def without_faults(found: Run, healthy: Run) -> Run:

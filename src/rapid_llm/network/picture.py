@@ -12,7 +12,9 @@ from rapid_llm.network.topology import NODE_KINDS, Topology
 from rapid_llm.units import format_bandwidth
 
 WIDTH = 960.0
-LEVELS = {"accelerator": 4, "host": 3, "nvswitch": 5, "nic": 3, "leaf": 2, "router": 2, "spine": 1, "core": 0}
+LEVELS = {
+    "accelerator": 4, "idle": 4, "host": 3, "nvswitch": 5, "nic": 3, "leaf": 2, "router": 2, "spine": 1, "core": 0,
+}  # fmt: skip
 """Rows of a switched network, from the core at the top to the scale-up switches at the bottom."""
 MOST = 4000
 """Nodes that a picture shows; of larger topologies the first ones."""
@@ -33,7 +35,7 @@ def topology_svg(topology: Topology, load: Floats | None = None) -> str:
 def _places(topology: Topology) -> tuple[dict[int, Place], float]:
     if topology.grid is not None and len(topology.grid.sides) >= 2:
         return _on_grid(topology)
-    if (topology.node_kind == 0).all():
+    if topology.chips.all():
         return _on_circle(topology)
     return _in_tiers(topology)
 

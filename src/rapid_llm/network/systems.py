@@ -7,9 +7,10 @@ import numpy as np
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.system import Node, System
 from rapid_llm.network import shapes
-from rapid_llm.network.clusters import leaf_spine, nested, switch
-from rapid_llm.network.fabric import SWITCH_HOP, Fabric, Tier, leaf_nodes, of_equal_nodes
+from rapid_llm.network.clusters import fat_tree, leaf_spine, nested, switch
+from rapid_llm.network.fabric import SWITCH_HOP, Fabric, Tier, cards_of, leaf_nodes, of_equal_nodes
 from rapid_llm.network.topology import Builder, Topology
+from rapid_llm.network.wiring import first
 
 
 @lru_cache(maxsize=16)
@@ -26,8 +27,8 @@ def topology_of(system: System, accelerators: int | None = None) -> Topology:
             f"system '{system.name}' has {system.accelerators} accelerators, not {total}.", field="accelerators"
         )
     fabric = Fabric.of(system)
-    if fabric.tiers and fabric.tiers[-1].kind == "torus":
-        return _torus(fabric.tiers[-1], total)
+    if node.accelerators == 1 and node.nics is None and system.fabric is not None and fabric.tiers:
+        return _chips(system, fabric.tiers[-1], total)
     if total <= node.accelerators:
         return _box(node, fabric, total)
     if total % node.accelerators:
@@ -52,6 +53,8 @@ def _box(node: Node, fabric: Fabric, count: int) -> Topology:
         return (shapes.ring if whole else _chain)(count, tier.bandwidth / 2, tier.latency)
     if tier.kind in ("full", "shared"):
         return _bridged(tiers, count)
+    if tier.kind in ("torus", "wired"):
+        return first(_joined(tier), count)
     return switch(count, tier.bandwidth, tier.latency)
 
 
@@ -89,10 +92,10 @@ def _scale_out(system: System, node: Node, fabric: Fabric, total: int) -> Topolo
     out, cards = system.fabric, node.nics
     if out is None or cards is None:
         raise InputError(f"system '{system.name}' has no network between its nodes.", field="system.fabric")
-    boxes = total // node.accelerators
-    count = min(cards.count, node.accelerators)
-    while node.accelerators % count:
-        count -= 1
+    boxes, count = total // node.accelerators, cards_of(node)
+    name, box = f"{system.name} x {boxes}", _box(node, fabric, node.accelerators)
+    if (wires := fabric.tiers[-1].wires) is not None:
+        return nested([box] * boxes, wires.topology, name=name, per_box=count)
     tier = next(t for t in fabric.tiers if t.scope == "inter")
     rate = tier.bandwidth * (max(out.oversubscription, 1.0) if tier.name == "spine" else 1.0)
     port = rate * node.accelerators / count
@@ -100,6 +103,15 @@ def _scale_out(system: System, node: Node, fabric: Fabric, total: int) -> Topolo
     below = leaf_nodes(node, out) * (1 if rail else count)
     single = out.topology == "single-switch"
     wire = tier.latency - (out.hops * SWITCH_HOP if tier.name == "spine" else SWITCH_HOP)
+    if out.arity:
+        tree = fat_tree(out.arity, port, wire + SWITCH_HOP, upper=2 * SWITCH_HOP)
+        if len(tree.accelerators) < system.groups[0].count * count:
+            raise InputError(
+                f"a fat tree of switches with {out.arity} ports has {len(tree.accelerators)} places, but system "
+                f"'{system.name}' has {system.groups[0].count} nodes of {count} cards; give a larger arity.",
+                field="system.fabric.arity",
+            )
+        return nested([box] * boxes, tree, name=name, per_box=count)
     outer = leaf_spine(
         boxes * count,
         boxes * count if single else below,
@@ -107,12 +119,29 @@ def _scale_out(system: System, node: Node, fabric: Fabric, total: int) -> Topolo
         wire + SWITCH_HOP,
         oversubscription=max(out.oversubscription, 1.0),
         upper=(out.hops - 1) * SWITCH_HOP,
+        spines=out.spines,
         rails=count if rail else 1,
     )
-    box = _box(node, fabric, node.accelerators)
-    return nested([box] * boxes, outer, name=f"{system.name} x {boxes}")
+    return nested([box] * boxes, outer, name=name)
 
 
-def _torus(tier: Tier, total: int) -> Topology:
-    """A torus as near to a cube as its size allows; a chip's bandwidth is shared by two links along each dimension."""
-    return shapes.torus(tier.sides(total), tier.bandwidth / (2 * tier.dimensions), tier.latency)
+def _chips(system: System, tier: Tier, total: int) -> Topology:
+    """Accelerators joined by ports of their own. Of a torus without sides a job gets a slice as near to a cube as its
+    size allows; else its first accelerators, and the others forward.
+    """
+    if tier.kind == "torus" and not tier.lengths:
+        return shapes.torus(tier.sides(total), tier.bandwidth / (2 * tier.dimensions), tier.latency)
+    if tier.kind == "full":
+        return shapes.fully_connected(total, tier.bandwidth / max(system.accelerators - 1, 1), tier.latency)
+    if tier.kind == "ring":
+        whole = total == system.accelerators
+        return (shapes.ring if whole else _chain)(total, tier.bandwidth / 2, tier.latency)
+    return first(_joined(tier), total)
+
+
+def _joined(tier: Tier) -> Topology:
+    """All accelerators of a torus of known sides, or of another constructor."""
+    if tier.wires is not None:
+        return tier.wires.topology
+    rates = [rate / 2 for rate in tier.rates] or tier.bandwidth / (2 * tier.dimensions)
+    return shapes.torus(tier.lengths, rates, tier.latency)

@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 from rapid_llm.documents import build
 from rapid_llm.errors import unknown_name
 from rapid_llm.network.templates import ALGORITHMS
-from rapid_llm.nouns import STRICT, Map
+from rapid_llm.nouns import STRICT, Map, hash_once
 from rapid_llm.provenance import Catalogue
 from rapid_llm.units import Bytes, BytesPerSecond, Count, Fraction, NonNegative, Seconds
 
@@ -53,7 +53,8 @@ class LinkCost:
     ``switch`` share of the link rate when the switch reduces; ``spread`` share that messages between peers (exchange,
     send and receive) reach, where it differs; ``copy`` rate at which a rank copies its own share (B/s), and ``keep`` in
     an exchange, where that differs; ``channels`` that a message to a peer may get, and what each of these moves without
-    flags (``channel``, B/s). Through host memory, buffers that the ``cache`` of a CPU does not hold (B) bring
+    flags (``channel``, B/s). ``round``: bytes of its own that a rank has under way in all channels of a ring at once.
+    Through host memory, buffers that the ``cache`` of a CPU does not hold (B) bring
     ``efficiency`` down to ``memory``. ``tuner`` is what decides between protocols, where the least time does not;
     ``without`` names those that are off there. ``fill`` what a dependent hop takes more, under any protocol, once all
     channels together have a ``chunk`` to move (B), in proportion below.
@@ -75,6 +76,7 @@ class LinkCost:
     keep: BytesPerSecond | None = None
     channels: Count | None = None
     channel: BytesPerSecond | None = None
+    round: Bytes = 0
     cache: Bytes | None = None
     memory: Fraction | None = None
     tuner: Tuner | None = None
@@ -111,6 +113,7 @@ class Protocol:
     chunk: Bytes = 0
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Library:
     """A collective library: its protocols, and its cost by link.

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-NODE_KINDS: Final = ("accelerator", "nvswitch", "nic", "host", "leaf", "spine", "core", "router")
-"""What a node is; its code is the index here."""
+NODE_KINDS: Final = ("accelerator", "nvswitch", "nic", "host", "leaf", "spine", "core", "router", "idle")
+"""What a node is; its code is the index here. ``idle``: an accelerator of no job, which forwards what passes."""
 LINK_KINDS: Final = ("scale-up", "host", "nic", "fabric", "global")
 """What a link is: inside a box, to a network card, from card to leaf, between switches, between dragonfly groups."""
 NONE: Final = -1
@@ -78,6 +78,20 @@ class Topology:
     def accelerators(self) -> Ints:
         """Nodes that are accelerators, in order: the default place of rank r is ``accelerators[r]``."""
         return np.flatnonzero(self.node_kind == 0)
+
+    @cached_property
+    def chips(self) -> NDArray[np.bool_]:
+        """Nodes that are accelerators, of the job or idle."""
+        found: NDArray[np.bool_] = (self.node_kind == 0) | (self.node_kind == NODE_KINDS.index("idle"))
+        return found
+
+    @cached_property
+    def zones(self) -> Ints:
+        """Group of a dragonfly that each node is in: what links between groups join is several, all else is one."""
+        from rapid_llm.network.connected import parts
+
+        near = self.kind != LINK_KINDS.index("global")
+        return np.zeros(self.nodes, np.int64) if near.all() else parts(self, near)
 
     @cached_property
     def capacity(self) -> Floats:

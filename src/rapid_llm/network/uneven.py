@@ -76,7 +76,7 @@ def _port_loads(others: Matrix, group: Group, way: int) -> Matrix:
         tier, below = group.tiers[level], group.bounds[level - 1] if level else 1
         if level + 1 < len(loads) and tier.scope == "inter":  # far traffic passes the nearer network as well
             loads[level] += loads[level + 1]
-        loads[level] *= tier.exchange_hops(group.bounds[level] // below)
+        loads[level] *= tier.exchange_hops(group.bounds[level] // below, group.stride * below)
         if tier.kind == "shared":  # units behind a bridge share one port
             unit = index // below
             loads[level] = np.bincount(unit, weights=loads[level])[unit]

@@ -10,7 +10,7 @@ from rapid_llm.operators.families import Column, Prices
 from rapid_llm.operators.kernels import AttentionKernel, ContextConstants, DecodeConstants, DecodeKernel
 from rapid_llm.operators.rates import Rates
 from rapid_llm.operators.summary import join, summarise
-from rapid_llm.operators.work import attention_work
+from rapid_llm.operators.work import attention_flops, attention_work
 
 Whole = NDArray[np.int64] | int
 
@@ -46,7 +46,7 @@ def _visited(tiles: Column, step: Column, kv_tile: Whole, columns: tuple[Column,
     total = past + new
     longest = np.ceil(total / kv_tile) * kv_tile
     unlimited = new
-    if window.any():
+    if np.count_nonzero(window):
         reach = window + np.minimum(step, new)
         sliding = (window > 0) & (reach < total)
         longest = np.where(sliding, np.minimum(reach + kv_tile - grid, longest), longest)
@@ -115,7 +115,7 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     ctas = batch * heads / group * per_head
     mean, longest = _visited(per_head, tile / group, kv_tile, columns)
     rate: float | Column = c.rate
-    if backward.any():
+    if np.count_nonzero(backward):
         rate = np.where(backward > 0, (c.backward_rate or _BACKWARD * c.rate) / 2.5, c.rate)
     peak = r.multiplies(kernel.product_bits)
     column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / (rate * peak)  # of one KV position of one tile
@@ -148,18 +148,22 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     together = (group >= kernel.groups[0]) & (group <= kernel.groups[1])
     if kernel.powers:
         together &= np.log2(group) % 1.0 == 0.0
+    if kernel.fills:
+        blocks = np.maximum(np.floor(past / kernel.fills_by), 1.0) if kernel.fills_by else 1.0
+        together &= batch * kv_heads * blocks >= kernel.fills * r.units
     inside = np.where(together, group, 1.0)
     step = np.where(together, float(kernel.kv_tile), float(kernel.lone_tile))
     whole = np.ceil((past + 1.0) / step) * step
-    length = np.where(window > 0, np.minimum(np.ceil(window / step) * step + step, whole), whole)
+    length = whole
+    if np.count_nonzero(window):
+        length = np.where(window > 0, np.minimum(np.ceil(window / step) * step + step, whole), whole)
     sharers = heads / inside
     items = batch * sharers * np.ceil(inside / kernel.query_tile)
     most = np.maximum(r.units // items, 1.0)
     splits = np.minimum(np.maximum(length / kernel.split_tokens + _HALF, 1.0), most)
     if not kernel.splits_alone:
         splits = np.where(group > 1.0, splits, 1.0)
-    flops = attention_work(columns)[0]
-    cache = batch * length * kv_heads * (dim + np.where(shared > 0, 0.0, v_dim)) * kv_bytes
+    cache = batch * length * kv_heads * (dim + v_dim * (shared <= 0)) * kv_bytes
     ends = 2.0 * batch * heads * (dim + v_dim)
     moved = cache + ends
     stream = r.stream(moved, c.bandwidth)
@@ -179,7 +183,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
         return join(compute, memory, c.overlap) + joining, compute, memory
 
     best = split(1.0, 0.0)
-    if (splits > 1.0).any():
+    if np.count_nonzero(splits > 1.0):
         partial = _PARTIAL_BYTES * batch * heads * v_dim / items  # that each unit writes for another to read
         parted = split(splits, c.combine + partial / (draw * r.hbm))
         better = (splits > 1.0) & (parted[0] < best[0])
@@ -190,7 +194,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
         copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
         extra = extra + np.where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
     launches = r.launch * (2.0 if kernel.appends else 1.0)
-    return summarise(launches + c.setup, seconds + extra, work=(flops, moved), sides=(compute, memory))
+    work = attention_flops(columns), moved
+    return summarise(launches + c.setup, seconds + extra, work=work, sides=(compute, memory))
 
 
 def is_decode(columns: tuple[Column, ...]) -> NDArray[np.bool_]:

@@ -33,6 +33,7 @@ _WIDEST: Final = 1048576.0  # above every expert width: makes one number of expe
 _IN_FLIGHT: Final = 4.0  # tiles that share a compute unit
 _KIB: Final = 1024.0
 _SOME: Final = 1e-3  # rows
+_FMA_FLOPS: Final = 2.0  # that a lane's instruction counts in the vector rate
 _SIDES: Final = 3.0  # p of the norm that joins compute and memory of a tiled kernel
 _LIBRARY_SIDES: Final = 1.5  # the same over the many experts of a library's one launch, each bound by either
 
@@ -146,7 +147,8 @@ def _gemms(
 
         busy    = max(2 bm bn bk / (rate P), fill (bm x + bn w) bk / S)       a k-step of a tile, on all units
         compute = ceil(k/bk) max(tiles busy, ceil(tiles / 4 S) step)          or max(tiles, S) and S where it is alone
-        GEMM    = ||compute, hit n k w / (bandwidth HBM)||_3 + tile (tiles + tiles of other ranks' pairs) / S
+        GEMM    = ||compute, memory||_3 + tile (tiles + tiles of other ranks' pairs) / S
+        memory  = hit n k w / (bandwidth HBM)                  joined alike with what ``unpacks`` takes of the lanes
 
     ``tile`` may add an axis before that of the rows.
     """
@@ -168,5 +170,7 @@ def _gemms(
     together, working = (1.0, np.maximum(tiles, r.units)) if kernel.alone else (_IN_FLIGHT, tiles)
     compute = steps * np.maximum(working * busy, np.ceil(tiles / (r.units * together)) * c.step)
     memory = r.stream(hit * n * k * weight, share, held)
+    if kernel.unpacks:
+        memory = join(hit * n * k * kernel.unpacks / (r.vector / _FMA_FLOPS), memory, _SIDES)
     gemms = slow * (join(compute, memory, _SIDES) + c.tile / r.units * (tiles + empty * wide))
     return gemms.sum(axis=0), (slow * compute).sum(axis=0), (slow * memory).sum(axis=0)

@@ -3,11 +3,13 @@
 Every column is a float64 array; rows are independent. A row is one launch (or one fused run) on one accelerator.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rapid_llm.nouns import light
 
 Column = NDArray[np.float64]
 
@@ -45,13 +47,13 @@ POINTWISE_KINDS: Final = ("stream", "reduce", "gather", "optimizer")
 BOUNDS: Final = ("compute", "memory", "launch")
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Prices:
     """What pricing answers, one entry a row.
 
     seconds: time of the launch on the device (s), launch floor included; flops: arithmetic counted (multiply-add = 2);
-    hbm_bytes: traffic to main memory; compute_s and memory_s: the two sides that the time was formed from (s);
-    bound: index into BOUNDS.
+    hbm_bytes: traffic to main memory; compute_s and memory_s: the two sides that the time was formed from, beside what
+    a launch takes at any size, fixed_s (s).
     """
 
     seconds: Column
@@ -59,4 +61,20 @@ class Prices:
     hbm_bytes: Column
     compute_s: Column
     memory_s: Column
-    bound: NDArray[np.int8]
+    fixed_s: Column
+
+    @property
+    def bound(self) -> NDArray[np.int8]:
+        """Which of the three terms is the largest: an index into BOUNDS."""
+        memory_side = self.compute_s < self.memory_s  # as numbers: the first or the second of BOUNDS
+        fixed = np.maximum(self.compute_s, self.memory_s) < self.fixed_s
+        return np.where(fixed, BOUNDS.index("launch"), memory_side).astype(np.int8)
+
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """All columns, in order."""
+        return self.seconds, self.flops, self.hbm_bytes, self.compute_s, self.memory_s, self.fixed_s
+
+    def each(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> "Prices":
+        """The same with every column changed in one way."""
+        return Prices(*map(change, self.columns))

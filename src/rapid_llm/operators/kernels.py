@@ -22,7 +22,8 @@ NEAREST: Final[dict[str, tuple[str, ...]]] = {
     "volta": ("turing", "ampere"), "turing": ("ampere",), "ampere-rtx": ("ampere", "ada"), "ampere": ("ada",),
     "ada": ("ampere",), "blackwell-rtx": ("ada", "ampere"), "hopper": ("blackwell",), "blackwell": ("hopper",),
     "cdna2": ("cdna3", "ampere"), "cdna3": ("ampere",), "cdna4": ("cdna3", "ampere"), "gaudi": ("hopper",),
-    "tpu": ("hopper",), "xe2": ("ampere",), "apple": ("ada", "ampere"),
+    "rdna3": ("cdna3", "ampere"),
+    "tpu": ("hopper",), "xe2": ("ampere",), "apple": ("ada", "ampere"), "apple9": ("apple", "ada"),
 }  # fmt: skip
 """The architectures whose numbers stand in for one that a kernel was not measured on, the nearest first: those whose
 matrix instructions work alike."""
@@ -156,11 +157,14 @@ class PointwiseConstants:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Kernel:
-    """One implementation of a family; ``variants``: fields of its structure that differ on an architecture."""
+    """One implementation of a family; ``variants``: fields of its structure that differ on an architecture;
+    ``computes``: the format whose rate its instructions have, where that is not the row's own (activations may be
+    rounded to it beside weights of fewer bits)."""
 
     name: str
     family: str
-    variants: Map[Map[bool | int | str | ContextTiles | Shapes | tuple[Count, ...]]] = FrozenDict()
+    computes: DtypeName | None = None
+    variants: Map[Map[bool | int | float | str | ContextTiles | Shapes | tuple[Count, ...]]] = FrozenDict()
 
     def shaped(self, architecture: str) -> "Kernel":
         """The kernel as it is built for an architecture: its structure with what ``variants`` says differs there.
@@ -203,10 +207,11 @@ class GemmKernel(Kernel):
     ``quantise``: how often the kernel's own quantise pass reads the 16-bit activations: 1, 2 where it looks for their
     largest value first, 0 without such a pass. ``vector``: a single row goes to a matrix-vector kernel where that is
     faster. ``edges``: where a library takes its tile by rows alone, the most rows of each tile but the last.
-    ``computes``: the format whose rate its instructions have, where that is not the row's own. ``turns``: the operands
-    of a weight gradient must be copied the other way round first; instructions that read either way need no copy.
+    ``turns``: the operands of a weight gradient must be copied the other way round first; instructions that read either
+    way need no copy.
     Of kernels with few loads in flight, by architecture: ``draws``, B/s of weights that a compute unit takes at most,
-    and ``unpacks``, operations of the vector lanes on each weight.
+    and ``unpacks``, operations of the vector lanes on each weight. ``expands``: rows above which quantised weights are
+    first written out in 16 bits, by a kernel of its own.
     """
 
     family: Literal["gemm"]
@@ -215,12 +220,12 @@ class GemmKernel(Kernel):
     splits: tuple[Count, ...] = (1,)
     k_step: Count = 64
     quantise: int = 0
-    computes: DtypeName | None = None
     vector: bool = False
     turns: bool = True
     edges: Map[tuple[Count, ...]] = FrozenDict()
     draws: Map[BytesPerSecond] = FrozenDict()
     unpacks: Map[NonNegative] = FrozenDict()
+    expands: Count | None = None
 
     def tiles_on(self, architecture: str) -> Tiles:
         """The tiles that the kernel has on an architecture."""
@@ -232,6 +237,7 @@ class GemmKernel(Kernel):
         return tuple(zip((0.0, *edges), (*edges, float("inf")), strict=True)) if edges else None
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class AttentionKernel(Kernel):
     """A kernel for many queries per sequence; ``decode`` names the kernel that serves one query per
@@ -275,14 +281,17 @@ class AttentionKernel(Kernel):
         return ("item",) if self.shared else ()
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class DecodeKernel(Kernel):
     """Split-KV attention of one query per sequence.
 
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
     one work item takes; ``split_tokens`` is the least length of a split; ``groups``: least and most query heads of a KV
-    head that share a work item, ``powers``: only where they are a power of two; the others run alone on vector units,
-    in steps of ``lone_tile``. ``splits_alone``: rows with one query head a KV head are split too; ``warps``:
+    head that share a work item, ``powers``: only where they are a power of two, ``fills``: only where sequences times
+    KV heads, times blocks of ``fills_by`` tokens where it is given, are that share of the compute units; the others run
+    alone on vector units, in steps of ``lone_tile``. ``splits_alone``: rows with one query head a KV head are split
+    too; ``warps``:
     instructions of a warp multiply (``Rates.warps``), so that ``rate`` is a share of what those reach; ``regroups``:
     copies of Q and O bring the heads of a group together; ``appends``: a kernel of its own rotates the new token and
     writes it into the cache before; ``product_bits`` as in prefill. ``shared``: bytes of shared
@@ -298,6 +307,8 @@ class DecodeKernel(Kernel):
     split_tokens: Count = 256
     groups: tuple[Count, Count] = (1, 1 << 20)
     powers: bool = False
+    fills: NonNegative = 0.0
+    fills_by: Count | None = None
     lone_tile: Count = 16
     splits_alone: bool = True
     warps: bool = False
@@ -312,6 +323,7 @@ class DecodeKernel(Kernel):
         return ("item",) if self.shared else ()
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MoeKernel(Kernel):
     """Grouped GEMMs over experts by a library that picks the fastest of its tiles, of at most ``row_tile`` rows."""
@@ -321,13 +333,15 @@ class MoeKernel(Kernel):
     row_tile: Count
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TiledMoeKernel(Kernel):
     """Grouped GEMMs over experts whose tile (rows, columns, k-step) the engine picks: the first whose ``until`` is not
     below ``chosen_by``, else the last. ``tuned``: experts of a rank and their width, of which the engine ships a tile
     found by search on devices of an architecture. ``weight_bytes``: of the weights as the kernel reads them, where the
     engine expands them once at load. ``alone``: a tile has its compute unit for itself, so that few take as long as one
-    on every unit. ``sorts``: pairs of other ranks' experts are left out before anything else runs.
+    on every unit. ``sorts``: pairs of other ranks' experts are left out before anything else runs. ``unpacks`` as of
+    products: operations of the vector lanes on each weight.
     """
 
     family: Literal["moe"]
@@ -339,8 +353,10 @@ class TiledMoeKernel(Kernel):
     alone: bool = False
     sorts: bool = False
     weight_bytes: Positive | None = None
+    unpacks: NonNegative = 0.0
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ScanKernel(Kernel):
     """Chunked recurrent mixers; ``chunk_tokens`` tokens a chunk; ``fused``: one kernel does all of it."""
@@ -351,6 +367,7 @@ class ScanKernel(Kernel):
     fused: bool = True
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class PointwiseKernel(Kernel):
     """Memory-bound kernels."""

@@ -93,19 +93,36 @@ def price(
         return _priced(family, _columns(values), asked)
 
 
+def price_rows(
+    family: str,
+    cells: NDArray[np.float64],
+    *,
+    kind: _Kind,
+    dtype: str,
+    kernel: str,
+    accelerator: Accelerator,
+    clock: float,
+) -> Prices:
+    """``price`` of rows that stand in one array [columns, rows], in the order of ``families.COLUMNS``."""
+    return _priced(family, tuple(cells), (kind, dtype, kernel, accelerator, clock, False))
+
+
 @lru_cache(maxsize=4096)
 def _one(family: str, values: tuple[float, ...], asked: _Asked) -> Prices:
     """The price of a row that is given in numbers; whoever asks again gets the same, which nobody may change."""
     alone = _NUMBERS.issuperset(map(type, values))
     prices = _as_row(_priced(family, tuple(map(np.float64, values)) if alone else _columns(values), asked))  # type: ignore[arg-type]
-    for name in Prices.__slots__:
-        getattr(prices, name).setflags(write=False)
-    return prices
+    return prices.each(_read_only)
+
+
+def _read_only(column: NDArray[Any]) -> NDArray[Any]:
+    column.setflags(write=False)
+    return column
 
 
 def _as_row(prices: Prices) -> Prices:
     """Prices of numbers as columns of one row."""
-    return Prices(*(np.array(getattr(prices, name), ndmin=1) for name in Prices.__slots__))
+    return prices.each(np.atleast_1d)
 
 
 def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
@@ -116,7 +133,7 @@ def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
             f"kernel {chosen.name} serves {chosen.family}, not {family}. Try a kernel of the family {family}.",
             field=f"kernels.{family}",
         )
-    if isinstance(chosen, GemmKernel) and chosen.computes and number_format(chosen.computes).rate in accelerator.peak:
+    if chosen.computes and number_format(chosen.computes).rate in accelerator.peak:
         dtype = chosen.computes
     known = rates(accelerator, dtype, clock=clock, replayed=replayed)
     return _price(chosen, columns, kind, known, accelerator.architecture)
@@ -148,51 +165,82 @@ def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, a
 
 def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, architecture: str) -> Prices:
     """Rows with one query go to the kernel's decode partner, rows of latent attention to its latent partner."""
-    if chosen.latent and (latent := columns[5] != columns[6]).any():
+    if chosen.latent and np.count_nonzero(latent := columns[5] != columns[6]):
         partner = cast(AttentionKernel, _kernel(chosen.latent))
         return _merge(
             columns, latent, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture)
         )
-    if chosen.cached_8bit and (small := ~is_decode(columns) & (columns[10] <= 1.0)).any():
+    if chosen.cached_8bit and np.count_nonzero(small := ~is_decode(columns) & (columns[10] <= 1.0)):
         eight, plain = cast(AttentionKernel, _kernel(chosen.cached_8bit)), replaced(chosen, cached_8bit=None)
         return _merge(columns, small, lambda rows, mine: _attention(rows, eight if mine else plain, r, architecture))
-    if chosen.decode_8bit and (small := is_decode(columns) & (columns[10] <= 1.0)).any():
+    if chosen.decode_8bit and np.count_nonzero(small := is_decode(columns) & (columns[10] <= 1.0)):
         sibling = replaced(chosen, decode=chosen.decode_8bit, decode_8bit=None)
         plain = replaced(chosen, decode_8bit=None)
         return _merge(columns, small, lambda rows, mine: _attention(rows, sibling if mine else plain, r, architecture))
 
-    def run(rows: tuple[Column, ...], one_query: bool) -> Prices:
-        if one_query:
-            split = cast(DecodeKernel, _kernel(chosen.decode).shaped(architecture))
-            return price_decode(rows, split, split.on(architecture, r.clock), r)
-        tiled = cast(AttentionKernel, chosen.shaped(architecture))
+    split = cast(DecodeKernel, _kernel(chosen.decode).shaped(architecture))
+    tiled = cast(AttentionKernel, chosen.shaped(architecture))
+
+    def one_query(rows: tuple[Column, ...]) -> Prices:
+        return price_decode(rows, split, split.on(architecture, r.clock), r)
+
+    def queries(rows: tuple[Column, ...], cached: bool) -> Prices:
         constants = tiled.on(architecture, r.clock)
         if rows[0].shape == (1,):  # numbers cost a third of what columns of one row do
-            return _as_row(price_context(tuple(column[0] for column in rows), tiled, constants, r))
-        return price_context(rows, tiled, constants, r)
+            prices = _as_row(price_context(tuple(column[0] for column in rows), tiled, constants, r))
+        else:
+            prices = price_context(rows, tiled, constants, r)
+        return _no_less(prices, one_query(_last_query(rows))) if cached else prices
+
+    def run(rows: tuple[Column, ...], decode: bool) -> Prices:
+        return one_query(rows) if decode else _merge(rows, (rows[2] > 0.0) & (rows[9] == 0.0), queries)
 
     return _merge(columns, is_decode(columns), run)
+
+
+def _last_query(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """The last of the queries alone, over the same cache."""
+    batch, new, past, *rest = columns
+    return (batch, np.ones_like(new), past + new - 1.0, *rest)
+
+
+def _no_less(prices: Prices, least: Prices) -> Prices:
+    """Queries over a cache (drafts that are verified, chunks of a prompt) take no less than the last of them alone,
+    which another kernel with constants of its own prices."""
+    longer = least.seconds > prices.seconds
+    seconds, compute, memory, fixed = (
+        np.where(longer, there, here)
+        for there, here in (
+            (least.seconds, prices.seconds),
+            (least.compute_s, prices.compute_s),
+            (least.memory_s, prices.memory_s),
+            (least.fixed_s, prices.fixed_s),
+        )
+    )
+    return Prices(seconds, prices.flops, prices.hbm_bytes, compute, memory, fixed)
 
 
 def _merge(
     columns: tuple[Column, ...], mask: NDArray[np.bool_], run: Callable[[tuple[Column, ...], bool], Prices]
 ) -> Prices:
     """Price the rows inside and outside a mask apart, and put them back in order."""
-    if mask.all() or not mask.any():
-        return run(columns, bool(mask.all()))
-    sides = [(_block(side), inside) for side, inside in ((mask, True), (~mask, False))]
-    parts = [(side, run(tuple(c[side] for c in columns), inside)) for side, inside in sides]
-    merged = {name: np.empty(len(mask), dtype=getattr(parts[0][1], name).dtype) for name in Prices.__slots__}
-    for side, prices in parts:
-        for name, values in merged.items():
-            values[side] = getattr(prices, name)
-    return Prices(**merged)
+    count = int(np.count_nonzero(mask))
+    if count in (0, mask.size):
+        return run(columns, count > 0)
+    sides = [(_block(mask.nonzero()[0]), True), (_block((~mask).nonzero()[0]), False)]
+    parts = [run(tuple(c[side] for c in columns), within).columns for side, within in sides]
+    merged = []
+    for within, without in zip(*parts, strict=True):
+        whole = np.empty(len(mask), within.dtype)
+        whole[sides[0][0]], whole[sides[1][0]] = within, without
+        merged.append(whole)
+    return Prices(*merged)
 
 
-def _block(mask: NDArray[np.bool_]) -> NDArray[np.bool_] | slice:
-    """The rows of a mask as a slice, where they stand together: views cost less than copies."""
-    first, count = int(mask.argmax()), int(mask.sum())
-    return slice(first, first + count) if mask[first : first + count].all() else mask
+def _block(rows: NDArray[np.intp]) -> NDArray[np.intp] | slice:
+    """Rows as a slice, where they stand together: views cost less than copies."""
+    first, last = int(rows[0]), int(rows[-1])
+    return slice(first, last + 1) if last - first + 1 == len(rows) else rows
 
 
 def roofline(family: str, columns: Mapping[str, ArrayLike], *, dtype: str, accelerator: Accelerator) -> Prices:

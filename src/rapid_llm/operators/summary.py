@@ -4,24 +4,19 @@ from typing import Final
 
 import numpy as np
 
-from rapid_llm.operators.families import BOUNDS, Column, Prices
+from rapid_llm.operators.families import Column, Prices
 
 _TINY: Final = float(np.finfo(float).tiny)
-_LAUNCH: Final = BOUNDS.index("launch")
 
 
 def summarise(
     fixed: float | Column, variable: Column, *, work: tuple[Column, Column], sides: tuple[Column, Column]
 ) -> Prices:
-    """Prices of rows whose time is ``fixed`` + ``variable`` seconds; the largest of the three terms is the bound.
+    """Prices of rows whose time is ``fixed`` + ``variable`` seconds.
 
     ``work`` is (FLOPs, HBM bytes), ``sides`` (compute, memory) in s.
     """
-    flops, moved = work
-    compute, memory = sides
-    memory_side = compute < memory  # as numbers: the first or the second of BOUNDS
-    bound = np.where(np.maximum(compute, memory) < fixed, _LAUNCH, memory_side).astype(np.int8)
-    return Prices(fixed + variable, flops, moved, compute, memory, bound)
+    return Prices(fixed + variable, *work, *sides, np.full_like(variable, fixed))
 
 
 def join(compute: Column, memory: Column, p: float) -> Column:

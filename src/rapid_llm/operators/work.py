@@ -12,7 +12,7 @@ def query_key_pairs(new: Column, past: Column, window: Column, causal: Column) -
     Causal: sum over i = 1..new of min(past + i, window); else every query sees min(past + new, window). window 0 is
     unlimited.
     """
-    if not window.any():
+    if not np.count_nonzero(window):
         return np.where(causal > 0, new * (past + (new + 1.0) / 2.0), new * (past + new))
     span = np.where(window > 0, window, np.inf)
     most = np.minimum(past + new, span)
@@ -27,20 +27,25 @@ def gemm_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
     return 2.0 * m * n * k * groups, groups * (m * k * x_bytes + k * n * w_bytes + m * n * y_bytes)
 
 
-def attention_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
-    """FLOPs of both products over the pairs that are seen, bytes of Q, K, V, O once each.
+def attention_flops(columns: tuple[Column, ...]) -> Column:
+    """FLOPs of both products over the pairs that are seen; of five in the backward pass (FlashAttention-2)."""
+    batch, new, past, heads, _, head_dim, v_head_dim, window, causal, backward = columns[:10]
+    flops = 2.0 * batch * heads * (head_dim + v_head_dim) * query_key_pairs(new, past, window, causal)
+    return (1.0 + 1.5 * (backward > 0)) * flops
 
-    The backward pass has five products against two, and moves Q, K, V, O, dO, dQ, dK, dV (FlashAttention-2).
+
+def attention_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
+    """FLOPs, and bytes of Q, K, V, O once each.
+
+    The backward pass moves Q, K, V, O, dO, dQ, dK, dV (FlashAttention-2).
     """
-    batch, new, past, heads, kv_heads, head_dim, v_head_dim, window, causal, backward, kv_bytes, shared_kv = columns
-    widths = head_dim + v_head_dim
-    flops = 2.0 * batch * heads * widths * query_key_pairs(new, past, window, causal)
+    batch, new, past, heads, kv_heads, head_dim, v_head_dim, window, _, backward, kv_bytes, shared_kv = columns
     span = past + new
-    if window.any():
+    if np.count_nonzero(window):
         span = np.where(window > 0, np.minimum(span, window + new - 1.0), span)
     cache = batch * span * kv_heads * (head_dim + v_head_dim * (shared_kv <= 0)) * kv_bytes
-    moved = 2.0 * batch * new * heads * widths + cache
-    return (1.0 + 1.5 * (backward > 0)) * flops, (1.0 + (backward > 0)) * moved
+    moved = 2.0 * batch * new * heads * (head_dim + v_head_dim) + cache
+    return attention_flops(columns), (1.0 + (backward > 0)) * moved
 
 
 def moe_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:

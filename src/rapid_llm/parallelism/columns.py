@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import fields
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.nouns import light, replaced
 from rapid_llm.parallelism.plan import AXES, FOLDED, SCHEDULES, TWO_WAY, Parallelism
 
 Column = NDArray[np.float64]
@@ -17,7 +18,7 @@ Column = NDArray[np.float64]
 RECOMPUTE_MODES = ("none", "selective", "full")
 
 
-@dataclass(frozen=True)
+@light
 class Plans:
     """P plans as float64 columns [P]; modes are indices into RECOMPUTE_MODES and SCHEDULES.
 
@@ -47,6 +48,7 @@ class Plans:
     shift: bool = False
 
     @classmethod
+    @lru_cache(maxsize=1024)
     def of(
         cls,
         plan: Parallelism,
@@ -57,7 +59,7 @@ class Plans:
         recompute_every: int = 1,
         order: tuple[str, ...] = AXES,
     ) -> Plans:
-        """One resolved plan as columns of length one."""
+        """One resolved plan as columns of length one, which are read-only: who asks again gets the same."""
         values: dict[str, float] = {
             "tp": plan.tp,
             "pp": plan.pp,
@@ -77,6 +79,7 @@ class Plans:
             "ulysses": plan.ulysses,
         }
         columns = np.array(list(values.values()), dtype=np.float64)[:, None]
+        columns.flags.writeable = False
         given: dict[str, Any] = dict(zip(values, columns, strict=True))
         return cls(**given, order=order, stage_layers=plan.layers_per_stage, shift=plan.shift)
 
@@ -86,12 +89,12 @@ class Plans:
         columns: dict[str, Any] = {name: np.concatenate([getattr(p, name) for p in plans]) for name in PLAN_COLUMNS}
         return cls(**columns, order=plans[0].order, stage_layers=plans[0].stage_layers)
 
-    def repeat(self, times: int) -> Plans:
-        """Each plan ``times`` times, the plan axis outermost."""
-        if times == 1:
-            return self
-        columns = np.array([getattr(self, name) for name in PLAN_COLUMNS]).repeat(times, axis=1)
-        given = dict(zip(PLAN_COLUMNS, columns, strict=True))
+    def repeat(self, micro_batch: Column) -> Plans:
+        """The one plan of this table for each of so many sequences per micro-batch, else the same."""
+        if len(micro_batch) == 1:
+            return replaced(self, micro_batch=micro_batch)
+        columns = np.array([getattr(self, name) for name in PLAN_COLUMNS]).repeat(len(micro_batch), axis=1)
+        given = {**dict(zip(PLAN_COLUMNS, columns, strict=True)), "micro_batch": micro_batch}
         return Plans(**given, order=self.order, stage_layers=self.stage_layers)
 
     def take(self, rows: NDArray[np.int64]) -> Plans:
@@ -101,8 +104,9 @@ class Plans:
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        """What tells these plans from others, hashable."""
-        return (self.order, self.stage_layers, self.shift, *(getattr(self, name).tobytes() for name in PLAN_COLUMNS))
+        """What tells these plans from others, but for how many micro-batches they run, hashable."""
+        columns = (getattr(self, name).tobytes() for name in PLAN_COLUMNS if name != "micro_batches")
+        return (self.order, self.stage_layers, self.shift, *columns)
 
     def __len__(self) -> int:
         return len(self.tp)

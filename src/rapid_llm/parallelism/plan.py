@@ -4,7 +4,7 @@ from typing import Final, Literal, get_args
 
 from pydantic.dataclasses import dataclass
 
-from rapid_llm.nouns import STRICT
+from rapid_llm.nouns import STRICT, hash_once
 from rapid_llm.units import Count, Whole
 
 Axis = Literal["tp", "cp", "ep", "dp", "pp"]
@@ -28,6 +28,7 @@ TWO_WAY: Final[tuple[Schedule, ...]] = ("dualpipe",)
 """Schedules whose micro-batches enter at both ends: stages hold their part and that of the stage they mirror."""
 
 
+@hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Parallelism:
     """Degrees of the parallel axes. tp x pp x cp x dp = accelerators; dp is what is left over.

@@ -172,7 +172,7 @@ def forward_breakdown(steps: ForwardSteps, *phases: Phase) -> list[Cost]:
             tally.add(COMMUNICATION, OFFLOAD, shown, took - shown, "host link")
         if steps.hosted is not None:
             waits = _passed(steps.hosted, pacing, one.weight, streamed)
-            tally.add(MEMORY, "experts on the host", waits, bound="host memory")
+            tally.add(MEMORY, f"{steps.left} on the host", waits, bound="host memory")
         tally.add(HOST, "engine", float(steps.host @ (one.weight + streamed)) + one.ingress, bound="host")
         left = one.total - sum(s for cells in tally.groups.values() for s, _ in cells.values())
         tally.add(one.rest, one.rest, left if abs(left) > 1e-12 * one.total else 0.0, bound="schedule")
@@ -194,7 +194,7 @@ def _passes(tallies: Sequence[Tally], priced: Priced, passes: Passes, weights: W
     if tables:
         rows = [table.rows for table in tables]
         bound = np.concatenate([table.prices.bound for table in tables])
-        spent = np.concatenate([table.prices.seconds * table.rows.count for table in tables])
+        spent = np.concatenate([table.seconds * table.rows.count for table in tables])
         spent[np.concatenate([one.phase for one in rows]) == OPTIMIZER] = 0.0
         chosen = weights[:, np.concatenate([one.unit for one in rows])]
         both = np.einsum("jrp,krp->jkr", np.array([spent, spent * (bound == 0)]), chosen)
@@ -268,3 +268,8 @@ def bound_by(tree: Cost) -> str:
     }
     share = top.seconds / tree.seconds if tree.seconds else 0.0
     return f"{words[top.name]}: {100 * share:.0f} % of the time"
+
+
+def binding(*phases: Cost) -> str:
+    """What binds each phase of a request, in words."""
+    return "; ".join(f"{phase.name} by {bound_by(phase)}" for phase in phases if phase.children)

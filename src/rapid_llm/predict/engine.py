@@ -122,28 +122,33 @@ def evaluate_many(scenarios: Iterable[Scenario]) -> TrainingTable:
 
 
 def _report(scenario: Scenario, table: TrainingTable | InferenceTable | PoolsTable) -> Report:
-    work = scenario.workload
+    work, confidence, time = scenario.workload, confidence_of(scenario), _time(table)
+    band = (time * max(0.0, 1.0 - confidence.within), time * (1.0 + confidence.within)) if confidence else None
     energy: Callable[[], EnergyUse | None]
+    about: dict[str, Any] = {
+        "confidence": confidence,
+        "interval": band,
+        "defaults": scenario.defaults,
+        "assumptions": assumptions(scenario),
+    }
     if isinstance(work, Training) and isinstance(table, TrainingTable):
-        report, energy = training_report(scenario, work, table), partial(training_energy, scenario, work, table)
+        energy = partial(training_energy, scenario, work, table)
+        report = training_report(scenario, work, table, {**about, "energy_of": energy})
     elif isinstance(work, Inference) and isinstance(table, InferenceTable):
-        report, energy = inference_report(scenario, work, table), partial(inference_energy, scenario, work, table)
+        energy = partial(inference_energy, scenario, work, table)
+        report = inference_report(scenario, work, table, {**about, "energy_of": energy})
     elif isinstance(work, Inference) and isinstance(table, PoolsTable):
-        report, energy = pools_report(scenario, work, table), partial(pools_energy, scenario, work, table)
+        energy = partial(pools_energy, scenario, work, table)
+        report = pools_report(scenario, work, table, {**about, "energy_of": energy})
     else:
         raise TypeError(f"a {work.kind} workload was evaluated as {type(table).__name__}")
-    time = headline(report)
-    confidence = confidence_of(scenario)
-    band = (time * max(0.0, 1.0 - confidence.within), time * (1.0 + confidence.within)) if confidence else None
-    return replace(
-        report,
-        confidence=confidence,
-        interval=band,
-        price=price_of(scenario, report),
-        defaults=scenario.defaults,
-        assumptions=assumptions(scenario),
-        energy_of=energy,
-    )
+    price = price_of(scenario, report)
+    return replace(report, price=price) if price else report
+
+
+def _time(table: TrainingTable | InferenceTable | PoolsTable) -> float:
+    """Step time, or end-to-end time of a request (s)."""
+    return float(table.step.total[0]) if isinstance(table, TrainingTable) else table.e2e_s
 
 
 def headline(report: Report) -> float:
@@ -152,8 +157,7 @@ def headline(report: Report) -> float:
 
 
 def _headline_of(scenario: Scenario) -> float:
-    table = evaluate(scenario)
-    return float(table.step.total[0]) if isinstance(table, TrainingTable) else table.e2e_s
+    return _time(evaluate(scenario))
 
 
 def _infeasible(scenario: Scenario, report: Report, *, keep_times: bool) -> Report:

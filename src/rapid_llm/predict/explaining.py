@@ -19,7 +19,6 @@ from rapid_llm.predict.pools import PoolsTable
 from rapid_llm.predict.training import TrainingTable
 from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_bytes, format_flops, format_seconds
-from rapid_llm.workload import Points
 
 SHAPES = {
     "gemm": "[{m:.0f} x {k:.0f}] x [{k:.0f} x {n:.0f}] x {groups:.0f}",
@@ -68,7 +67,7 @@ def _decoding(table: PoolsTable) -> list[InferenceTable]:
         return [decode]
     runs = halved.count * halved.micro_batches
     attention = replace(decode, points=replace(decode.points, count=decode.decode))
-    points = Points(*(getattr(decode.points, name)[: len(runs)] for name in Points.__slots__))
+    points = decode.points[: len(runs)]
     return [attention, replace(decode, steps=halved.ffn, points=replace(points, count=runs))]
 
 

@@ -13,7 +13,9 @@ from rapid_llm.units import format_bytes
 from rapid_llm.workload import Inference
 
 
-def memory_use(account: Account, row: int, ranks_per_stage: int, kind: str = "training") -> MemoryUse:
+def memory_use(
+    account: Account, row: int, ranks_per_stage: int, kind: str = "training", cache: CacheUse | None = None
+) -> MemoryUse:
     """The fullest rank of plan ``row``; the odds are those of training runs, or of engines (``kind`` inference)."""
     stage = int(account.fullest[row])
     limit = float(account.limits[row, stage])
@@ -32,14 +34,15 @@ def memory_use(account: Account, row: int, ranks_per_stage: int, kind: str = "tr
         stages=_stages(account, row),
         verdict=verdict(need, limit, kind),
         probability=fit_probability(need, limit, kind),
+        cache=cache,
         host_bytes=round(float(account.host[row, stage])),
         displaced_bytes=round(float(account.displaced[row].max())),
     )
 
 
-def engine_use(account: Account, plan: Parallelism, work: Inference) -> MemoryUse:
+def engine_use(account: Account, plan: Parallelism, work: Inference, cache: CacheUse | None = None) -> MemoryUse:
     """The fullest rank of an engine; one that chooses its batch fills its share itself, and fits without odds."""
-    use = memory_use(account, -1, plan.tp * plan.cp * (plan.dp or 1), "inference")
+    use = memory_use(account, -1, plan.tp * plan.cp * (plan.dp or 1), "inference", cache)
     return filled(use) if work.batch_size == "auto" else use
 
 

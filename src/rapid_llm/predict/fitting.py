@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from typing import Any
@@ -19,7 +19,7 @@ from rapid_llm.memory import (
     training_account,
     training_footprint,
 )
-from rapid_llm.nouns import replaced
+from rapid_llm.nouns import light, replaced
 from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.feasibility import cache_use, engine_use, memory_use
 from rapid_llm.predict.job import assumptions, capacities_of, plans_of, training_shapes
@@ -63,7 +63,7 @@ def fit(scenario: Scenario | str, **flags: Any) -> Report:
     return replace(report, violations=(violation(scenario, use),))
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Footprint:
     """The bytes of a scenario: its lowered pass without kernels, and the account of its stages."""
 
@@ -89,12 +89,12 @@ def footprint(scenario: Scenario) -> Footprint:
         capacities = capacities_of(scenario, plans, lowered.layers.shape[2])
         return Footprint(lowered, training_account(lowered, runtime, precision, accelerator, capacities))
     cached = work.prompt_tokens + work.output_tokens * work.beams
-    lowered = inference_footprint(model, runtime, precision, plans, cached=cached)
+    step = inference_footprint(model, runtime, precision, plans, cached=cached)
     if scenario.draft is None and not plans.shift:
-        return Footprint(lowered, inference_account(lowered, runtime, precision, accelerator, work.offload))
+        return Footprint(step.unit, inference_account(step, runtime, precision, accelerator, work.offload))
     from rapid_llm.predict.replica import job_of  # what stands alone does not wait for it
 
-    return Footprint(lowered, job_of(scenario).account(work.requests // (scenario.parallelism.dp or 1), 1.0))
+    return Footprint(step.unit, job_of(scenario).account(work.requests // (scenario.parallelism.dp or 1), 1.0))
 
 
 def memory_of(scenario: Scenario) -> MemoryUse:
@@ -103,7 +103,7 @@ def memory_of(scenario: Scenario) -> MemoryUse:
     plan, work = scenario.parallelism, scenario.workload
     if not isinstance(work, Inference):
         return memory_use(found.account, -1, plan.tp * plan.cp * (plan.dp or 1))
-    return replace(engine_use(found.account, plan, work), cache=cache_of(scenario, found))
+    return engine_use(found.account, plan, work, cache_of(scenario, found))
 
 
 def by_stage(scenario: Scenario) -> Iterator[tuple[int, str, int]]:
@@ -119,7 +119,8 @@ def cache_of(scenario: Scenario, found: Footprint) -> CacheUse:
     length = work.prompt_tokens + work.output_tokens if isinstance(work, Inference) else work.sequence_length
     share = 1.0 / scenario.parallelism.cp
     if isinstance(work, Inference):
-        length, share = length + (work.beams - 1) * work.output_tokens, share * (1.0 - work.offload.kv_cache)
+        away = work.offload.away(with_layers=scenario.runtime.runs_layers_on_host)
+        length, share = length + (work.beams - 1) * work.output_tokens, share * (1.0 - away)
     held = cache_budget(found.lowered, scenario.model, scenario.runtime, found.account, length=length, share=share)
     return cache_use(held)
 

@@ -14,7 +14,7 @@ from rapid_llm.nouns import replaced
 from rapid_llm.predict.fitting import largest, memory_of
 from rapid_llm.predict.report import Fix, MemoryUse
 from rapid_llm.scenario import Scenario, replanned, require
-from rapid_llm.workload import Inference, Offload, Recompute, Training
+from rapid_llm.workload import HostShare, Inference, Offload, Recompute, Training
 
 MAX_FIXES = 4
 FACTORS = (2, 4, 8)
@@ -27,9 +27,12 @@ OTHER_ANSWER = ("precision", "kv_cache", "batch_size", "experts in another preci
 """Kinds of changes after which the job computes something else."""
 FORMATS = ("fp8", "int8-wo", "int4-wo")
 """Smaller weights for inference, those that are closest to 16 bits first."""
-BLOCKS = ("q8-0", "q4-k")
+BLOCKS = ("q8-0", "q6-k", "q5-k", "q4-k", "q3-k")
 """The same where weights are GGUF blocks."""
 LADDER = ("none", "selective", "full")
+
+LAYERS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Shares of the layers that a host may run."""
 
 Change = tuple[str, str, Scenario]
 """Kind of a change, the change as the user writes it, and the changed scenario."""
@@ -136,6 +139,9 @@ def _inference(scenario: Scenario, work: Inference) -> Iterator[Change]:
     if dtype(now.kv_cache).bytes > 1.0:
         yield "kv_cache", "precision.kv_cache fp8", replaced(scenario, precision=replaced(now, kv_cache="fp8"))
     yield from _host_experts(scenario, work)
+    if scenario.runtime.runs_layers_on_host and not work.offload.any:
+        for share in LAYERS:
+            yield "layers", f"workload.offload.weights {share}", _working(scenario, offload=HostShare(weights=share))
     if work.batch_size != "auto" and (most := largest(scenario, "requests")):
         yield "batch_size", f"batch_size {most}", _working(scenario, batch_size=most)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
 import numpy as np
@@ -15,6 +15,7 @@ from rapid_llm.hardware import System
 from rapid_llm.memory import CATEGORIES, Account, cache_room
 from rapid_llm.model import Model
 from rapid_llm.network.flow_prices import Links
+from rapid_llm.nouns import light
 from rapid_llm.parallelism import Plans
 from rapid_llm.predict.replica import Job
 from rapid_llm.runtime import Runtime
@@ -26,7 +27,7 @@ Column = NDArray[np.float64]
 KV_CACHE = CATEGORIES.index("kv_cache")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light(kw_only=True)
 class InferenceTable:
     """One plan's batch, evaluated.
 
@@ -346,4 +347,4 @@ def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, grou
 
 def _row(points: Points, at: int) -> Points:
     """One of the passes alone."""
-    return Points(*(getattr(points, name)[at : at + 1] for name in Points.__slots__))
+    return points[at : at + 1]

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 from rapid_llm.dtypes import Precision, dtype
+from rapid_llm.lazy import Later
 from rapid_llm.operators.rates import rates
-from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, ENCODING, WAITING, Phase, bound_by, forward_breakdown
+from rapid_llm.predict.breakdown import BUBBLE, DRAFTING, ENCODING, WAITING, Phase, binding, forward_breakdown
 from rapid_llm.predict.feasibility import engine_use
 from rapid_llm.predict.fitting import Footprint, cache_of
 from rapid_llm.predict.inference import InferenceTable
-from rapid_llm.predict.report import Cost, Report, hours
+from rapid_llm.predict.report import Cost, Report, Where, hours
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Inference
 
 
-def inference_report(scenario: Scenario, work: Inference, table: InferenceTable) -> Report:
-    """The report of one batch, times filled; the breakdown is of the whole request, by phase."""
+def inference_report(scenario: Scenario, work: Inference, table: InferenceTable, about: Mapping[str, Any]) -> Report:
+    """The report of one batch, times filled, with what it says ``about`` itself."""
     plan = scenario.parallelism
-    prefill, decode = _phases(table, work)
-    tree = Cost("request", prefill.seconds + decode.seconds, 0.0, tuple(c for c in (prefill, decode) if c.seconds))
     running = table.running * (plan.dp or 1)
     requests = running if work.batch_size == "auto" else work.batch_size
     seconds = table.e2e_s
     if table.job_s is not None and work.total_requests is not None:
         requests, seconds = work.total_requests, table.job_s
     output_rate = requests * work.output_tokens / seconds
+    footprint = Footprint(table.steps.priced.lowered, table.account)
     turns = work.output_tokens > 1 and not work.offload.experts
     return Report(
         kind="inference",
@@ -41,14 +43,10 @@ def inference_report(scenario: Scenario, work: Inference, table: InferenceTable)
         waves=None if table.job_s is None else table.waves,
         compute_bound_batch=turning_point(table, scenario.precision) if turns else None,
         tokens_per_s_per_accelerator=output_rate / scenario.accelerators,
-        memory=replace(
-            engine_use(table.account, plan, work),
-            cache=cache_of(scenario, Footprint(table.steps.priced.lowered, table.account)),
-        ),
-        breakdown=tree,
-        phases={"prefill": prefill, "decode": decode},
-        bound_by=_bound(prefill, decode),
+        memory=engine_use(table.account, plan, work, cache_of(scenario, footprint)),
+        where=Later(partial(_where, table, work)),
         origin=scenario,
+        **about,
     )
 
 
@@ -70,7 +68,8 @@ def turning_point(table: InferenceTable, precision: Precision) -> int:
     return max(1, round(read * sustained.peak / (2.0 * used * sustained.hbm))) if used else 1
 
 
-def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
+def _where(table: InferenceTable, work: Inference) -> Where:
+    """The breakdown of the whole request, by phase."""
     machine = table.steps.priced.machine
     alone = table.rounds == table.waves == 1 and work.batching == "static"
     rest = BUBBLE if alone else WAITING
@@ -81,9 +80,5 @@ def _phases(table: InferenceTable, work: Inference) -> tuple[Cost, Cost]:
     first = Phase("prefill", table.prefill, table.ttft_s, table.streamed, ingress, before)
     last = Phase("decode", table.decode, table.decode_s, table.crossing, rest=after)
     prefill, decode = forward_breakdown(table.steps, first, last)
-    return prefill, decode
-
-
-def _bound(prefill: Cost, decode: Cost) -> str:
-    parts = [f"{phase.name} by {bound_by(phase)}" for phase in (prefill, decode) if phase.children]
-    return "; ".join(parts)
+    tree = Cost("request", prefill.seconds + decode.seconds, 0.0, tuple(c for c in (prefill, decode) if c.seconds))
+    return Where(tree, binding(prefill, decode), {"prefill": prefill, "decode": decode})

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision
+from rapid_llm.execution.host_experts import FLOPS_PER_BYTE
 from rapid_llm.lowering import Shapes
+from rapid_llm.lowering.shapes import EVEN
+from rapid_llm.model import Model
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario import Scenario
-from rapid_llm.workload import Routing, Training
+from rapid_llm.workload import Inference, Training
 
 
 def plans_of(scenario: Scenario) -> Plans:
@@ -45,18 +49,35 @@ def capacities_of(scenario: Scenario, plans: Plans, stages: int) -> NDArray[np.f
 
 def assumptions(scenario: Scenario) -> tuple[str, ...]:
     """What the answer takes for granted and a user could contradict."""
+    work = scenario.workload
+    found = _assumed(scenario.model, work.routing == EVEN, getattr(work, "images", None) is not None)
+    node = scenario.system.groups[0].node
+    if not runs_on_cpus(scenario) or node.host_matrix is not None:
+        return found
+    rate = FLOPS_PER_BYTE * node.host_memory_bandwidth / 1e12
+    cpus = f"CPUs of {node.host_memory_bandwidth / 1e9:.0f} GB/s and {rate:.1f} TFLOP/s (system.node.host_*)"
+    return (*found, cpus)
+
+
+@lru_cache(maxsize=256)
+def _assumed(model: Model, even: bool, sees: bool) -> tuple[str, ...]:
     found = []
-    blocks = scenario.model.blocks
-    kinds = {b.mixer.kind for b in blocks if b.mixer} - {"attention", "mla"}
+    kinds = {b.mixer.kind for b in model.blocks if b.mixer} - {"attention", "mla"}
     if kinds:
         found.append(f"{', '.join(sorted(kinds))} blocks are priced at the roofline of their bytes and FLOPs")
-    work = scenario.workload
-    uneven = work.routing != Routing()
-    if any(b.ffn and b.ffn.kind == "moe" for b in blocks) and not uneven:
+    if even and any(b.ffn and b.ffn.kind == "moe" for b in model.blocks):
         found.append("tokens spread evenly over experts")
-    if scenario.model.vision and not getattr(work, "images", None):
+    if model.vision and not sees:
         found.append("text only: the vision tower holds memory and runs no image")
     return tuple(found)
+
+
+def runs_on_cpus(scenario: Scenario) -> bool:
+    """Whether the CPUs of the host run a part of the model."""
+    work = scenario.workload
+    if not isinstance(work, Inference):
+        return False
+    return bool(work.offload.experts or (work.offload.weights and scenario.runtime.runs_layers_on_host))
 
 
 def training_shapes(plans: Plans, work: Training, precision: Precision, runtime: Runtime) -> Shapes:

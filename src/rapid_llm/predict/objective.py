@@ -144,18 +144,69 @@ def _fewest_of_pools(scenario: Scenario, users: int, ttft_s: float | None, tpot_
     found: list[Capacity] = []
     least = max(1, ceil(users / alone.requests))
     for decode in range(least, least + TRIED):
-        for prefill in range(1, PLENTY * decode + 1):
-            many = _with_replicas(scenario, prefill, decode)
-            given = _with_requests(many, users)
-            if _too_large(many) or (found and many.pools and many.pools.accelerators >= found[-1].accelerators):
-                break
-            if _contradicts(given):
-                continue
-            table = _evaluated(given)
-            if not _full(table) and not _late(table, ttft_s, tpot_s):
-                found.append(largest_batch(many, ttft_s, tpot_s))
-                break
+        most = _most_prefill(scenario, decode, found[-1].accelerators if found else None)
+        prefill = _fewest_prefill(scenario, users, decode, most, (ttft_s, tpot_s))
+        if prefill:
+            found.append(largest_batch(_with_replicas(scenario, prefill, decode), ttft_s, tpot_s))
     return min(found, key=lambda c: (c.accelerators, c.tpot_s), default=None)
+
+
+def _most_prefill(scenario: Scenario, decode: int, below: int | None) -> int:
+    """Prefill replicas that are worth a try beside so many of decode: those that there is room for, with fewer
+    accelerators in all than are known to do."""
+    pools = _with_replicas(scenario, 1, decode).pools
+    assert pools is not None
+    if pools.decode.accelerators > pools.decode.system.accelerators:
+        return 0
+    room = pools.prefill.system.accelerators
+    room = room if below is None else min(room, below - 1 - pools.decode.accelerators)
+    return min(PLENTY * decode, room // pools.prefill.accelerators)
+
+
+def _fewest_prefill(
+    scenario: Scenario, users: int, decode: int, most: int, limits: tuple[float | None, float | None]
+) -> int:
+    """The fewest of up to ``most`` prefill replicas that keep the limits beside so many of decode; 0 where none do.
+
+    Too few keep prompts waiting, further ones less and less: the fewest that feed the decode pool are found by
+    bisection. More than these only send it more at once, so that where it is too slow or full then, it stays so.
+    """
+    assert scenario.pools is not None
+    ttft_s, tpot_s = limits
+    period = scenario.pools.prefill.system.groups[0].node.accelerators  # in which numbers come that fill nodes
+
+    def given(prefill: int) -> Scenario:
+        return _with_requests(_with_replicas(scenario, prefill, decode), users)
+
+    def table(prefill: int) -> PoolsTable:
+        found = _evaluated(given(prefill))
+        assert isinstance(found, PoolsTable)
+        return found
+
+    def whole(prefill: int, end: int) -> int:
+        """The next number of replicas, below an end, of which no check says anything; the end where there is none."""
+        tried = range(prefill, min(prefill + period, end))
+        return next((n for n in tried if not _contradicts(given(n))), end)
+
+    few, enough, end = 0, 0, most + 1
+    while end - few > 1:
+        middle = (few + end) // 2
+        at = whole(middle, end)
+        if at == end:
+            end = middle
+        elif _feeds(table(at), ttft_s):
+            enough, end = at, middle
+        else:
+            few = at
+    if not enough:
+        return 0
+    found = table(enough)
+    return enough if not _full(found) and not _late(found, ttft_s, tpot_s) else 0
+
+
+def _feeds(table: PoolsTable, ttft_s: float | None) -> bool:
+    """Whether the prefill pool is no busier than it may be, and first tokens come in time."""
+    return table.rate <= BUSY * table.prefill_rate and (ttft_s is None or table.ttft_s <= ttft_s)
 
 
 def _with_replicas(scenario: Scenario, prefill: int, decode: int) -> Scenario:
@@ -170,11 +221,6 @@ def _with_replicas(scenario: Scenario, prefill: int, decode: int) -> Scenario:
     first, last = pool(pools.prefill, prefill), pool(pools.decode, decode)
     own = {name: getattr(last, name) for name in POOLED}
     return replaced(scenario, pools=replaced(pools, prefill=first, decode=last), **own)
-
-
-def _too_large(scenario: Scenario) -> bool:
-    assert scenario.pools is not None
-    return any(pool.accelerators > pool.system.accelerators for pool in scenario.pools.all)
 
 
 def _contradicts(scenario: Scenario) -> bool:

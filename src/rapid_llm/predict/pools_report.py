@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from math import isfinite
+from typing import Any
 
-from rapid_llm.predict.breakdown import DRAFTING, OTHER_HALF, WAITING, Phase, bound_by, forward_breakdown
+from rapid_llm.lazy import Later
+from rapid_llm.predict.breakdown import DRAFTING, OTHER_HALF, WAITING, Phase, binding, forward_breakdown
 from rapid_llm.predict.feasibility import engine_use, memory_violation
 from rapid_llm.predict.halves import Halves
 from rapid_llm.predict.pools import PoolsTable
 from rapid_llm.predict.replica import job_of
-from rapid_llm.predict.report import Cost, HalvesUse, MemoryUse, PoolsUse, PoolUse, Report
+from rapid_llm.predict.report import Cost, HalvesUse, MemoryUse, PoolsUse, PoolUse, Report, Where
 from rapid_llm.scenario import Pool, Scenario, pool_scenario
 from rapid_llm.workload import Inference
 
@@ -18,13 +22,11 @@ TRANSFER = "KV transfer"
 PHASES = ("prefill", "decode", "ffn")
 
 
-def pools_report(scenario: Scenario, work: Inference, table: PoolsTable) -> Report:
-    """The report of a request that is prefilled in one pool and decoded in another; memory is the decode pool's."""
+def pools_report(scenario: Scenario, work: Inference, table: PoolsTable, about: Mapping[str, Any]) -> Report:
+    """The report of a request that is prefilled in one pool and decoded in another, with what it says ``about`` itself;
+    memory is the decode pool's."""
     pools = scenario.pools
     assert pools is not None
-    prefill, decode = _phases(table, work)
-    transfer = Cost(TRANSFER, table.exposed_s, table.transfer_s - table.exposed_s, bound="network")
-    parts = tuple(part for part in (prefill, transfer, decode) if part.seconds)
     output_rate = table.rate * work.output_tokens
     halves = Halves.of(scenario, job_of(pool_scenario(scenario, "decode"))) if table.halved else None
     accounts = [table.prefill.account, table.decode.account, *([halves.ffn.account(1)] if halves else [])]
@@ -48,10 +50,9 @@ def pools_report(scenario: Scenario, work: Inference, table: PoolsTable) -> Repo
         tokens_per_s_per_accelerator=output_rate / pools.accelerators,
         memory=memories[1],
         pools=replace(_use(pools.prefill, pools.decode, memories[:2], table), ffn=_halves_use(halves, table, memories)),
-        breakdown=Cost("request", sum(part.seconds for part in parts), transfer.hidden_seconds, parts),
-        phases={part.name: part for part in parts},
-        bound_by="; ".join(f"{part.name} by {bound_by(part)}" for part in (prefill, decode) if part.children),
+        where=Later(partial(_where, table, work)),
         origin=scenario,
+        **about,
     )
 
 
@@ -97,11 +98,15 @@ def _use(prefill: Pool, decode: Pool, memories: list[MemoryUse], table: PoolsTab
     )
 
 
-def _phases(table: PoolsTable, work: Inference) -> tuple[Cost, Cost]:
+def _where(table: PoolsTable, work: Inference) -> Where:
     machine = table.prefill.steps.priced.machine
     ingress = machine.runtime.host.ingress / machine.host_speed
     first, last = table.prefill, table.decode
     before = Phase("prefill", first.prefill, table.ttft_s, first.streamed, ingress, WAITING)
     rest = OTHER_HALF if table.halved else DRAFTING if work.speculation else WAITING
     after = Phase("decode", last.decode, last.decode_s, rest=rest)
-    return forward_breakdown(first.steps, before)[0], forward_breakdown(last.steps, after)[0]
+    prefill, decode = forward_breakdown(first.steps, before)[0], forward_breakdown(last.steps, after)[0]
+    transfer = Cost(TRANSFER, table.exposed_s, table.transfer_s - table.exposed_s, bound="network")
+    parts = tuple(part for part in (prefill, transfer, decode) if part.seconds)
+    tree = Cost("request", sum(part.seconds for part in parts), transfer.hidden_seconds, parts)
+    return Where(tree, binding(prefill, decode), {part.name: part for part in parts})

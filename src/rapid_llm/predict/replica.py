@@ -146,9 +146,11 @@ class Job:
 
         ``verified`` [N] marks decode steps of several tokens a sequence: each has its row of logits.
         """
-        plans = replace(self.plans.repeat(len(points.batch)), micro_batch=points.batch)
+        padding: Column | float = 1.0
+        if "decode" in self.runtime.host.captured:
+            padding = points.padded(self.engine.capture_sizes) / points.batch
         shapes = Shapes.of(
-            plans,
+            self.plans.repeat(points.batch),
             new=points.new,
             past=points.past,
             training=False,
@@ -156,13 +158,11 @@ class Job:
             runtime=self.runtime,
             routing=self.work.routing,
             verified=verified,
+            padding=padding,
         )
-        if "decode" in self.runtime.host.captured:
-            pad = points.padded(self.engine.capture_sizes) / points.batch
-            shapes = replace(shapes, tokens=shapes.tokens * pad, shard=shapes.shard * pad)
         if self.work.offload.any:
             return lower(self.model, shapes, self.runtime)
-        return lower_pass(self.model, shapes, self.runtime, self.precision, self.work.routing)
+        return lower_pass((self.model, self.runtime, self.precision, self.work.routing), self.plans, shapes)
 
     def time(self, points: Points, verified: NDArray[np.bool_] | None = None) -> tuple[Lowered, ForwardSteps]:
         """Lower and time forward passes."""
@@ -184,10 +184,12 @@ class Job:
         if self.plans.shift:
             cut = replace(self, plans=tensor_parallel(self.plans), draft=None).account(requests, output)
             beside = beside[0] + float(cut.by_category[WEIGHTS].max()), beside[1]
-        plans = replace(self.plans, micro_batch=np.array([float(requests)]), shift=False)
-        lowered = inference_footprint(self.model, self.runtime, self.precision, plans, cached=cached)
+        plans = self.plans
+        if requests != plans.micro_batch[0] or plans.shift:
+            plans = replaced(plans, micro_batch=np.array([float(requests)]), shift=False)
+        step = inference_footprint(self.model, self.runtime, self.precision, plans, cached=cached)
         common = self.runtime, self.precision, self.machine.accelerator
-        return inference_account(lowered, *common, self.work.offload, beside)
+        return inference_account(step, *common, self.work.offload, beside)
 
 
 def job_of(scenario: Scenario) -> Job:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rapid_llm import __version__
+from rapid_llm.lazy import Later
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -37,6 +38,15 @@ class Cost:
             yield self
         for child in self.children:
             yield from child.leaves()
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where the time goes: the tree of costs, what binds it in words, and the trees of a request's phases."""
+
+    breakdown: Cost
+    bound_by: str
+    phases: Mapping[str, Cost] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +316,10 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The answer to one scenario. Times are None where it does not fit (unless infeasible ones are allowed)."""
+    """The answer to one scenario. Times are None where it does not fit (unless infeasible ones are allowed).
+
+    ``where`` the time goes is worked out when ``breakdown``, ``phases`` or ``bound_by`` is first looked at.
+    """
 
     kind: str
     feasible: bool
@@ -334,9 +347,7 @@ class Report:
     run_time_s: float | None = None
     accelerator_hours: float | None = None
     memory: MemoryUse
-    bound_by: str = ""
-    breakdown: Cost | None = None
-    phases: Mapping[str, Cost] = field(default_factory=dict)
+    where: Later[Where] | None = None
     confidence: Confidence | None = None
     interval: tuple[float, float] | None = None
     what_if: tuple[WhatIf, ...] = ()
@@ -349,9 +360,24 @@ class Report:
     energy_of: Callable[[], EnergyUse | None] | None = field(default=None, repr=False, compare=False)
 
     @property
+    def breakdown(self) -> Cost | None:
+        """The tree of costs; None where there are no times."""
+        return self.where.value.breakdown if self.where else None
+
+    @property
+    def phases(self) -> Mapping[str, Cost]:
+        """The trees of a request's phases by name; empty for training, and where there are no times."""
+        return self.where.value.phases if self.where else {}
+
+    @property
+    def bound_by(self) -> str:
+        """What binds the time, in words; empty where there are no times."""
+        return self.where.value.bound_by if self.where else ""
+
+    @property
     def energy(self) -> EnergyUse | None:
         """What the accelerators draw, computed when asked for; None where it is not modelled, or there are no times."""
-        return self.energy_of() if self.energy_of and self.breakdown is not None else None
+        return self.energy_of() if self.energy_of and self.where else None
 
     @property
     def scenario(self) -> Mapping[str, Any]:
@@ -393,6 +419,9 @@ class Report:
         own = {f.name: plain_value(getattr(self, f.name)) for f in fields(self) if f.name not in _BEHIND}
         return {
             **own,
+            "bound_by": self.bound_by,
+            "breakdown": plain_value(self.breakdown),
+            "phases": plain_value(self.phases),
             "energy": plain_value(self.energy),
             "scenario": dict(self.scenario),
             "version": self.version,
@@ -400,7 +429,7 @@ class Report:
         }
 
 
-_BEHIND = ("origin", "energy_of")
+_BEHIND = ("origin", "energy_of", "where")
 """What stands behind an answer, and is not part of it."""
 SECONDS_PER_HOUR = 3600.0
 
@@ -412,7 +441,7 @@ def hours(seconds: float | None, accelerators: int) -> float | None:
 
 _TIMES = (
     "step_time_s", "tokens_per_s", "tokens_per_s_per_accelerator", "mfu", "mfu_causal", "hfu", "ttft_s", "tpot_s",
-    "e2e_s", "run_time_s", "accelerator_hours", "output_tokens_per_s", "total_tokens_per_s", "breakdown", "interval",
+    "e2e_s", "run_time_s", "accelerator_hours", "output_tokens_per_s", "total_tokens_per_s", "where", "interval",
     "price",
 )  # fmt: skip
 
@@ -420,7 +449,7 @@ _TIMES = (
 def without_times(report: Report) -> Report:
     """The report of what does not fit, or was not asked for its time."""
     empty: dict[str, Any] = dict.fromkeys(_TIMES)
-    return replace(report, **empty, phases={}, bound_by="")
+    return replace(report, **empty)
 
 
 def _walk(cost: Cost, above: tuple[str, ...]) -> Iterator[tuple[str, float, float, str]]:

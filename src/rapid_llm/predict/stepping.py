@@ -231,7 +231,7 @@ def _attention(lowered: Lowered, machine: Machine) -> Column:
     for rows in lowered.kernels:
         reads = np.array([rows.family == "attention" or name.startswith("index_") for name in rows.names])
         if reads.any():
-            seconds = price_table(rows, machine).prices.seconds
+            seconds = price_table(rows, machine).seconds
             total += (seconds * rows.count * layers[rows.unit])[reads].sum(axis=0)
     return total
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+from rapid_llm.execution import TrainingStep
+from rapid_llm.lazy import Later
 from rapid_llm.predict.breakdown import bound_by, training_breakdown
 from rapid_llm.predict.feasibility import memory_use
-from rapid_llm.predict.report import FLOP_CONVENTION, Report, hours
+from rapid_llm.predict.report import FLOP_CONVENTION, Report, Where, hours
 from rapid_llm.predict.training import TrainingTable, utilisation
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Training
 
 
-def training_report(scenario: Scenario, work: Training, table: TrainingTable) -> Report:
-    """The report of the first plan of a table, times filled."""
+def training_report(scenario: Scenario, work: Training, table: TrainingTable, about: Mapping[str, Any]) -> Report:
+    """The report of the first plan of a table, times filled, with what it says ``about`` itself."""
     plans = table.plans
     time = float(table.step.total[0])
     use = utilisation(
@@ -25,7 +29,6 @@ def training_report(scenario: Scenario, work: Training, table: TrainingTable) ->
     )
     rate = work.global_batch_size * work.sequence_length / time
     run = work.tokens / rate if work.tokens else None
-    tree = training_breakdown(table.step)
     return Report(
         kind="training",
         feasible=bool(table.fits[0]),
@@ -38,9 +41,9 @@ def training_report(scenario: Scenario, work: Training, table: TrainingTable) ->
         run_time_s=run,
         accelerator_hours=hours(run, scenario.accelerators),
         memory=memory_use(table.account, 0, int(plans.tp[0] * plans.cp[0] * plans.dp[0])),
-        breakdown=tree,
-        bound_by=bound_by(tree),
+        where=Later(partial(_where, table.step)),
         origin=scenario,
+        **about,
         **_on_groups(table, scenario),
     )
 
@@ -52,3 +55,8 @@ def _on_groups(table: TrainingTable, scenario: Scenario) -> dict[str, Any]:
     from rapid_llm.predict.seating import seats_use  # few jobs need it
 
     return {"seats": seats_use(table, scenario), "flop_convention": f"{FLOP_CONVENTION}s of all accelerators together"}
+
+
+def _where(step: TrainingStep) -> Where:
+    tree = training_breakdown(step)
+    return Where(tree, bound_by(tree))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rapid_llm.hardware import Accelerator, Node, System
 from rapid_llm.nouns import FrozenDict, replaced
+from rapid_llm.predict.job import runs_on_cpus
 from rapid_llm.predict.report import WhatIf
 from rapid_llm.scenario import Scenario
 
@@ -21,7 +22,7 @@ def what_if(scenario: Scenario, base: float, time_of: Callable[[Scenario], float
         ("scale-up bandwidth x2", _scale_up),
         ("network cards x2", _nics),
         *([("links between groups x2", _links)] if scenario.system.links else []),
-        *([("host memory bandwidth x2", _host)] if getattr(scenario.workload.offload, "experts", 0.0) else []),
+        *([("host memory bandwidth x2", _host)] if runs_on_cpus(scenario) else []),
     ):
         changed = _changed(scenario, change)
         if changed is None or base == 0.0:

@@ -52,15 +52,16 @@ class Host:
     since the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_dispatch``: what
     a training pass through experts adds to that floor (router, permutation); ``per_expert``: the product of one
     expert, and the rounding of its operands, where these are launched one by one;
-    ``per_layer``: gap per layer pass that is always exposed, by phase; ``per_step``: scheduler, input preparation,
-    sampling, detokenising; ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first
+    ``per_layer``: gaps of a layer pass that are always exposed, by phase: the accelerator's own between kernels that
+    are launched one by one, whatever its host; ``per_step``: scheduler, input preparation, sampling, detokenising;
+    ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first
     launch of one request; ``serial``: share of the shorter of launching and running a pass that does not hide
     behind the longer; ``jitter``: how unevenly both run, so that a pass takes their norm of exponent 1 / jitter,
     which is more than the longer where they are alike; ``waits``: as serial, of passes through experts, whose host
     waits for how many tokens each gets; ``broadcast``: a step's inputs sent from the scheduling process to one more
-    level of workers, times log2 of the ranks of a replica; ``per_peer``: how far the launches of a collective drift
-    apart per doubling of its ranks, a floor under it; ``per_slice``: of one rank's share of one layer in lists of
-    tensors that ZeRO gathers or reduces once a step; ``comparing``: what comparing a collective over the network of
+    level of workers, times log2 of the ranks of a replica; ``skew``: standard deviation of when one rank
+    comes to a collective, which begins when the last one has; ``per_slice``: of one rank's share of one layer in lists
+    of tensors that ZeRO gathers or reduces once a step; ``comparing``: what comparing a collective over the network of
     the CPUs adds before it is launched (PyTorch's TORCH_DISTRIBUTED_DEBUG=DETAIL: a barrier and two all-gathers over
     TCP, while the accelerator runs on);
     ``per_send``: of one message between stages, while the accelerator waits; ``per_stage``: handing an inference
@@ -68,7 +69,7 @@ class Host:
     host sees them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves
     free of memory, the allocator maps new memory instead of reusing it, per GiB of them; in training, forward and
     backward pass alike, per GiB by which they exceed the room. ``captured`` phases run as
-    a graph: no per-kernel cost, no drift. Seconds of a host of speed 1 (``Node.host_speed``).
+    a graph: no per-kernel cost, no skew. Seconds of a host of speed 1 (``Node.host_speed``), but ``per_layer``.
     """
 
     per_kernel: Seconds = 0.0
@@ -85,7 +86,7 @@ class Host:
     serial: NonNegative = 0.0
     jitter: NonNegative = 0.0
     broadcast: Seconds = 0.0
-    per_peer: Seconds = 0.0
+    skew: Seconds = 0.0
     per_slice: Seconds = 0.0
     comparing: Comparing = Comparing()
     per_stage: Seconds = 0.0
@@ -105,8 +106,9 @@ class Overlap:
     ``fetched_once``: only then, where its weights are fetched for the recomputation and the next layer's after the
     backward pass. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
     same: an operation, a compute format, or ``again``: gathers repeated for a weight gradient. ``shared_experts``
-    alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything. ``nano_batches``: into
-    so many an inference pass is dealt, the messages of one beside the kernels of the others.
+    alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything. ``shared_beside``: in
+    inference passes that run as a graph a shared expert has a stream of its own beside the routed ones.
+    ``nano_batches``: into so many an inference pass is dealt, the messages of one beside the kernels of the others.
     """
 
     gradient_reduce: bool = False
@@ -117,6 +119,7 @@ class Overlap:
     waits: tuple[str, ...] = ()
     expert_all_to_all: bool = False
     shared_experts: bool = False
+    shared_beside: bool = False
     context_parallel: bool = False
     pipeline: bool = False
     nano_batches: Count = 1
@@ -305,11 +308,14 @@ class HostExperts:
 
     Shares that its kernels reach: ``memory`` of what the CPUs stream, ``matrix`` of their 16-bit matrix rate;
     ``stream`` of the host link, over which a long prompt's experts come to the accelerator instead (0: never).
+    ``layers``: as ``memory``, of whole layers that are left to the host and run there (llama.cpp); 0: every pass
+    fetches their weights.
     """
 
     memory: Fraction
     matrix: Fraction
     stream: Share = 0.0
+    layers: Share = 0.0
 
 
 @hash_once
@@ -336,3 +342,8 @@ class Runtime:
     training: Training | None = None
     serving: Serving | None = None
     host_experts: HostExperts | None = None
+
+    @property
+    def runs_layers_on_host(self) -> bool:
+        """Whether layers whose weights are left to the host run there."""
+        return self.host_experts is not None and self.host_experts.layers > 0

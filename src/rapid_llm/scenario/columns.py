@@ -1,21 +1,21 @@
 """What the checks look at: numbers of a scenario as columns with a leading plan axis."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import gcd
 from typing import Any
 
 import numpy as np
 
-from rapid_llm.dtypes import dtype
+from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.errors import InputError
-from rapid_llm.hardware import Accelerator, NodeGroup, node_starts, part_of
+from rapid_llm.hardware import Accelerator, NodeGroup, System, node_starts, part_of
 from rapid_llm.lowering.modules import present
 from rapid_llm.model import MLP, Model, MoE
-from rapid_llm.parallelism import FOLDED, TWO_WAY
-from rapid_llm.runtime import runs_on, usual
+from rapid_llm.parallelism import FOLDED, TWO_WAY, Parallelism
+from rapid_llm.runtime import Runtime, runs_on, usual
 from rapid_llm.scenario.scenario import Scenario
+from rapid_llm.scenario.seating import reached_groups, unseated, used_groups
 from rapid_llm.workload import Routing, Training
 
 
@@ -56,13 +56,16 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
     and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
     counted_experts, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave, runs_host_experts,
-    has_host_matrix, sees_images, has_tower (0 or 1), batch_size (inference), beams, total_requests, speculates,
+    sees_images, has_tower (0 or 1), batch_size (inference), beams, total_requests, speculates,
     drafts_by_model, has_draft, draft_tp, draft_heads, draft_vocab, pooled, and of the model: hidden_size, vocab_size,
     num_hidden_layers, max_position_embeddings, image_tokens, num_attention_heads, num_key_value_heads, num_state_heads,
     num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the greatest common
     divisor over them, since what divides it divides all; 0 means that the model has no such thing.
     """
-    own = {**_model(scenario.model), **_system(scenario), **_plan(scenario), **_workload(scenario), **_faults(scenario)}
+    runtime, plan = scenario.runtime, scenario.parallelism
+    seated = bool(scenario.placement.stages)
+    system = _system(scenario.system, scenario.accelerators, seated, runtime, scenario.precision)
+    own = {**_model(scenario.model), **system, **_plan(plan, runtime), **_workload(scenario), **_places(scenario)}
     given = {name: np.asarray(value, dtype=np.float64) for name, value in (plans or {}).items()}
     return Columns(values={**own, **given}, scenario=scenario)
 
@@ -90,40 +93,31 @@ def _model(model: Model) -> dict[str, int]:
     }
 
 
-def used_groups(scenario: Scenario) -> tuple[NodeGroup, ...]:
-    """The groups of nodes that a job reaches."""
-    groups, ends = scenario.system.groups, scenario.system.ends
-    if len(groups) == 1 or scenario.placement.stages:
-        return groups
-    return tuple(g for g, end in zip(groups, ends, strict=True) if end - g.accelerators < scenario.accelerators)
-
-
-def _system(scenario: Scenario) -> dict[str, int]:
-    groups = used_groups(scenario)
+@lru_cache(maxsize=256)
+def _system(system: System, accelerators: int, seated: bool, runtime: Runtime, precision: Precision) -> dict[str, int]:
+    groups = reached_groups(system, accelerators, seated)
     nodes, last = [group.node for group in groups], groups[-1]
     chips = [node.accelerator for node in nodes]
     return {
-        "accelerators": scenario.accelerators,
-        "system_accelerators": scenario.system.accelerators,
+        "accelerators": accelerators,
+        "system_accelerators": system.accelerators,
         "node_size": last.node.accelerators,
-        "groups": len(scenario.system.groups),
-        "before": 0 if scenario.placement.stages else sum(group.accelerators for group in groups[:-1]),
-        "mixed": len(groups) > 1 and part_of(scenario.system, scenario.accelerators).mixed,
+        "groups": len(system.groups),
+        "before": 0 if seated else sum(group.accelerators for group in groups[:-1]),
+        "mixed": len(groups) > 1 and part_of(system, accelerators).mixed,
         "vendors": len({chip.vendor for chip in chips}),
-        "unseated": bool(_unseated(scenario)),
-        "has_rate": not _without_rate(scenario)[0],
-        "has_platform": all(runs_on(scenario.runtime, chip.vendor, chip.architecture) for chip in chips),
+        "has_rate": not _without_rate(groups, precision)[0],
+        "has_platform": all(runs_on(runtime, chip.vendor, chip.architecture) for chip in chips),
         "has_drives": all(node.nvme is not None for node in nodes),
         "unified": any(chip.memory.unified for chip in chips),
-        "has_host_matrix": all(node.host_matrix is not None for node in nodes),
-        "runs_host_experts": scenario.runtime.host_experts is not None,
-        "weight_only": any(dtype(kept).weight_only for kept in _kept(scenario)),
+        "runs_host_experts": runtime.host_experts is not None,
+        "weight_only": any(dtype(kept).weight_only for kept in _kept(precision)),
     }
 
 
-def _without_rate(scenario: Scenario) -> tuple[str, Accelerator]:
-    """The field of ``precision`` in whose format an accelerator has no matrix rate, and which; empty where all do."""
-    chips, formats = [group.node.accelerator for group in used_groups(scenario)], scenario.precision
+def _without_rate(groups: Sequence[NodeGroup], formats: Precision) -> tuple[str, Accelerator]:
+    """The field of ``formats`` in whose format an accelerator has no matrix rate, and which; empty where all do."""
+    chips = [group.node.accelerator for group in groups]
     for chip in chips:
         for name in ("compute", "activations"):
             if chip.rate(dtype(getattr(formats, name)).rate) is None:
@@ -131,45 +125,12 @@ def _without_rate(scenario: Scenario) -> tuple[str, Accelerator]:
     return "", chips[0]
 
 
-def _unseated(scenario: Scenario) -> str:
-    """Why the stages cannot sit where ``placement.stages`` says; empty where they can."""
-    said, plan = scenario.placement.stages, scenario.parallelism
-    if not said:
-        return ""
-    groups = {group.name: group for group in scenario.system.groups}
-    if len(groups) == 1:
-        return "placement.stages names groups of nodes, and the system has one. Try to leave it out."
-    if len(said) != plan.pp:
-        return (
-            f"placement.stages must name the group of each of the {plan.pp} pipeline stages (got {len(said)}). "
-            f"Known: {', '.join(groups)}."
-        )
-    if scenario.placement.order[-1] != "pp":
-        return "placement.stages needs pp as the last axis of placement.order. Try order: [tp, cp, ep, dp, pp]."
-    if scenario.faults:
-        return (
-            "placement.stages does not go with faults, which count accelerators and nodes through the groups in their "
-            "order. Try system.groups in the order of the stages."
-        )
-    ranks = plan.tp * plan.cp * (plan.dp or 1)
-    for name, stages in Counter(said).items():
-        size, has = groups[name].node.accelerators, groups[name].accelerators
-        if stages * ranks > has:
-            return (
-                f"placement.stages puts {stages} stages of {ranks} accelerators on {name}, which has {has}. "
-                f"Try {has // ranks} of them there, or more nodes in the group."
-            )
-        if ranks % size and size % ranks:
-            return f"a stage of {ranks} accelerators does not fill nodes of {size} of {name}. Try tp, cp or dp that do."
-    return ""
+def _kept(precision: Precision) -> tuple[str, str]:
+    return precision.weights, precision.of_experts.weights
 
 
-def _kept(scenario: Scenario) -> tuple[str, str]:
-    return scenario.precision.weights, scenario.precision.of_experts.weights
-
-
-def _plan(scenario: Scenario) -> dict[str, int]:
-    plan = scenario.parallelism
+@lru_cache(maxsize=1024)
+def _plan(plan: Parallelism, runtime: Runtime) -> dict[str, int]:
     names = ("tp", "pp", "cp", "dp", "ep", "etp", "vpp", "sp", "zero_stage", "dp_shard", "ulysses")
     dealt = plan.layers_per_stage
     return {
@@ -179,7 +140,7 @@ def _plan(scenario: Scenario) -> dict[str, int]:
         **{name: int(getattr(plan, name) or 0) for name in names},
         "shifts": plan.shift,
         "interleaved": plan.schedule == "interleaved",
-        **_framework(scenario),
+        **_framework(plan, runtime),
         "looped": plan.schedule in ("interleaved", "breadth-first"),
         "folded": plan.schedule in FOLDED,
         "two_way": plan.schedule in TWO_WAY,
@@ -187,10 +148,9 @@ def _plan(scenario: Scenario) -> dict[str, int]:
     }
 
 
-def _framework(scenario: Scenario) -> dict[str, int]:
+def _framework(plan: Parallelism, runtime: Runtime) -> dict[str, int]:
     """What the framework of a training job refuses; a serving engine none of it."""
-    facts = scenario.runtime.training
-    plan = scenario.parallelism
+    facts = runtime.training
     if facts is None:
         return _OPEN
     return {
@@ -293,8 +253,10 @@ def _generation(scenario: Scenario) -> dict[str, int]:
     }
 
 
-def _faults(scenario: Scenario) -> dict[str, int]:
+def _places(scenario: Scenario) -> dict[str, int]:
+    """Whether the job has the places that its faults and its stages name."""
     return {
+        "unseated": bool(unseated(scenario)),
         "flow": scenario.network == "flow",
         "link_faults": any(fault.of_links for fault in scenario.faults),
         "misplaced": bool(_misplaced(scenario)),
@@ -337,7 +299,7 @@ def _runs_on(scenario: Scenario, chip: Accelerator) -> bool:
 
 def _names(scenario: Scenario) -> dict[str, str]:
     groups = used_groups(scenario)
-    lacking, chip = _without_rate(scenario)
+    lacking, chip = _without_rate(groups, scenario.precision)
     strange = (g.node.accelerator for g in groups if not _runs_on(scenario, g.node.accelerator))
     chip, multiplied = next(strange, chip), lacking or "compute"
     facts = scenario.runtime.training
@@ -355,7 +317,7 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "group_names": [g.name for g in groups],
         "last_group": groups[-1].name,
         "held": " + ".join(f"{g.count} x {g.node.accelerators}" for g in scenario.system.groups),
-        "why_unseated": _unseated(scenario),
+        "why_unseated": unseated(scenario),
         "usual_runtime": usual(scenario.workload.kind, chip.vendor, chip.architecture),
         "lacked": _lacked(scenario),
         "lacked_module": _lacked_module(scenario),
@@ -365,7 +327,9 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "stages": facts.zero_stages if facts else (),
         "multiplied": multiplied,
         "format": getattr(scenario.precision, multiplied),
-        "weights": next((kept for kept in _kept(scenario) if dtype(kept).weight_only), scenario.precision.weights),
+        "weights": next(
+            (kept for kept in _kept(scenario.precision) if dtype(kept).weight_only), scenario.precision.weights
+        ),
         "rate": dtype(getattr(scenario.precision, multiplied)).rate,
         "rates": ", ".join(sorted(chip.peak)),
         "sixteen_bit": "bf16" if chip.rate("bf16") else "fp16",

@@ -121,15 +121,10 @@ def offloaded_activations(r: Row) -> str:
 
 
 def host_experts(r: Row) -> str:
-    """A model without experts, a runtime that runs none on CPUs, or CPUs of which no rate is known."""
+    """A model without experts, or a runtime that runs none on CPUs."""
     if not r["num_experts"]:
         return f"workload.offload.experts needs experts, and {r['model']} has none. Try offload.weights."
-    if not r["runs_host_experts"]:
-        return (
-            f"workload.offload.experts needs a runtime that runs them on the CPUs of the host, and {r['runtime']} does "
-            "not. Try runtime: ktransformers, or llama.cpp."
-        )
     return (
-        f"workload.offload.experts needs the matrix rate of the CPUs of {r['system']}, which its file does not say. "
-        "Try system.node.host_matrix: 144 TFLOP/s, or system: rtx-4090-xeon."
+        f"workload.offload.experts needs a runtime that runs them on the CPUs of the host, and {r['runtime']} does "
+        "not. Try runtime: ktransformers, or llama.cpp."
     )

@@ -14,7 +14,7 @@ from rapid_llm.errors import nearest, unknown_name
 from rapid_llm.hardware import System, shared_racks
 from rapid_llm.hardware.health import Fault
 from rapid_llm.model import MoE
-from rapid_llm.nouns import STRICT, replaced
+from rapid_llm.nouns import STRICT, replaced, shared
 from rapid_llm.parallelism import AXES, Parallelism, Placement
 from rapid_llm.provenance import is_path
 from rapid_llm.runtime import Runtime
@@ -105,9 +105,9 @@ def resolve(document: Document) -> Scenario:
         system=system,
         accelerators=accelerators,
         runtime=engine,
-        parallelism=plan,
+        parallelism=shared(plan),
         placement=_placement(document, system),
-        precision=formats,
+        precision=shared(formats),
         workload=_recompute(workload, engine, defaults),
         network=_top(document, "network", "closed-form"),
         faults=_faults(document),
@@ -184,10 +184,12 @@ def _field(
 
 
 def _workload(document: Document, value: Any) -> Any:
-    """``recompute: full`` is short for ``recompute: {mode: full}``."""
+    """``recompute: full`` is short for ``recompute: {mode: full}``, a list for that of its modules."""
     recompute = value.get("recompute") if isinstance(value, Mapping) else None
     if recompute is None or isinstance(recompute, Recompute):
         return value
+    if isinstance(recompute, list | tuple):
+        recompute = {"modules": recompute}
     fields = _recompute_fields(document, recompute) if isinstance(recompute, Mapping) else {"mode": recompute}
     return {**value, "recompute": fields}
 

@@ -112,7 +112,7 @@ WORK: tuple[Check, ...] = (
     Check(
         "experts run where they lie",
         "workload.offload.experts",
-        lambda c: (c.experts_leave == 0) | ((c.num_experts > 0) & (c.runs_host_experts > 0) & (c.has_host_matrix > 0)),
+        lambda c: (c.experts_leave == 0) | ((c.num_experts > 0) & (c.runs_host_experts > 0)),
         lacking.host_experts,
     ),
     Check(

@@ -31,6 +31,10 @@ SCHEMAS: Mapping[str, frozenset[str]] = {
         "id source gpu n_gpus engine model tp pp batch_or_concurrency arrival input_len output_len metric value "
         "completeness"
     ),
+    "served": _columns(
+        "backend backend_version model_path system precision mode isl osl batch_size tp_size attention_dp_size "
+        "moe_ep_size concurrency ttft_ms tpot_ms"
+    ),
     "energy": _columns(
         "id source gpu n_gpus engine model tp batch_or_concurrency scenario input_len output_len metric value scope"
     ),

@@ -84,7 +84,7 @@ def _systems_with(accelerator: str) -> tuple[str, ...]:
 
 def _known_system(written: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
     name = written.get("base") if isinstance(written, Mapping) else written
-    if name is not None and name not in hardware.system_names():
+    if name is not None and name not in (*hardware.system_names(), *hardware.accelerator_names()):
         raise Skip(f"no system '{name}' in the catalogue")
     return written
 

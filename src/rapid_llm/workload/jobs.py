@@ -173,7 +173,8 @@ class Speculation:
 class HostShare:
     """Shares of weights and of the KV cache that live in the memory of the host, or on its NVMe drives.
 
-    Every pass fetches what it reads of them, layer by layer beside the layers before (FlexGen, arXiv 2303.06865).
+    Every pass fetches what it reads of them, layer by layer beside the layers before (FlexGen, arXiv 2303.06865); where
+    the engine runs layers on the CPUs (llama.cpp), ``weights`` are those of so many layers.
     ``experts`` (true: all of them): routed experts that the CPUs of the host run where they lie (KTransformers, Chen et
     al. 2025, SOSP).
     """
@@ -189,6 +190,10 @@ class HostShare:
             raise ValueError("takes weights, which every pass fetches, or experts, which the CPUs run, not both")
         if self.experts and self.to == "nvme":
             raise ValueError("has experts and to nvme: CPUs run experts from the memory of the host. Try to: host")
+
+    def away(self, *, with_layers: bool) -> float:
+        """Share of the cache that lives on the host; ``with_layers``: that of layers which run there as well."""
+        return max(self.kv_cache, self.weights if with_layers else 0.0)
 
     @property
     def any(self) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from rapid_llm.nouns import light
 
 Column = NDArray[np.float64]
 
@@ -14,7 +16,7 @@ KV_TILE_TOKENS = 64
 """Decode kernels read whole tiles of the cache: within one tile a step costs the same, or affinely more."""
 
 
-@dataclass(frozen=True, slots=True)
+@light
 class Points:
     """Distinct forward passes [N]: sequences, new tokens and cached tokens of each, and how many of it run."""
 
@@ -28,9 +30,13 @@ class Points:
         """Which passes generate one token per sequence."""
         return (self.new <= 1) & (self.past > 0)
 
+    def __getitem__(self, rows: slice) -> Points:
+        """Some of the passes."""
+        return Points(self.batch[rows], self.new[rows], self.past[rows], self.count[rows])
+
     def verifying(self, drafts: int) -> Points:
         """Decode steps that verify ``drafts`` tokens beside the newest one; the others stay."""
-        return replace(self, new=np.where(self.decode, self.new + drafts, self.new))
+        return replace(self, new=np.where(self.decode, self.new + drafts, self.new)) if drafts else self
 
     def padded(self, sizes: tuple[int, ...]) -> Column:
         """Sequences that each decode pass runs as [N]: the next of the captured sizes; beyond the last, as they are."""
@@ -81,4 +87,5 @@ def points_of(rows: Sequence[tuple[float, float, float, float]]) -> Points:
 
 def join(parts: list[Points]) -> Points:
     """Several sets of passes as one."""
-    return Points(*(np.concatenate([getattr(p, name) for p in parts]) for name in Points.__slots__))
+    columns = zip(*((p.batch, p.new, p.past, p.count) for p in parts), strict=True)
+    return Points(*map(np.concatenate, columns))

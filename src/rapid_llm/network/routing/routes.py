@@ -97,7 +97,7 @@ def route(
         raise InputError(unknown_name("routing", policy, POLICIES), field="network.routing")
     source, target = np.asarray(source, np.int64), np.asarray(target, np.int64)
     amounts = np.array(np.broadcast_to(np.asarray(amount, np.float64), source.shape))  # a copy: always of one type
-    usual = "spray" if (topology.node_kind == 0).all() else "balanced"
+    usual = "spray" if topology.chips.all() else "balanced"
     usual = "dimension-order" if topology.grid is not None else usual
     chosen = usual if policy in ("auto", "fan") else policy
     if chosen in ("dimension-order", "alternating"):
@@ -197,7 +197,7 @@ def _inside(topology: Topology, routes: Routes, source: Ints, target: Ints) -> R
     forward there (Infinity Fabric): network cards are not the way to a neighbour's neighbour. Equal ways take equal
     shares, as both ways round a ring do.
     """
-    ours = (topology.node_kind[topology.source] == 0) & (topology.node_kind[topology.target] == 0)
+    ours = topology.chips[topology.source] & topology.chips[topology.target]
     near = (topology.box[source] == topology.box[target]) & (topology.box[source] != NONE)
     rows = np.flatnonzero(near & (np.diff(routes.start) > 1)) if ours.any() else np.zeros(0, np.int64)
     if not len(rows) or ours.all():
@@ -220,10 +220,10 @@ def _inside(topology: Topology, routes: Routes, source: Ints, target: Ints) -> R
 
 
 def _needs_groups(topology: Topology, policy: str) -> None:
-    if not (topology.node_kind == NODE_KINDS.index("router")).any():
+    if (topology.zones == topology.zones[0]).all():
         raise InputError(
-            f"routing '{policy}' is for a dragonfly, whose routers form groups; {topology.name} has no router. "
-            "Try auto, balanced or ecmp.",
+            f"routing '{policy}' is for a dragonfly, whose routers form groups; {topology.name} has no links between "
+            "groups. Try auto, balanced or ecmp.",
             field="network.routing",
         )
 
@@ -307,10 +307,10 @@ def graph_of(
 
     out_start, out_link = topology.outgoing
     in_start, in_link = topology.incoming
-    direct = bool((topology.node_kind == 0).all()) if transit is None else transit
+    direct = bool(topology.chips.all()) if transit is None else transit
     forwards = np.ones(topology.nodes, np.bool_) if direct else topology.node_kind != 0
     return Graph(
-        out_start, out_link, in_start, in_link, topology.source, topology.target, capacity, forwards, topology.box,
+        out_start, out_link, in_start, in_link, topology.source, topology.target, capacity, forwards, topology.zones,
         np.zeros(topology.links) if load is None else load, np.zeros(0, VERSION),
     )  # fmt: skip
 

@@ -15,8 +15,8 @@ Cells = Mapping[str, NDArray[np.str_]]
 Columns = dict[str, NDArray[np.float64]]
 
 BYTES: Final[Mapping[str, float]] = {
-    "bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0 + 4 / 128**2, "nvfp4": 0.5625, "int8_wo": 1.0, "int4_wo": 0.52, "sq": 1.0,
-    "w4a16_mxfp4": 0.53125, "w4a8_mxfp4_mxfp8": 0.53125,
+    "bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0 + 4 / 128**2, "nvfp4": 0.5625, "mxfp4": 0.53125, "int8_wo": 1.0,
+    "int4_wo": 0.52, "sq": 1.0, "w4a16_mxfp4": 0.53125, "w4a8_mxfp4_mxfp8": 0.53125,
 }  # fmt: skip
 """Bytes per weight with its scales; also the dtypes that tables name."""
 _SIXTEEN_BIT_ACTIVATIONS: Final = ("bf16", "int8_wo", "int4_wo", "w4a16_mxfp4")

@@ -123,6 +123,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _gemm("cutlass-nvfp4", "nvfp4", dtype="nvfp4", framework="vllm"),
     _gemm("sglang-nvfp4", "nvfp4", dtype="nvfp4", framework="sglang"),
     _gemm("trtllm-nvfp4", "nvfp4", dtype="nvfp4", framework="trtllm"),
+    _gemm("aiter-fp4", "mxfp4", dtype="mxfp4"),
     _gemm("marlin-int4-wo", "int4_wo", dtype="int4_wo"),
     _gemm("int8-wo", "int8_wo", dtype="int8_wo"),
     _gemm("int8-smoothquant", "int8", dtype="sq"),
@@ -171,7 +172,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _moe("mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="sglang_flashinfer.*"),
     _moe("marlin-moe", "mxfp4_wo", tiled=True, dtype="w4a16_mxfp4", source="vllm_gptossmxfp4moe_marlin.*"),
     _moe("triton-moe-mxfp4", "mxfp4_wo", tiled=True, dtype="w4a16_mxfp4", source=".*oaitriton.*"),
-    _moe("vllm-mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="!.*marlin.*", framework="vllm"),
+    _moe("mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="!.*marlin.*", framework="vllm"),
     _moe("flashinfer-moe-mxfp4", "mxfp8", dtype="w4a8_mxfp4_mxfp8", source="!moe_torch_flow"),
     _moe("flashinfer-moe", "bf16", dtype="bf16", source=".*trtllm_moe.*|.*trtllmbf16.*"),
     _moe(

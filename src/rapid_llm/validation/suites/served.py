@@ -1,0 +1,92 @@
+"""Served requests at a fixed concurrency, as cases of the inference suite: time per token against the mean field of the
+same closed loop. Times to the first token hold a start in one burst and lengths drawn anew: a question of serving."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rapid_llm.validation import translate
+from rapid_llm.validation.cases import Case, Skip
+from rapid_llm.validation.suites.inference import scenario_of, split_key
+from rapid_llm.validation.tables import Row, Table, count, number
+
+SCHEMA, SOURCE = "served", "e2e_serving"
+ENGINES: Mapping[str, str] = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
+DRAWN = 0.9
+"""Mean length over the nominal one: prompts and outputs are drawn evenly from 0.8 to 1 of it."""
+SPREAD = 1.2
+"""Runs of one setting that differ by more in their time per token differ in what the table does not say, as drafts."""
+_SETTING = ("backend", "backend_version", "model_path", "system", "precision", "isl", "osl", "concurrency", "tp_size")
+_SIZES = ("attention_dp_size", "moe_tp_size", "moe_ep_size")
+
+
+def cases(table: Table) -> Iterator[Case]:
+    """One case a run; a run that two dumps of the source hold counts once."""
+    if table.schema != SCHEMA:
+        return
+    together: Mapping[tuple[str, ...], dict[tuple[str, str], Row]] = defaultdict(dict)
+    for row in table.rows:
+        if row["mode"] == "agg":
+            together[tuple(row.get(cell, "") for cell in (*_SETTING, *_SIZES))][row["ttft_ms"], row["tpot_ms"]] = row
+    for number_, runs in enumerate(together.values()):
+        yield from (_case(row, f"{SOURCE}-{number_}-{at}", list(runs.values())) for at, row in enumerate(runs.values()))
+
+
+def _case(row: Row, name: str, runs: Sequence[Row]) -> Case:
+    told = translate.completed(_told(row))
+    scenario: Mapping[str, Any] | None = None
+    measured, reason = 0.0, ""
+    try:
+        measured = _measured(row, runs)
+        translate.check(told)
+        scenario = _looped(scenario_of(told))
+    except Skip as skip:
+        scenario, reason = None, str(skip)
+    return Case(
+        suite="inference",
+        group=f"{SOURCE}/{translate.gpu_name(told)}/{row['backend']}",
+        metric="tpot",
+        id=name,
+        key=split_key(told),
+        quantity="tpot",
+        measured=measured,
+        scenario=scenario,
+        reason=reason,
+        headline=False,
+    )
+
+
+def _told(row: Row) -> Row:
+    """The row in the words of an inference table."""
+    nominal = {"input_len": "isl", "output_len": "osl"}
+    return {
+        **{name: str(round(DRAWN * count(row, cell))) for name, cell in nominal.items()},
+        "source": SOURCE,
+        "gpu": row["system"].replace("_", "-"),
+        "n_gpus": row["tp_size"],
+        "engine": f"{ENGINES.get(row['backend'], row['backend'])} {row['backend_version']}".strip(),
+        "model": row["model_path"].rpartition("/")[2],
+        "dtype_weights": row["precision"],
+        "tp": row["tp_size"],
+        "ep": row["moe_ep_size"],
+        "batch_or_concurrency": row["concurrency"],
+        "arrival": f"concurrency {row['concurrency']}",
+    }
+
+
+def _looped(scenario: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**scenario, "workload": {**scenario["workload"], "batching": "continuous"}}
+
+
+def _measured(row: Row, runs: Sequence[Row]) -> float:
+    """Seconds per token; Skip where the row does not say what ran."""
+    if count(row, "attention_dp_size") > 1 or count(row, "tp_size") > translate.SERVER:
+        raise Skip("how many accelerators a replica has is not stated")
+    if row["concurrency"] != row["batch_size"]:
+        raise Skip("several replicas share the requests")
+    times = [value for run in runs if (value := number(run, "tpot_ms"))]
+    if not times or not number(row, "tpot_ms"):
+        raise Skip("the value is blank or not positive")
+    if max(times) > SPREAD * min(times):
+        raise Skip("runs of one setting differ in what is not stated")
+    return (number(row, "tpot_ms") or 0.0) / 1e3

@@ -1,0 +1,62 @@
+"""Requests served at a fixed concurrency, as cases of the inference suite."""
+
+from rapid_llm.predict import predict
+from rapid_llm.scenario import from_mapping
+from rapid_llm.validation.suites import SUITES
+from rapid_llm.validation.tables import SCHEMAS, Table, schema_of
+
+RUN = {
+    "backend": "trtllm",
+    "backend_version": "1.1.0",
+    "model_path": "meta-llama/Llama-3.1-70B",
+    "system": "b200_sxm",
+    "precision": "fp8",
+    "mode": "agg",
+    "isl": "1024",
+    "osl": "1024",
+    "batch_size": "4",
+    "tp_size": "8",
+    "attention_dp_size": "1",
+    "moe_tp_size": "8",
+    "moe_ep_size": "1",
+    "concurrency": "4",
+    "ttft_ms": "61.7",
+    "tpot_ms": "5.45",
+}
+
+
+def cases(*changes):
+    return list(SUITES["inference"](Table("served", "", tuple(RUN | change for change in changes))))
+
+
+def test_the_schema_is_known_by_its_columns():
+    assert schema_of(frozenset(RUN) | {"source"}) == "served" and SCHEMAS["served"] <= frozenset(RUN)
+
+
+def test_a_run_is_a_closed_loop_of_its_mean_lengths():
+    (case,) = cases({})
+    assert (case.group, case.metric, case.headline) == ("e2e_serving/b200-sxm/trtllm", "tpot", False)
+    work = case.scenario["workload"]
+    assert (work["batching"], work["batch_size"], work["prompt_tokens"], work["output_tokens"]) == (
+        "continuous",
+        4,
+        922,
+        922,
+    )
+    assert abs(predict(from_mapping(case.scenario)).tpot_s / case.measured - 1) < 0.15
+
+
+def test_a_run_in_two_dumps_counts_once_and_disaggregated_ones_not():
+    assert len(cases({}, {"source": "another dump"})) == 1
+    assert not cases({"mode": "disagg"})
+
+
+def test_runs_of_one_setting_that_differ_are_set_aside():
+    reasons = {case.reason for case in cases({}, {"tpot_ms": "8.5"})}
+    assert reasons == {"runs of one setting differ in what is not stated"}
+    assert all(case.scenario for case in cases({}, {"tpot_ms": "5.5"}))
+
+
+def test_what_a_replica_is_must_be_known():
+    (case,) = cases({"attention_dp_size": "4"})
+    assert case.scenario is None and "not stated" in case.reason
