@@ -6,8 +6,10 @@ import pytest
 
 from rapid_llm import hardware
 from rapid_llm.network import Fabric, price
-from rapid_llm.network.agreement import CONSTRUCTORS, on_system, on_topology
+from rapid_llm.network.agreement import on_system, on_topology, sampled
 from rapid_llm.network.flow_prices import Links, interconnect, price_flow
+from rapid_llm.network.groups import group_of
+from rapid_llm.network.specimens import FAMILIES
 from rapid_llm.network.technologies import library_for
 
 GROUPS = ((2, 1), (3, 1), (8, 1), (64, 1), (72, 1), (8, 8), (3, 8), (16, 4), (2, 32))
@@ -42,15 +44,38 @@ def test_closed_forms_are_those_of_the_links(name):
         for one in on_system(system, total, groups, SIZES[1 if total < 128 else 2 :])
     ]
     assert [one for one in found if not one.meets and abs(one.off) > 0.01] == []
-    assert [one for one in found if one.meets] == []
+    fabrics = {total: Fabric.of(system, total) for total, _ in jobs}
+    assert [one for one in found if one.meets and not scattered(fabrics, one)] == []
 
 
-@pytest.mark.parametrize("name", CONSTRUCTORS)
+def scattered(fabrics, one):
+    return group_of(fabrics[one.total], one.ranks, one.stride).scattered
+
+
+def takes(ranks):
+    return lambda op, algorithm: ranks <= MOST.get(algorithm, MOST[""])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
 def test_closed_forms_are_those_of_any_topology(name):
     """Where sends get ahead of each other by turns, it takes less, or a little more where they meet those of the next
-    step.
+    step. Of part of a topology, and of links of a user's own that are all unlike, only what does not meet is told.
     """
-    found = [one for total in (2, 3, 8, 16, 72, 128) for one in on_topology(name, total, SIZES[1:], MOST)]
+    own = name in ("edge list", "matrix")
+    sizes = [n for n in (2, 3, 6, 8, 16, 36, 54, 72, 128, 144) if FAMILIES[name].has(n)]
+    found = [
+        one
+        for total in sizes
+        for ranks in {total, max(2, 2 * total // 3)}
+        for one in on_topology(
+            FAMILIES[name].of(total),
+            ranks,
+            SIZES[1:],
+            takes=takes(ranks),
+            where=name,
+            meeting=ranks == total and not own,
+        )
+    ]
     assert found
     assert [one for one in found if not one.meets and abs(one.off) > 0.01] == []
     assert [one for one in found if one.meets and one.off > 0.05] == []
@@ -58,8 +83,25 @@ def test_closed_forms_are_those_of_any_topology(name):
 
 @pytest.mark.parametrize("name", ["ring", "switch", "hypercube"])
 def test_a_ring_of_a_thousand_takes_its_closed_form(name):
-    found = list(on_topology(name, 1024, SIZES[1:], {"": 0, "ring": 1024}))
+    found = list(on_topology(FAMILIES[name].of(1024), 1024, takes=lambda op, algorithm: algorithm == "ring"))
+    assert found
     assert [one for one in found if not one.meets and abs(one.off) > 0.01] == []
+
+
+def test_any_job_of_any_system_and_any_interconnect():
+    found = list(sampled(150, 4))
+    assert sum(not one.meets for one in found) > 100
+    assert [one for one in found if not one.meets and abs(one.off) > 0.01] == []
+
+
+@pytest.mark.parametrize("name", ["dgx-h100", "p4d", "mi300x-8", "gb200-nvl72"])
+def test_groups_that_straddle_nodes_wait_for_their_cards(name):
+    """Three ranks in a row on nodes of eight: those that hold the end of a node cross to the next."""
+    system = hardware.system(name)
+    total = 3 * system.groups[0].node.accelerators
+    found = list(on_system(system, total, [(3, 1), (6, 1), (3, 4), (12, 2)], meeting=True))
+    assert found
+    assert [one for one in found if one.algorithm in ("ring", "p2p", "direct") and abs(one.off) > 0.02] == []
 
 
 @pytest.mark.parametrize(

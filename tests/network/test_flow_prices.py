@@ -9,7 +9,8 @@ from rapid_llm import hardware
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.network import Fabric, candidates, price
 from rapid_llm.network.faults import read_faults
-from rapid_llm.network.flow_prices import Links, groups, interconnect, price_flow, under_faults
+from rapid_llm.network.flow_prices import Links, interconnect, price_flow, under_faults
+from rapid_llm.network.groups import members_of
 from rapid_llm.nouns import replaced
 
 DGX = hardware.system("dgx-h100")
@@ -49,9 +50,9 @@ def test_rows_keep_their_shape_and_groups_of_one_are_free():
 
 
 def test_groups_of_a_job():
-    assert groups(8, 2, 2).tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
-    assert groups(8, 2, 6).tolist() == [[0, 6], [1, 7]]  # the first and the last of four stages
-    assert groups(8, 4, 2).tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert members_of(8, 2, 2).tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert members_of(8, 2, 6).tolist() == [[0, 6], [1, 7]]  # the first and the last of four stages
+    assert members_of(8, 4, 2).tolist() == [[0, 2, 4, 6], [1, 3, 5, 7]]
 
 
 def test_the_slowest_group_decides():

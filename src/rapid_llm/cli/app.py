@@ -292,7 +292,7 @@ def network_links(
 @network.command(name="placement")
 def network_placement(file: File, /, *, common: flags.Common = flags.COMMON) -> int:
     """The order of parallel axes that a training scenario's own messages like best, and what the step gains."""
-    from rapid_llm.cli.networking import placement
+    from rapid_llm.cli.placing import placement
 
     return placement(file, common)
 

@@ -84,10 +84,9 @@ def machines(
     system: System, runtime: Runtime, links: Links | None, plans: Plans, stages: Sequence[str] = ()
 ) -> Machine | Cluster:
     """What prices a job of these plans: one machine, or several where it reaches unlike groups of nodes."""
-    if len(system.groups) == 1:
-        return Machine.of(system, runtime, links)
-    part = part_of(system, system.accelerators if stages else int(plans.ranks.max()))
-    return Cluster.of(part, runtime, stages) if part.mixed else Machine.of(part, runtime, links)
+    total = int(plans.ranks.max(initial=0))
+    part = part_of(system, system.accelerators if stages else total)
+    return Cluster.of(part, runtime, stages) if part.mixed else Machine.of(part, runtime, links, total)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

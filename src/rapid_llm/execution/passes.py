@@ -29,6 +29,8 @@ from rapid_llm.operators import BOUNDS
 from rapid_llm.runtime import Overlap, Runtime
 
 Matrix = NDArray[np.float64]
+_Names = tuple[tuple[str, tuple[str, ...]], ...]
+"""Of some tables of kernels each family, and the names of its rows."""
 
 _HIDDEN_BY = {
     "tp": "tensor_parallel",
@@ -165,14 +167,17 @@ def _cover(machine: Machine, axis: str) -> str:
     return _COVERS.get(axis, "")
 
 
-def _covering(rows: Kernels, seconds: Matrix, cover: str) -> Matrix:
-    """Seconds of the rows that ``cover`` names, 0 for the others [R, P]."""
+@lru_cache(maxsize=256)
+def _covering(cover: str, tables: _Names, phases: bytes) -> Matrix:
+    """1.0 for the rows of some tables that ``cover`` names, 0.0 for the others [R, 1]."""
+    phase = iter(np.frombuffer(phases, np.int64).tolist())
+    return np.array([[float(_covers(cover, family, name, next(phase)))] for family, names in tables for name in names])
+
+
+def _covers(cover: str, family: str, name: str, phase: int) -> bool:
     if cover == _COLUMNS:
-        ends_in_reduction = np.array([name.startswith(_ROWS) for name in rows.names])
-        return np.asarray(seconds * ((rows.family == "gemm") & (rows.phase == BACKWARD) & ~ends_in_reduction)[:, None])
-    if cover != _SHARED:
-        return seconds * (rows.family == cover)
-    return np.asarray(seconds * _starting(rows.names, _SHARED)[:, None])
+        return family == "gemm" and phase == BACKWARD and not name.startswith(_ROWS)
+    return name.startswith(_SHARED) if cover == _SHARED else family == cover
 
 
 def time_passes(priced: Priced) -> Passes:
@@ -187,10 +192,10 @@ def time_passes(priced: Priced) -> Passes:
     rows, sending = [table.rows for table in priced.kernels], [message.rows for message in priced.messages]
     places, places_sent = _places(rows, shape), _places(sending, shape)
     counts = _stacked([r.count for r in rows], shape)
-    spent = [(table.rows, table.seconds * table.rows.count) for table in priced.kernels]
+    spent = _stacked([table.seconds for table in priced.kernels], shape) * counts
     moving = [(r, r.count * (r.ranks > 1)) for r in sending]
     sent = [(r, m.prices.seconds * count) for m, (r, count) in zip(priced.messages, moving, strict=True)]
-    kernels = _summed(_stacked([seconds for _, seconds in spent], shape), places, shape)
+    kernels = _summed(spent, places, shape)
     if machine.runtime.overlap.shared_beside and lowered.expert.any() and not lowered.shapes.training:
         kernels[FORWARD] -= _beside_routed(priced, shape)
     apart = [side_share(machine, rows, compute) for rows, _ in sent]
@@ -200,10 +205,12 @@ def time_passes(priced: Priced) -> Passes:
     alone = [seconds * (1.0 - share) for (_, seconds), share in zip(sent, apart, strict=True)]
     blocking = _summed(_stacked(alone, shape), places_sent, shape)
     blocking[OPTIMIZER] = 0.0
-    waiting = _waiting(spent, priced) if hides_messages(priced) else []
-    reading = _by_cell(waiting, shape)
+    reading, waiting = np.zeros(shape), spent
+    if hides_messages(priced):
+        waiting = spent * _stacked([table.bound == _MEMORY for table in priced.kernels], shape)
+        reading = _summed(waiting, places, shape)
     side, exposed = _beside((spent, waiting), sent, (kernels + blocking, reading), priced)
-    launched = np.minimum(counts, _most_launches(tuple((r.family, r.names) for r in rows)))
+    launched = np.minimum(counts, _most_launches(_named(rows)))
     issued = _stacked([launched, *(count for _, count in moving)], shape)
     issue = machine.runtime.host.per_kernel * _summed(issued, places + places_sent, shape)
     host = machine.runtime.host
@@ -239,7 +246,7 @@ def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
 
 
 @lru_cache(maxsize=256)
-def _most_launches(tables: tuple[tuple[str, tuple[str, ...]], ...]) -> Matrix:
+def _most_launches(tables: _Names) -> Matrix:
     """Operators that the host issues at most for the rows of some tables (family, names) [R, 1]: none for those that go
     out with a product, one for a product in pieces or of many experts (``Host.per_dispatch`` holds these), each of
     another kind."""
@@ -250,6 +257,10 @@ def _most_launches(tables: tuple[tuple[str, tuple[str, ...]], ...]) -> Matrix:
             for name in names
         ]
     ).reshape(-1, 1)
+
+
+def _named(tables: Sequence[Kernels]) -> _Names:
+    return tuple((rows.family, rows.names) for rows in tables)
 
 
 def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
@@ -278,7 +289,7 @@ def _places(tables: Sequence[Kernels | Messages], shape: tuple[int, int, int]) -
     return b"".join([(rows.phase * shape[1] + rows.unit).tobytes() for rows in tables])
 
 
-def _stacked(values: Sequence[Matrix], shape: tuple[int, int, int]) -> Matrix:
+def _stacked(values: Sequence[Matrix] | Sequence[NDArray[np.bool_]], shape: tuple[int, int, int]) -> Matrix:
     """The rows of several tables below each other [R, P]."""
     return np.concatenate(values) if values else np.zeros((0, shape[2]))
 
@@ -298,13 +309,13 @@ def _gathering(cells: bytes, count: int) -> Matrix:
 
 
 def _beside(
-    kernels: tuple[Sequence[tuple[Kernels, Matrix]], Sequence[tuple[Kernels, Matrix]]],
+    kernels: tuple[Matrix, Matrix],
     sent: Sequence[tuple[Messages, Matrix]],
     within: tuple[Matrix, Matrix],
     priced: Priced,
 ) -> tuple[Matrix, Matrix]:
     """Seconds of the messages on side streams, and what of them shows in a pass [phases, U, P]. ``kernels``: seconds of
-    all of them, and of those that wait for memory; ``within``: of the whole pass, and what of it they are.
+    all rows, and of those that wait for memory [R, P]; ``within``: of the whole pass, and what of it these are.
 
     M seconds of messages slow the C seconds of kernels that cover them by the share sigma of compute units that the
     collective library occupies, and take H seconds of memory from the share mu of C that waits for it: together they
@@ -312,7 +323,7 @@ def _beside(
     has nothing beside it: M / tp more.
     """
     machine, tp, compute = priced.machine, priced.lowered.shapes.plans.tp, priced.lowered.shapes.compute
-    (spent, waiting), (own, reading) = kernels, within
+    (own, reading), rows_of_kernels = within, [table.rows for table in priced.kernels]
     side, exposed = np.zeros_like(own), np.zeros_like(own)
     apart = [
         (
@@ -326,15 +337,19 @@ def _beside(
     ]
     for beside in sorted({_cover(machine, rows.axis) for rows, *_ in apart}):
         here = [part for part in apart if _cover(machine, part[0].axis) == beside]
-        moved = _by_cell([(rows, seconds) for rows, seconds, _ in here], own.shape)
-        slowing = _by_cell([(rows, s * occupied_share(machine, rows.axis)) for rows, s, _ in here], own.shape)
-        read = _by_cell([(rows, memory) for rows, _, memory in here], own.shape)
+        places = _places([rows for rows, *_ in here], own.shape)
+        moved, slowing, read = (
+            _summed(_stacked(values, own.shape), places, own.shape)
+            for values in zip(
+                *((seconds, seconds * occupied_share(machine, rows.axis), memory) for rows, seconds, memory in here),
+                strict=True,
+            )
+        )
         cover, waits = own.copy(), reading
         if beside:
-            cover, waits = (
-                _by_cell([(rows, _covering(rows, s, beside)) for rows, s in part], own.shape)
-                for part in (spent, waiting)
-            )
+            phases = b"".join([rows.phase.tobytes() for rows in rows_of_kernels])
+            named, places = _covering(beside, _named(rows_of_kernels), phases), _places(rows_of_kernels, own.shape)
+            cover, waits = (_summed(part * named, places, own.shape) for part in kernels)
         slowing += read * np.divide(waits, cover, out=np.zeros_like(own), where=cover > 0)
         moved[OPTIMIZER] = slowing[OPTIMIZER] = 0.0
         if not beside:
@@ -351,11 +366,6 @@ def reads(op: str, wire_bytes: Matrix, machine: Machine) -> Matrix:
     """Seconds in which messages that send so many bytes keep the memory of their rank busy."""
     chip = machine.accelerator
     return np.asarray(_MEMORY_PASSES[op] * wire_bytes / (chip.memory.hbm.bandwidth * chip.sustained.hbm))
-
-
-def _waiting(spent: Sequence[tuple[Kernels, Matrix]], priced: Priced) -> list[tuple[Kernels, Matrix]]:
-    """Seconds of the kernels that wait for memory, 0 for others, of each table [R, P]."""
-    return [(rows, s * (t.bound == _MEMORY)) for (rows, s), t in zip(spent, priced.kernels, strict=True)]
 
 
 def hides_messages(priced: Priced) -> bool:

@@ -54,8 +54,8 @@ class Machine:
     net: Interconnect | None = None
 
     @classmethod
-    def of(cls, system: System, runtime: Runtime, links: Links | None = None) -> Machine:
-        """The machine of a system of equal nodes."""
+    def of(cls, system: System, runtime: Runtime, links: Links | None = None, accelerators: int = 0) -> Machine:
+        """The machine of a system of equal nodes, for a job on its first ``accelerators``."""
         system = part_of(system, system.accelerators)
         if system.mixed:
             names = " and ".join(group.name for group in system.groups)
@@ -68,7 +68,7 @@ class Machine:
         runtime = at_home(runtime, node.accelerator.vendor)
         system = driven(system, runtime.communication.nics)
         net = None if links is None else interconnect(system, links)
-        return cls.on(node, Fabric.of(system), runtime, net)
+        return cls.on(node, Fabric.of(system, accelerators), runtime, net)
 
     @classmethod
     def on(cls, node: Node, fabric: Fabric, runtime: Runtime, net: Interconnect | None = None) -> Machine:

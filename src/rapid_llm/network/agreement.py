@@ -1,25 +1,27 @@
 """Closed forms beside flow simulation of the same sends on the same links: how far they are apart, case by case."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import combinations, groupby
 from typing import Final
 
 import numpy as np
 
-from rapid_llm.hardware import System
-from rapid_llm.network import clusters, shapes
+from rapid_llm.hardware import System, system, system_names
 from rapid_llm.network.contention import RUNS, laid_out, lies_in_whole_units, on_links
 from rapid_llm.network.engine import simulate
-from rapid_llm.network.explicit import closed_form, takes_turns
-from rapid_llm.network.fabric import Fabric, near_cube
-from rapid_llm.network.flow_prices import Members, groups
-from rapid_llm.network.groups import group_of
+from rapid_llm.network.engine.state import solo_rates
+from rapid_llm.network.explicit import CIRCLES, by_turns, closed_form, takes_turns
+from rapid_llm.network.fabric import Fabric
+from rapid_llm.network.groups import Members, group_of, members_of
 from rapid_llm.network.lines import Way, bare_line, ways
 from rapid_llm.network.own import nesting, templates
 from rapid_llm.network.programs import program, run_in_slices
-from rapid_llm.network.tasks import Result
+from rapid_llm.network.regimes import Line
+from rapid_llm.network.specimens import BANDWIDTH, FAMILIES, LATENCY
+from rapid_llm.network.tasks import Floats, Result, Tasks
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import OPS, Bounds, Template
 from rapid_llm.network.topology import Topology
@@ -30,17 +32,24 @@ LINKS: Final = Library(
 )
 """A library that adds nothing to what links take, and has every algorithm that the flow engine lays out."""
 EXCHANGES: Final = ("direct", "pxn", "one-shot", "two-shot")
+UNIT: Final = 1e9
+"""Bytes of a message whose steps are weighed."""
+MOST_RANKS: Final = 1024
 MOST_PAIRS: Final = 1 << 14
-"""Pairs of ranks that exchange at once in the largest cases."""
-B: Final = 50e9
-L: Final = 1e-6
+"""Pairs of ranks that exchange at once in the largest cases: in what is alike for all ranks, more show nothing else."""
+SMALLEST: Final = 2.0**10
+LARGEST: Final = 2.0**30
+"""Bytes of the messages that are compared."""
+
+Sizes = Sequence[float] | None
+"""Bytes; None: ``telling``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
     """A collective of ``size`` bytes in groups of ``ranks``, ``stride`` apart, on a system or topology of ``total``
     accelerators: seconds of both; ``meets``: by what links carry in a step, its sends meet beyond what the closed form
-    counts (systems), or share links by turns (topologies).
+    counts (systems), or share links by turns (topologies). What meets is not ``simulated`` (nan) unless asked for.
     """
 
     where: str
@@ -60,102 +69,124 @@ class Compared:
         return self.simulated / self.closed - 1.0
 
 
+def telling(line: Line) -> list[float]:
+    """The sizes at which two times may be farthest apart: both are piecewise linear and convex in the size, so at the
+    ends, where the lines of the closed form meet, and where what a message waits for is as long as what it moves.
+    """
+    lines = [(one.fixed, one.per_byte) for one in (line, *line.others)]
+    found = [fixed / per_byte for fixed, per_byte in lines if per_byte > 0]
+    found += [(a - c) / (d - b) for (a, b), (c, d) in combinations(lines, 2) if d != b]
+    return [SMALLEST, *sorted({float(f"{size:.3g}") for size in found if SMALLEST < size < LARGEST}), LARGEST]
+
+
 def on_system(
-    system: System, total: int, shapes_of: Sequence[tuple[int, int]], sizes: Sequence[float]
+    system: System, total: int, shapes_of: Sequence[tuple[int, int]], sizes: Sizes = None, *, meeting: bool = False
 ) -> Iterator[Compared]:
-    """Every collective and algorithm of groups (ranks, stride) that tiers and groups fill, all groups at once."""
-    fabric, topology = Fabric.of(system), Topology.of(system, total)
+    """Every collective and algorithm of groups (ranks, stride) that fill a job, all groups at once."""
+    fabric = Fabric.of(system, total)
     for ranks, stride in shapes_of:
-        if not fills(fabric, total, ranks, stride):
+        if total % (ranks * stride) or (fabric.tiers[-1].kind == "torus" and total != ranks):
             continue
-        members, group = groups(total, ranks, stride), group_of(fabric, ranks, stride)
+        group = group_of(fabric, ranks, stride)
         for op in OPS:
             for way in ways(op, group, LINKS):
                 wide = way.algorithm in EXCHANGES and total * ranks > MOST_PAIRS
-                if wide or not lies_in_whole_units(way):
-                    continue
-                counted = max(line.per_byte for line in (bare_line(way), *bare_line(way).others))
-                meets = _carried(way, topology, members) > counted * 1.005
-                for size in sizes:
-                    simulated = on_links(way, size, topology, members).seconds
-                    closed = bare_line(way).seconds(size)
-                    yield Compared(
-                        system.name, total, op, way.algorithm, ranks, stride, size, closed, simulated, meets
-                    )  # fmt: skip
+                if not wide and lies_in_whole_units(way):
+                    yield from compared(system, total, op, way, sizes, meeting=meeting)
 
 
-def fills(fabric: Fabric, total: int, ranks: int, stride: int) -> bool:
-    """Whether groups fill a job, and every tier holds whole groups or groups whole tiers; of a torus only all of it."""
-    if total % (ranks * stride) or not fabric.tiers:
-        return False
-    if fabric.tiers[-1].kind == "torus":
-        return total == ranks
-    spans = [min(tier.span, total) for tier in fabric.tiers]
-    return all(span % (ranks * stride) == 0 or (ranks * stride) % span == 0 for span in spans)
+def compared(
+    system: System, total: int, op: str, way: Way, sizes: Sizes = None, *, meeting: bool = False
+) -> Iterator[Compared]:
+    """One algorithm of all groups of a job at once."""
+    topology, line = Topology.of(system, total), bare_line(way)
+    ranks, stride = way.group.bounds[-1], way.group.stride
+    members = members_of(total, ranks, stride)
+    counted = max(one.per_byte for one in (line, *line.others))
+    meets = _carried(way, topology, members) > counted * 1.005 or (
+        way.group.scattered and _at_odds(way, topology, members)
+    )
+    for size in telling(line) if sizes is None else sizes:
+        simulated = np.nan if meets and not meeting else on_links(way, size, topology, members).seconds
+        closed = line.seconds(size)
+        yield Compared(system.name, total, op, way.algorithm, ranks, stride, size, closed, simulated, meets)
+
+
+def _steps(way: Way, topology: Topology, members: Members) -> Iterator[Tasks]:
+    """What each step of a way sends, all groups at once."""
+    phases, lanes = way.template.phases, way.template.lanes
+    for step in [phases] if way.template.pipelined else [phases[k : k + lanes] for k in range(0, len(phases), lanes)]:
+        part = replace(way, template=replace(way.template, phases=tuple(step)))
+        yield laid_out(part, UNIT, topology, members, slices=1)
 
 
 def _carried(way: Way, topology: Topology, members: Members) -> float:
     """Seconds per byte that the busiest link of each step needs for what the step moves over it."""
-    phases, lanes = way.template.phases, way.template.lanes
-    steps = [phases] if way.template.pipelined else [phases[k : k + lanes] for k in range(0, len(phases), lanes)]
     total = 0.0
-    for step in steps:
-        part = replace(way, template=replace(way.template, phases=tuple(step)))
-        tasks = laid_out(part, 1e9, topology, members, slices=1)
-        moved = np.repeat(tasks.total, np.diff(tasks.resource_start))
-        moved = moved * tasks.coefficient if len(tasks.coefficient) else moved
-        total += float((np.bincount(tasks.resource, moved, topology.links) / topology.capacity).max(initial=0.0)) / 1e9
+    for tasks in _steps(way, topology, members):
+        moved = np.bincount(tasks.resource, _spread(tasks, tasks.total), topology.links)
+        total += float((moved / topology.capacity).max(initial=0.0)) / UNIT
     return total
 
 
-def _superpod(count: int) -> Topology:
-    outer = clusters.leaf_spine(count, min(count, 32), B, 2 * L, rails=8, upper=L)
-    return clusters.nested([clusters.switch(8, 9 * B, L)] * (count // 8), outer)
+def _at_odds(way: Way, topology: Topology, members: Members) -> bool:
+    """Whether unlike sends share links by turns, or unlike groups may share one beyond what it has: they are not in the
+    same step at the same time.
+    """
+    most = np.zeros((len(members), topology.links))
+    steps = list(_steps(way, topology, members))
+    if by_turns(
+        steps, [phase.pattern in CIRCLES for phase in way.template.phases], way.template.pipelined, topology.capacity
+    ):
+        return True
+    for tasks in steps:
+        rate = solo_rates(tasks, topology.capacity)
+        rate = np.minimum(rate, tasks.limit) if len(tasks.limit) else rate
+        row = np.repeat(np.arange(len(tasks)) * len(members) // len(tasks), np.diff(tasks.resource_start))
+        asked = np.bincount(row * topology.links + tasks.resource, _spread(tasks, rate), most.size)
+        most = np.maximum(most, asked.reshape(most.shape))
+    return bool((most.sum(axis=0) > topology.capacity * 1.005).any())
 
 
-CONSTRUCTORS: Final[Mapping[str, tuple[Callable[[int], Topology], Callable[[int], bool]]]] = {
-    "ring": (lambda n: shapes.ring(n, B, L), lambda n: True),
-    "mesh 1-D": (lambda n: shapes.mesh((n,), B, L), lambda n: True),
-    "mesh 2-D": (lambda n: shapes.mesh(near_cube(n, 2), B, L), lambda n: n > 3),
-    "torus 2-D": (lambda n: shapes.torus(near_cube(n, 2), B, L), lambda n: n > 3),
-    "torus 3-D": (lambda n: shapes.torus(near_cube(n, 3), (B, 2 * B, 4 * B), L), lambda n: n > 7),
-    "full": (lambda n: shapes.fully_connected(n, B, L), lambda n: n <= 128),
-    "hypercube": (lambda n: shapes.hypercube(n, B, L), lambda n: n & (n - 1) == 0),
-    "king mesh": (lambda n: shapes.king_mesh(near_cube(n, 2), B, L), lambda n: n > 3),
-    "switch": (lambda n: clusters.switch(n, B, L), lambda n: True),
-    "NVL72": (lambda n: clusters.nvl72(9 * B, L), lambda n: n == 72),
-    "leaf-spine": (lambda n: clusters.leaf_spine(n, n // 4, B, L, upper=L), lambda n: n >= 16 and n % 4 == 0),
-    "2:1 leaf-spine": (
-        lambda n: clusters.leaf_spine(n, n // 4, B, L, oversubscription=2.0, upper=L),
-        lambda n: n >= 16 and n % 8 == 0,
-    ),
-    "fat tree": (lambda n: clusters.fat_tree(round((4 * n) ** (1 / 3)), B, L), lambda n: n in (16, 128, 1024)),
-    "SuperPOD": (_superpod, lambda n: n >= 16 and n % 8 == 0),
-    "dragonfly": (lambda n: clusters.dragonfly(9, 4, 2, B, L), lambda n: n == 72),
-}
-"""Topologies by constructor, and the sizes that each has."""
+def _spread(tasks: Tasks, value: Floats) -> Floats:
+    """A value of each task at each of its resources, by what it uses of them."""
+    found = np.repeat(value, np.diff(tasks.resource_start))
+    return found * tasks.coefficient if len(tasks.coefficient) else found
 
 
-def on_topology(name: str, total: int, sizes: Sequence[float], most: Mapping[str, int]) -> Iterator[Compared]:
-    """Every collective and algorithm of all accelerators of a constructor; ``most`` ranks by algorithm (0: others)."""
-    make, has = CONSTRUCTORS[name]
-    if not has(total):
-        return
-    topology = make(total)
-    bounds = nesting(topology, total)
+def on_topology(
+    topology: Topology,
+    ranks: int,
+    sizes: Sizes = None,
+    *,
+    takes: Callable[[str, str], bool] = lambda op, algorithm: True,
+    where: str = "",
+    meeting: bool = False,
+) -> Iterator[Compared]:
+    """Every collective and algorithm that ``takes`` holds of, among the first accelerators of a topology."""
+    bounds, total = nesting(topology, ranks), len(topology.accelerators)
     for op in OPS:
         for algorithm, template, _ in templates(op, bounds, None):
-            if total > most.get(algorithm, most[""]):
+            if not takes(op, algorithm):
                 continue
             turns = takes_turns(template, bounds, topology)
-            for size in sizes:
-                simulated = run_in_slices(template, partial(_run, template, bounds, size, topology)).seconds
+            wanted = _telling(template, bounds, topology) if sizes is None else sizes
+            for size in wanted[:1] if turns and not meeting else wanted:
+                simulated = np.nan
+                if meeting or not turns:
+                    simulated = run_in_slices(template, partial(_run, template, bounds, size, topology)).seconds
                 closed = closed_form(template, bounds, size, topology)
-                yield Compared(name, total, op, algorithm, total, 1, size, closed, simulated, turns)
+                yield Compared(where, total, op, algorithm, ranks, 1, size, closed, simulated, turns)
+
+
+def _telling(template: Template, bounds: Bounds, topology: Topology) -> list[float]:
+    """``telling`` of the closed form on a topology: its ends, and where their lines meet."""
+    small, large = (closed_form(template, bounds, size, topology) for size in (SMALLEST, LARGEST))
+    return telling(Line(small, large / LARGEST, 0.0))
 
 
 def _run(template: Template, bounds: Bounds, size: float, topology: Topology, slices: int) -> Result:
-    return simulate(program(template, bounds, size, topology, slices=slices), topology)
+    return simulate(program(template, bounds, size, topology, slices=slices), topology, measured=False)
 
 
 def worst(found: Sequence[Compared]) -> list[tuple[str, str, str, int, Compared | None, int]]:
@@ -171,3 +202,57 @@ def worst(found: Sequence[Compared]) -> list[tuple[str, str, str, int, Compared 
         farthest = max(apart, key=lambda one: abs(one.off), default=None)
         rows.append((where, op, algorithm, len(apart), farthest, len(cases) - len(apart)))
     return rows
+
+
+def sampled(count: int, seed: int, names: Sequence[str] = ()) -> Iterator[Compared]:
+    """So many random cases of catalogue systems and constructors (or ``names`` alone), of messages of any size."""
+    draw, found = random.Random(seed), 0
+    systems = [name for name in names or system_names() if name not in FAMILIES and Fabric.of(system(name)).tiers]
+    families = [name for name in names or FAMILIES if name in FAMILIES]
+    while found < count:
+        of_tiers = draw.random() < (0.5 if families else 1.0) if systems else False
+        for one in _of_a_system(draw, draw.choice(systems)) if of_tiers else _of_a_family(draw, draw.choice(families)):
+            found += 1
+            yield one
+
+
+def _of_a_system(draw: random.Random, name: str) -> Iterator[Compared]:
+    """One collective and algorithm of a job of any size."""
+    of = system(name)
+    tiers = Fabric.of(of).tiers
+    node, most = of.groups[0].node.accelerators, min(MOST_RANKS, of.accelerators)
+    if tiers[-1].kind == "torus":
+        total = ranks = 2 ** draw.randint(1, most.bit_length() - 1)
+        stride = 1
+    else:
+        total = node * (int((most // node) ** draw.random()) if of.fabric else 1)
+        stride = draw.choice(_divisors(total)[:-1])
+        ranks = draw.choice(_divisors(total // stride)[1:])
+    group = group_of(Fabric.of(of, total), ranks, stride)
+    every = [(op, way) for op in OPS for way in ways(op, group, LINKS) if lies_in_whole_units(way)]
+    op, way = draw.choice(every)
+    if way.algorithm not in EXCHANGES or total * ranks <= MOST_PAIRS:
+        yield from compared(of, total, op, way, [_any_size(draw)])
+
+
+def _of_a_family(draw: random.Random, name: str) -> Iterator[Compared]:
+    """One collective and algorithm of a topology of any size, on all of it or on some."""
+    family = FAMILIES[name]
+    total = draw.choice(
+        [n for n in range(2, MOST_RANKS + 1) if family.has(n)]
+        if draw.random() < 0.2
+        else [n for n in range(2, 65) if family.has(n)] or [72]
+    )
+    topology = family.of(total, BANDWIDTH * draw.uniform(0.5, 8.0), LATENCY * draw.uniform(0.3, 5.0))
+    ranks = total if draw.random() < 0.5 else draw.randint(2, total)
+    chosen = draw.choice([(op, a) for op in OPS for a, _, _ in templates(op, nesting(topology, ranks), None)])
+    if chosen[1] not in EXCHANGES or ranks * ranks <= MOST_PAIRS:
+        yield from on_topology(topology, ranks, [_any_size(draw)], takes=lambda *one: one == chosen, where=name)
+
+
+def _any_size(draw: random.Random) -> float:
+    return float(2.0 ** draw.uniform(np.log2(SMALLEST), np.log2(LARGEST)))
+
+
+def _divisors(number: int) -> list[int]:
+    return [d for d in range(1, number + 1) if number % d == 0]

@@ -26,11 +26,16 @@ def stream(topology: Topology, source: Ints, target: Ints, amount: Floats, polic
 
 
 def simulate_beside(
-    own: Tasks, topology: Topology, background: Background | None, policy: str | Table = "auto"
+    own: Tasks,
+    topology: Topology,
+    background: Background | None,
+    policy: str | Table = "auto",
+    *,
+    measured: bool = True,
 ) -> Result:
-    """Run tasks beside the background: times are of the tasks, what links moved is of both."""
+    """Run tasks beside the background: times are of the tasks, what links moved (where ``measured``) is of both."""
     if background is None:
-        return simulate(own, topology)
+        return simulate(own, topology, measured=measured)
     others = stream(topology, background.source, background.target, background.amount, policy)
-    found = simulate(concatenate([own, others]), topology)
+    found = simulate(concatenate([own, others]), topology, measured=measured)
     return replace(found, start=found.start[: len(own)], finish=found.finish[: len(own)])

@@ -1,88 +1,125 @@
-"""Times as the longest of several paths, each of some seconds and some seconds per byte.
+"""Rings over links of several levels, and trees of groups that straddle units at different places: hop by hop.
 
-In stages the slowest lane decides. On a ring over links of several levels blocks circulate: a link carries one at a
-time, and a block leaves once it has arrived. The time is the longest path of a max-plus system (Baccelli et al.,
-Synchronization and Linearity, 1992, section 2.3): in every round the next hop, or another transfer in the queue of the
-link where the block is.
+Blocks circulate on a ring: a link carries one at a time, and a block leaves once it has arrived. The time is the
+longest path of a max-plus system (Baccelli et al., Synchronization and Linearity, 1992, section 2.3): in every round
+the next hop, or another transfer in the queue of the link where the block is. Of groups that lie unlike, the slowest
+decides.
 """
-
-from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.network.templates import Bounds
+from rapid_llm.network.flows import double_tree
+from rapid_llm.network.groups import Group, members_of
+from rapid_llm.network.paths import Path, highest
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Path = tuple[float, float]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
-def circulation(bounds: Bounds, laps: int, hop: Vector, transfer: Vector) -> list[Path]:
-    """Seconds and seconds per byte of the paths that may be the longest: ``laps`` times n - 1 rounds on a ring nested
-    as ``bounds``; ``hop`` (s) and ``transfer`` (s/B in a round) of a link of each level.
+def ring_paths(group: Group, laps: int, hop: Floats, transfer: Floats, both: bool) -> list[Path]:
+    """Seconds, and seconds per byte, of the longest paths of blocks that circulate ``laps`` times n - 1 rounds
+    , half of them backwards in ``both``; ``hop`` (s) and ``transfer`` (s/B in a round) of a link of each
+    level.
 
-    All hops, but for the links that the last rounds do not reach, one a lap; from the first of the slowest links to the
-    last, and in its queue for the rounds that are left; the slowest links in a row, and in their queue.
+    A path makes all hops; or it begins and ends on one of the slowest links, and stays in their queue for the rounds
+    that are left.
     """
-    n, slowest = bounds[-1], int(transfer.argmax())
-    below = (1, *bounds[:-1])
-    units = np.array([ceil(n / b) for b in (*below, n)], np.float64)
-    lap = units[:-1] - units[1:]
-    lap[-1] += 1
-    rounds = laps * (n - 1)
-    whole = [laps * lap - left for left in _left_out(bounds, laps)]
-    found = [(float(crossed @ hop), float(crossed @ transfer)) for crossed in whole]
-    spare = _spare(whole[0], rounds, bounds, slowest)
-    if spare.any():
-        fixed, per_byte = found[0]
-        found.append((fixed - float(spare @ hop), per_byte + float(spare @ (transfer[slowest] - transfer))))
-    row = bounds[0] - 1 if slowest == 0 else 1
-    return [*found, (row * float(hop[slowest]), rounds * float(transfer[slowest]))]
+    members = _everywhere(group)
+    rounds, slow = laps * (members.shape[1] - 1), transfer.max()
+    inner = group.bounds[group.inside - 1] if group.inside else 1
+    entered = members[
+        :, np.arange(members.shape[1]) // inner * inner
+    ]  # channels leave a unit where they enter the next
+    level = _levels(members, np.roll(members, -1, axis=1), group)
+    off = _off_rail(entered, np.roll(entered, -1, axis=1), group)
+    for back in _returns(inner, members.shape[1] // inner, both):
+        off[:, -1] |= _off_rail(entered[:, -1] + back * group.stride, entered[:, 0], group)
+    hop, transfer = _by_rail(hop, group), np.tile(transfer, 2)
+    found: list[tuple[Floats, Floats]] = []
+    patterns = level + len(group.tiers) * off
+    for pattern in np.unique(patterns, axis=0) if len(patterns) > 1 else patterns:
+        edges = np.tile(pattern, laps + 1)
+        late, moving = (np.concatenate([[0.0], np.cumsum(column[edges])]) for column in (hop, transfer))
+        slowest = np.flatnonzero(transfer[edges] == slow)
+        begin, first, last = np.arange(len(pattern)), slowest[slowest < len(pattern)], slowest
+        if not group.scattered:
+            period = group.bounds[-2] if len(group.bounds) > 1 else group.node_span
+            begin, first, last = (_telling(one, len(pattern), rounds, period) for one in (begin, first, last))
+        found.append((_between(begin, begin + rounds, late), _between(begin, begin + rounds, moving)))
+        begin, end = (side.ravel() for side in np.meshgrid(first, last + 1))
+        within = (begin < end) & (end - begin <= rounds)
+        begin, end = begin[within], end[within]
+        queued = (rounds - (end - begin)) * slow
+        found.append((_between(begin, end, late), _between(begin, end, moving) + queued))
+    return highest(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
-def _left_out(bounds: Bounds, laps: int) -> list[Vector]:
-    """Runs of links in a row, by level, that a path of all rounds may leave out: one a lap, the nearest first."""
-    levels = np.eye(len(bounds))
-    if laps == 1:
-        return list(levels)
-    inside = [2 * levels[0]] if bounds[0] > 2 else []
-    return [*inside, *(levels[0] + level for level in levels[1:])]
+def _telling(edges: Ints, ring: int, rounds: int, period: int) -> Ints:
+    """Where units are alike, paths grow evenly with the units that they pass: the shortest and the longest count."""
+    near = [np.abs(edges - place) <= 2 * period for place in (0, ring, rounds, rounds + ring)]
+    return edges[np.any(near, axis=0)]
 
 
-def _spare(crossed: Vector, rounds: int, bounds: Bounds, slowest: int) -> Vector:
-    """Hops by level that lead to no further link of the ``slowest`` level: all but those through the units between the
-    first such link and the last.
+def _everywhere(group: Group) -> Ints:
+    """Accelerators of every group; of one where all lie alike."""
+    n, stride = group.bounds[-1], group.stride
+    return members_of(group.job, n, stride) if group.scattered else stride * np.arange(n)[None, :]
+
+
+def _returns(inner: int, units: int, both: bool) -> list[int]:
+    """By how many places channels are further on where they leave the last unit than where they enter the first: to
+    and fro through each, or both ways round (``sends._along``).
     """
-    spare = np.zeros(len(bounds))
-    if slowest == 0 and bounds[0] == 2 < bounds[-1] and rounds % 2 == 0:  # near and far by turns: the last is far
-        spare[1] = 1.0
-    unit = bounds[slowest - 1] if slowest else 1
-    for level in range(slowest):
-        within = unit / (bounds[level - 1] if level else 1) - unit / bounds[level]
-        spare[level] = max(0.0, crossed[level] - (rounds - 1) // unit * within)
-    return spare
+    ahead = units * (1 if both else inner // 2 if inner % 2 == 0 else -(inner // 2)) % inner
+    return [ahead, ahead - inner] if ahead else []
 
 
-def in_stages(waits: Matrix, busy: Matrix) -> list[Path]:
-    """Stages one after another, each as long as its slowest lane; seconds, and seconds per byte [stages, lanes]."""
-    paths = [(0.0, 0.0)]
-    for stage in zip(waits.tolist(), busy.tolist(), strict=True):
-        lanes = list(zip(*stage, strict=True))
-        paths = upper([(a + wait, b + moving) for a, b in paths for wait, moving in lanes])
-    return paths
+def _between(begin: Ints, end: Ints, sums: Floats) -> Floats:
+    """Sums over the links from ``begin`` to before ``end``, from sums along the ring."""
+    return np.asarray(sums[end] - sums[begin])
 
 
-def upper(lines: list[Path]) -> list[Path]:
-    """Those of some lines a + b S that are the highest for some S, in order of slope."""
-    hull: list[Path] = []
-    for a, b in sorted(lines, key=lambda line: (line[1], line[0])):
-        while hull and (hull[-1][0] <= a or (len(hull) > 1 and _hidden(hull[-2], hull[-1], (a, b)))):
-            hull.pop()
-        hull.append((a, b))
-    return hull
+def tree(group: Group, hop: Floats) -> tuple[float, Floats]:
+    """Of a double binary tree through the units of ``bounds``: seconds from the farthest unit to its root, and the
+    bytes that the busiest rank sends in one of its two phases that leave what each level joins, in units of S; ``hop``:
+    seconds of a hop of each level.
+    """
+    inner = group.bounds[group.inside - 1] if group.inside else 1
+    units = _everywhere(group)[:, ::inner]
+    rows = np.array([row[:4] for row in double_tree(1, units.shape[1], spread=False)])
+    wait = _by_rail(hop, group)
+    step, which, child, parent = rows.reshape(-1, 4).T
+    level = _levels(units[:, child], units[:, parent], group)
+    way = level + len(hop) * _off_rail(units[:, child], units[:, parent], group)
+    late = np.zeros((2, units.shape[1], len(units)))
+    for now in range(step.max(initial=-1) + 1):
+        for e in np.flatnonzero(step == now).tolist():
+            above = late[which[e], parent[e]]
+            np.maximum(above, late[which[e], child[e]] + wait[way[:, e]], out=above)
+    sent = np.zeros(len(hop))
+    for k in range(len(hop)):
+        far = level == k if k < group.inside else level >= k
+        touched = np.zeros((units.shape[1], len(units)))
+        for ends in (child, parent):
+            np.add.at(touched, ends, far.T * 1.0)
+        sent[k] = touched.max() / 4 / inner  # half of S in each tree, up in one phase and down in the other
+    return float(late.max()), sent
 
 
-def _hidden(first: Path, middle: Path, last: Path) -> bool:
-    """Whether the middle one of three lines, of growing slope, is nowhere the highest."""
-    return (first[0] - last[0]) * (middle[1] - first[1]) <= (first[0] - middle[0]) * (last[1] - first[1])
+def _levels(a: Ints, b: Ints, group: Group) -> Ints:
+    """The level that each hop from ``a`` to ``b`` stays in."""
+    found = np.full(a.shape, len(group.tiers) - 1)
+    for k in range(len(group.tiers) - 2, -1, -1):
+        found[a // group.tiers[k].span == b // group.tiers[k].span] = k
+    return found
+
+
+def _off_rail(a: Ints, b: Ints, group: Group) -> NDArray[np.bool_]:
+    """Which hops lead to another place of a node."""
+    return np.asarray((a - b) % group.node_span != 0)
+
+
+def _by_rail(hop: Floats, group: Group) -> Floats:
+    """Seconds of a hop of each level that stays on its rail, and of one that does not."""
+    return np.concatenate([hop, hop + np.array([tier.astray for tier in group.tiers])])

@@ -41,7 +41,7 @@ OWN: Final = "custom"
 """A user's, which is made of the same phases."""
 ROUNDS: Final = 64
 """Rounds that a long ring is simulated in at least: uneven links meet as they do in more of them."""
-SENDS: Final = 4_000_000
+SENDS: Final = 8_000_000
 """Sends in all rounds up to which rings run in all of theirs."""
 _WOVEN: Final[dict[Pattern, Pattern]] = {"ring": "direct", "relay": "weave"}
 """What runs over all links of a full mesh."""
@@ -140,7 +140,7 @@ def on_links(
         some = laid_out(
             way, size, routed or topology, members, policy=policy, seed=seed, lanes=lanes, fan=fan, slices=slices
         )
-        return simulate_beside(some, topology, background)
+        return simulate_beside(some, topology, background, measured=False)
 
     return run_in_slices(way.template, run)
 
@@ -156,8 +156,11 @@ def laid_out(
     lanes: tuple[int, ...] | None = None,
     fan: bool = False,
     slices: int = SLICES,
+    rounds: int | None = None,
 ) -> Tasks:
-    """The tasks of all groups [groups, ranks], routed together, so that they spread over the links."""
+    """The tasks of all groups [groups, ranks], routed together, so that they spread over the links; a ring in so
+    many ``rounds`` at most (default: in all of them, where that is not too much).
+    """
     from rapid_llm.network.programs import program
 
     template, group = _meshed(way), way.group
@@ -169,7 +172,7 @@ def laid_out(
         template, bounds, size, topology,
         placement=topology.accelerators[members.ravel()], groups=len(members), seed=seed,
         policy="fan" if fan and isinstance(policy, str) else policy,
-        channels=channels, most_rounds=max(ROUNDS, SENDS // (members.size * (channels or bounds[0]))),
+        channels=channels, most_rounds=rounds or max(ROUNDS, SENDS // (members.size * (channels or bounds[0]))),
         lanes=lanes, slices=slices,
     )  # fmt: skip
 

@@ -7,7 +7,8 @@ import numpy as np
 from rapid_llm.network.background import simulate_beside, stream
 from rapid_llm.network.contention import Contended
 from rapid_llm.network.fabric import Fabric
-from rapid_llm.network.flow_prices import NOTHING, Beside, Interconnect, Members, whole_groups
+from rapid_llm.network.flow_prices import NOTHING, Beside, Interconnect, whole_groups
+from rapid_llm.network.groups import Members
 from rapid_llm.network.tasks import Floats, Result
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.topology import Topology

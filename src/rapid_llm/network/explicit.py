@@ -30,40 +30,71 @@ def closed_form(
 ) -> float:
     """Seconds of a collective among ``bounds[-1]`` ranks; arguments as of ``programs.program``.
 
-    Pipelined phases take the bytes of the busiest link, and the hops one after another. Else phase by phase: blocks on
-    a ring make all hops, or wait for the slowest in every round; other sends take their hops and their busiest link.
+    Pipelined phases take the bytes of the busiest link, and the hops one after another. Else a rank goes on to the next
+    phase once it has received all of one: blocks on a ring hop, or wait for the one before them; other sends take their
+    hops and their busiest link.
     """
     template = run_on(template)
 
     def laid_out(part: Template) -> Tasks:
         return program(part, bounds, size_bytes, topology, placement=placement, policy=policy, slices=1)
 
+    tasks = laid_out(template)
     if template.pipelined:
-        tasks = laid_out(template)
-        return _depth(tasks) + float(_busy(tasks, topology.capacity).max(initial=0.0))
-    parts = [replace(template, phases=(phase,)) for phase in template.phases]
-    return sum(_phase(laid_out(part), part.phases[0].pattern in CIRCLES, topology.capacity) for part in parts)
+        return float(_depth(tasks).max(initial=0.0) + _busy(tasks, topology.capacity).max(initial=0.0))
+    finish, first = np.zeros(len(tasks)), 0
+    for part in _steps(template):
+        one = laid_out(part)
+        rows = slice(first, first + len(one))
+        start = _handed(tasks, finish, first)[rows]
+        finish[rows] = _phase(one, start, part.phases[0].pattern in CIRCLES, topology.capacity)
+        first += len(one)
+    return float(finish.max(initial=0.0))
 
 
 def takes_turns(
     template: Template, bounds: Bounds, topology: Topology, *, placement: Sequence[int] | Ints | None = None
 ) -> bool:
-    """Whether sends of one step meet on a link that are not alike: some need more time on another link, or have more
-    hops in a step that goes on round by round. They get ahead of each other by turns then: mostly sooner than the
-    closed form says, and later where they meet those of the next step.
-    """
+    """``by_turns`` of a template's own steps."""
     template = run_on(template)
-    steps = [template] if template.pipelined else [replace(template, phases=(phase,)) for phase in template.phases]
-    for step in steps:
-        tasks = program(step, bounds, 1.0, topology, placement=placement, slices=1)
-        transfer = _slowest(tasks, _busy(tasks, topology.capacity, 1.0 / tasks.rounds))
-        again = template.pipelined or step.phases[0].pattern in CIRCLES
-        free = ~np.isfinite(tasks.limit) if len(tasks.limit) else np.ones(len(tasks), np.bool_)
-        unlike = [_differs(tasks, transfer, topology.links, np.ones_like(free))]
-        unlike += [_differs(tasks, tasks.latency, topology.links, free)] if again else []
-        if any(unlike):
+    steps = [program(step, bounds, 1.0, topology, placement=placement, slices=1) for step in _steps(template)]
+    circles = [phase.pattern in CIRCLES for phase in template.phases]
+    return by_turns(steps, circles, template.pipelined, topology.capacity)
+
+
+def by_turns(steps: Sequence[Tasks], circles: Sequence[bool], pipelined: bool, capacity: Floats) -> bool:
+    """Whether sends meet on a link that are not alike, by turns: mostly sooner than the closed form says, and later
+    where they meet those of the next step.
+
+    In one step some need more time on another link, or have more hops in a step that goes on round by round; on a ring
+    of unequal hops any two that share a link; of two steps those on one link, where not all sends of the first end
+    together.
+    """
+    links = len(capacity)
+    used, apart = np.zeros(links, np.int64), False
+    for tasks, ring in zip(steps, circles, strict=False):
+        on = np.bincount(tasks.resource, minlength=links)
+        if apart and ((on > 0) & (used > 0)).any():
             return True
+        transfer = _slowest(tasks, _busy(tasks, capacity, 1.0 / tasks.rounds))
+        free = ~np.isfinite(tasks.limit) if len(tasks.limit) else np.ones(len(tasks), np.bool_)
+        alike = np.ptp(transfer) <= 1e-6 * transfer.max() and np.ptp(tasks.latency) <= 1e-6 * tasks.latency.max()
+        late = _depth(tasks) if pipelined else tasks.latency
+        unlike = _differs(tasks, transfer, links, np.ones_like(free))
+        circle = ring and not pipelined
+        unlike |= (pipelined or circle) and _differs(tasks, late, links, free)
+        unlike |= circle and not alike and _differs(tasks, np.arange(len(tasks), dtype=np.float64), links, free)
+        if unlike:
+            return True
+        used, apart = used + on, apart or not alike
     return False
+
+
+def _steps(template: Template) -> list[Template]:
+    """What follows on each other, a template each."""
+    if template.pipelined:
+        return [template]
+    return [replace(template, phases=(phase,)) for phase in template.phases]
 
 
 def _differs(tasks: Tasks, value: Floats, links: int, chosen: NDArray[np.bool_]) -> bool:
@@ -91,32 +122,40 @@ def _slowest(tasks: Tasks, busy: Floats) -> Floats:
     return np.maximum(found, tasks.amount / tasks.limit) if len(tasks.limit) else found
 
 
-def _phase(tasks: Tasks, circles: bool, capacity: Floats) -> float:
+def _handed(tasks: Tasks, finish: Floats, first: int) -> Floats:
+    """When tasks from ``first`` on have all that those before it, of which the ends are known, hand to them."""
+    row = np.repeat(np.arange(len(tasks)), np.diff(tasks.dependency_start))
+    known = tasks.dependency < first
+    start = np.zeros(len(tasks))
+    np.maximum.at(start, row[known], finish[tasks.dependency[known]])
+    return start
+
+
+def _phase(tasks: Tasks, start: Floats, circles: bool, capacity: Floats) -> Floats:
+    """When each task of a phase has arrived."""
     if not len(tasks):
-        return 0.0
+        return start
     transfer = _slowest(tasks, _busy(tasks, capacity, 1.0 / tasks.rounds))
-    rounds = int(tasks.rounds.max())
-    queue = rounds * transfer + tasks.latency
-    if not circles:
-        return float((rounds * (transfer + tasks.latency)).max())
+    if not circles or np.ptp(transfer) == 0.0 == np.ptp(tasks.latency) == np.ptp(start):
+        return np.asarray(start + tasks.rounds * (transfer + tasks.latency))
     before = np.arange(len(tasks))
     before[tasks.dependency_start[:-1] < tasks.dependency_start[1:]] = tasks.dependency
-    return float(max(queue.max(), _along(before, transfer + tasks.latency, rounds).max()))
+    return _circulated(before, transfer, tasks.latency, start, int(tasks.rounds.max()))
 
 
-def _along(before: Ints, hop: Floats, rounds: int) -> Floats:
-    """Sum over the last ``rounds`` hops that lead to each task, by doubling."""
-    total, at = np.zeros(len(hop)), np.arange(len(hop))
-    while rounds:
-        if rounds & 1:
-            total, at = total + hop[at], before[at]
-        hop, before = hop + hop[before], before[before]
-        rounds >>= 1
-    return total
+def _circulated(before: Ints, transfer: Floats, latency: Floats, start: Floats, rounds: int) -> Floats:
+    """When blocks have made ``rounds`` hops on rings of unequal links: a link carries one at a time, and a block leaves
+    once it has arrived (the recurrence of a max-plus system; Baccelli et al. 1992, section 2.3).
+    """
+    free = arrived = start
+    for _ in range(rounds):
+        free = np.maximum(arrived, free) + transfer
+        arrived = (free + latency)[before]
+    return free + latency
 
 
-def _depth(tasks: Tasks) -> float:
-    """Seconds of the longest chain of hops that wait for each other."""
+def _depth(tasks: Tasks) -> Floats:
+    """Seconds of the longest chain of hops that wait for each other up to each."""
     row = np.repeat(np.arange(len(tasks)), np.diff(tasks.dependency_start))
     arrived = tasks.latency.copy()
     for _ in range(len(tasks)):
@@ -125,4 +164,4 @@ def _depth(tasks: Tasks) -> float:
         if (later == arrived).all():
             break
         arrived = later
-    return float(arrived.max(initial=0.0))
+    return arrived

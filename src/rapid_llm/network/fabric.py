@@ -181,15 +181,16 @@ class Tier:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Fabric:
-    """Tiers of a system, innermost first; ``accelerators`` is how many the outermost reaches."""
+    """Tiers of a system, innermost first; ``accelerators`` of the job that groups fill (0: of one group)."""
 
     tiers: tuple[Tier, ...]
     name: str = "fabric"
+    accelerators: int = 0
 
     @staticmethod
-    def of(system: System) -> "Fabric":
+    def of(system: System, accelerators: int = 0) -> "Fabric":
         """The tiers of a system of equal nodes; ``network.mixed`` has those of others."""
-        return _of(system)
+        return _of(system) if not accelerators else _for_job(system, accelerators)
 
     def without_reduction(self) -> "Fabric":
         """The same fabric for data that its switches do not reduce, such as integers."""
@@ -204,6 +205,15 @@ class Fabric:
 @lru_cache(maxsize=64)
 def _without_reduction(fabric: Fabric) -> Fabric:
     return replace(fabric, tiers=tuple(replace(tier, in_network_reduction=False) for tier in fabric.tiers))
+
+
+@lru_cache(maxsize=256)
+def _for_job(system: System, accelerators: int) -> Fabric:
+    fabric = _of(system)
+    sizes = [accelerators, *(tier.span for tier in fabric.tiers if tier.span < accelerators)]
+    if all(size & (size - 1) == 0 for size in sizes):  # groups of such a job straddle nothing
+        return fabric
+    return replace(fabric, accelerators=accelerators)
 
 
 @lru_cache(maxsize=64)

@@ -27,6 +27,7 @@ from rapid_llm.network.contention import (
 )
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.faults import apply
+from rapid_llm.network.groups import Members, members_of
 from rapid_llm.network.lines import Way, bare_line
 from rapid_llm.network.replan import Plan, Recovery, recover
 from rapid_llm.network.tasks import Result
@@ -36,8 +37,6 @@ from rapid_llm.network.topology import Topology
 if TYPE_CHECKING:
     from rapid_llm.network.background import Background
     from rapid_llm.network.routing import Table
-
-Members = NDArray[np.int64]
 ANCHOR: Final = 16.0
 """Ratio between the message sizes that are simulated; others lie between two of them."""
 
@@ -122,16 +121,9 @@ def _price(  # noqa: PLR0917
     size, ranks, stride = key
     if ranks == 1 or size <= 0:
         return 0.0, 0, 0.0, 1
-    whole_groups(net, groups(len(net.part), ranks, stride), axis)
+    whole_groups(net, members_of(len(net.part), ranks, stride), axis)
     way, seconds = chosen(op, size, ranks, stride, net, fabric, library, small)
     return seconds, way.way.template.algorithm, way.sent, way.way.group.nodes
-
-
-def groups(accelerators: int, ranks: int, stride: int) -> Members:
-    """Accelerators of every group of ``ranks``, ``stride`` apart, that a job of so many is cut into [groups, ranks]."""
-    first = np.arange(accelerators)
-    first = first[(first % (ranks * stride) < stride) & (first + (ranks - 1) * stride < accelerators)]
-    return first[:, None] + stride * np.arange(ranks)
 
 
 def whole_groups(net: Interconnect, members: Members, axis: str) -> None:
@@ -215,7 +207,7 @@ class Planned:
 @lru_cache(maxsize=4096)
 def _planned(way: Way, size: float, net: Interconnect) -> Planned:
     """How a way runs on the links without its library. Never faster than without faults."""
-    members = groups(len(net.part), way.group.bounds[-1], way.group.stride)
+    members = members_of(len(net.part), way.group.bounds[-1], way.group.stride)
     whole = on_links(way, size, net.healthy, members).seconds
     if net.topology is net.healthy:
         return Planned(Plan(words="", members=members), whole, whole, whole, whole)

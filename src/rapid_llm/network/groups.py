@@ -2,22 +2,50 @@
 
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from math import ceil
+from math import ceil, gcd
 from operator import mul
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
 from rapid_llm.network.fabric import Fabric, Tier
 
+Members = NDArray[np.int64]
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group on its fabric: ``bounds`` (see templates) and the tier of each level; accelerators of a node."""
+    """A group on its fabric: ``bounds`` (see templates) and the tier of each level; accelerators of a node.
+
+    ``units``: how many of each level a group touches. Where groups are ``scattered``, so that they straddle them at
+    different places, units of ``bounds`` are what divides all their parts: 6 ranks on nodes of 8 are 6, 2 + 4 or 4 + 2,
+    so that they run as three units of two, of which two hops at most leave a node. ``fewest`` ranks of such a
+    group in one unit of each level; ``job``: accelerators that groups fill.
+    """
 
     bounds: tuple[int, ...]
     tiers: tuple[Tier, ...]
     stride: int
     nodes: int
     node_span: int
+    units: tuple[int, ...]
+    fewest: tuple[int, ...]
+    job: int
+    scattered: bool = False
+
+    @property
+    def crossings(self) -> tuple[int, ...] | None:
+        """``units`` of a scattered group, where bounds do not say how many hops leave them."""
+        return self.units if self.scattered else None
+
+    @property
+    def off_rails(self) -> bool:
+        """Whether the next rank on another node is on another rail."""
+        within, apart = divmod(self.node_span, self.stride)
+        if within == 0 or apart:
+            return self.stride % self.node_span > 0
+        return self.bounds[-1] % within > 0 < within % self.bounds[-1]
 
     @property
     def inside(self) -> int:
@@ -34,6 +62,10 @@ def group_of(fabric: Fabric, ranks: int, stride: int) -> Group:
             f"{reach} accelerators are connected. Use fewer ranks or a larger system.",
             field="accelerators",
         )
+    within_job = (ranks - 1) * stride < fabric.accelerators
+    job = fabric.accelerators if within_job else min(ranks * stride, reach)
+    if not _aligned(fabric, job, ranks, stride):
+        return _scattered(fabric, job, ranks, stride)
     bounds: list[int] = []
     tiers: list[Tier] = []
     for tier in fabric.tiers:
@@ -45,7 +77,50 @@ def group_of(fabric: Fabric, ranks: int, stride: int) -> Group:
         bounds.append(ranks)
         tiers.append(fabric.tiers[-1])
     inside = min(ranks, max(1, fabric.node_span // stride))
-    return Group(tuple(bounds), tuple(tiers), stride, ceil(ranks / inside), fabric.node_span)
+    units = tuple(ceil(ranks / bound) for bound in bounds)
+    filled, nodes = tuple(bounds), ceil(ranks / inside)
+    return Group(filled, tuple(tiers), stride, nodes, fabric.node_span, units, filled, job)
+
+
+def members_of(accelerators: int, ranks: int, stride: int) -> Members:
+    """Accelerators of every group of ``ranks``, ``stride`` apart, that a job of so many is cut into [groups, ranks]."""
+    first = np.arange(accelerators)
+    first = first[(first % (ranks * stride) < stride) & (first + (ranks - 1) * stride < accelerators)]
+    return first[:, None] + stride * np.arange(ranks)
+
+
+def _aligned(fabric: Fabric, job: int, ranks: int, stride: int) -> bool:
+    """Whether every tier that does not hold the whole job holds whole groups, or groups whole units of it."""
+    for tier in fabric.tiers:
+        within, apart = divmod(tier.span, stride)
+        if tier.kind == "torus" or tier.span >= job or within == 0:
+            continue
+        if apart or (ranks % within and within % ranks):
+            return False
+    return True
+
+
+def _scattered(fabric: Fabric, job: int, ranks: int, stride: int) -> Group:
+    """A group of those that straddle units: the most that one touches, and what divides the parts of all."""
+    members = members_of(job, ranks, stride)
+    rows: list[tuple[int, Tier, int, int]] = []
+    nodes, before = 1, np.full(len(members), ranks)
+    for tier in fabric.tiers:
+        part, touched = _parts(members, min(tier.span, job))
+        nodes = int(touched.max()) if tier.scope == "intra" else nodes
+        if (touched < before).any():
+            rows.append((gcd(*part.tolist()), tier, int(touched.max()), int(part.min())))
+        before = touched
+    bounds, tiers, units, fewest = zip(*rows, strict=True)
+    span = fabric.node_span
+    return Group(bounds, tiers, stride, nodes, span, units, fewest, job, scattered=True)
+
+
+def _parts(members: Members, span: int) -> tuple[Members, Members]:
+    """Ranks of each group in each unit of ``span`` accelerators, and how many units each group touches."""
+    unit = members // span
+    first = np.diff(unit, axis=1, prepend=-1) != 0
+    return np.diff(np.append(np.flatnonzero(first.ravel()), members.size)), first.sum(axis=1)
 
 
 def by_medium(group: Group, laps: int) -> Group:
@@ -74,7 +149,9 @@ def _by_dimension(group: Group) -> Group:
         replace(tier, name=f"{tier.name} axis {k + 1}", kind="axis", bandwidth=rate / (2 if side == 2 else 1))
         for k, (side, rate) in enumerate(zip(sides, rates, strict=False))
     )
-    return replace(group, bounds=tuple(accumulate(sides, mul)), tiers=axes)
+    bounds = tuple(accumulate(sides, mul))
+    units = tuple(bounds[-1] // bound for bound in bounds)
+    return replace(group, bounds=bounds, tiers=axes, units=units, fewest=bounds)
 
 
 def _network_as_one(group: Group, laps: int) -> Group:
@@ -86,7 +163,7 @@ def _network_as_one(group: Group, laps: int) -> Group:
         return group
     inner = group.bounds[inside - 1] if inside else 1
     near, far = group.tiers[inside], group.tiers[-1]
-    hops, between = ceil(n / inner) - 1, ceil(n / group.bounds[-2])
+    hops, between = (group.units[inside - 1] if inside else n) - 1, group.units[-2]
     apart = laps * between - laps * between // (hops + 1)
     joined = replace(
         near,
@@ -94,4 +171,10 @@ def _network_as_one(group: Group, laps: int) -> Group:
         latency=near.latency + (far.latency - near.latency) * min(1.0, apart / (laps * hops)),
         bandwidth=min(near.bandwidth, far.bandwidth * max(1.0, group.bounds[inside] / inner)),
     )
-    return replace(group, bounds=(*group.bounds[:inside], n), tiers=(*group.tiers[:inside], joined))
+    return replace(
+        group,
+        tiers=(*group.tiers[:inside], joined),
+        units=(*group.units[:inside], 1),
+        bounds=(*group.bounds[:inside], n),
+        fewest=(*group.fewest[:inside], n),
+    )

@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.network.circulation import circulation, in_stages
+from rapid_llm.network.circulation import ring_paths, tree
 from rapid_llm.network.fabric import TORUS_SIDE
 from rapid_llm.network.groups import Group, by_medium, in_whole_units, whole
+from rapid_llm.network.paths import in_stages
 from rapid_llm.network.regimes import Line, channels_of, copied, regimes, to_a_peer
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, loads, peers
@@ -76,16 +77,22 @@ def _runs(algorithm: str, group: Group) -> bool:
     levels, inner = len(group.bounds), group.tiers[0]
     return {
         "nvls": levels == 1 and inner.in_network_reduction,
-        "nvls-tree": levels > 1 and inner.in_network_reduction,
-        "tree": levels > 1 or inner.scope == "inter",
-        "hierarchical": levels > 1 and whole(in_whole_units(group, 1).bounds),
-        "orders": inner.kind == "torus" if levels == 1 else group.inside == 1 and whole(by_medium(group, 1).bounds),
+        "nvls-tree": levels > 1 and inner.in_network_reduction and not group.scattered,
+        "tree": (levels > 1 or inner.scope == "inter") and not (group.scattered and inner.kind in ("ring", "shared")),
+        "hierarchical": levels > 1 and not group.scattered and whole(in_whole_units(group, 1).bounds),
+        "orders": inner.kind == "torus"
+        if levels == 1
+        else group.inside == 1 and not group.scattered and whole(by_medium(group, 1).bounds),
         "halving-doubling": all(bound & (bound - 1) == 0 for bound in group.bounds),
-        "pxn": levels > 1 and inner.scope == "intra" and group.tiers[-1].scope == "inter",
+        "pxn": levels > 1 and inner.scope == "intra" and group.tiers[-1].scope == "inter" and not group.scattered,
         "sharp": group.tiers[-1].scope == "inter" and group.tiers[-1].in_network_reduction,
         "one-shot": levels == 1,
         "two-shot": levels == 1,
     }.get(algorithm, True)
+
+
+IN_ORDER: Final = ("ring", "relay", "chain", "tree")
+"""Patterns that pass a unit's places on from one unit to the next."""
 
 
 def _line(op: str, template: Template, group: Group, costs: list[LinkCost], protocol: Protocol) -> Line:
@@ -94,11 +101,18 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
     hop = np.array(
         [t.latency + c.step * protocol.step + c.fence * protocol.fence for t, c in zip(group.tiers, costs, strict=True)]
     )
-    crossed = np.array([hops(phase, group.bounds) for phase in template.phases])
-    loaded = np.array([port_loads(loads(phase, group.bounds), phase, group) for phase in template.phases])
+    in_order = template.phases[0].pattern in IN_ORDER
+    off = np.array([tier.astray * (group.off_rails and in_order) for tier in group.tiers])
+    crossed = np.array([hops(phase, group.bounds, group.crossings) for phase in template.phases])
+    loaded = np.array([port_loads(_leaving(phase, group), phase, group) for phase in template.phases])
+    uneven = group.scattered or group.off_rails
+    trees = [k for k, phase in enumerate(template.phases) if uneven and phase.pattern == "tree"]
+    farthest, sent = tree(group, hop) if trees else (0.0, 0.0)
+    loaded[trees] = sent
     share = protocol.bandwidth * (protocol.tree if ALGORITHMS[template.algorithm] == "tree" else 1)
     busy = loaded / port_rates(template, group, costs) / share
-    waits = crossed @ hop + np.array([detours(phase, group) for phase in template.phases])
+    waits = crossed @ (hop + off) + np.array([detours(phase, group) for phase in template.phases])
+    waits[trees] = farthest
     calls = np.array([_calls(phase, template, group, costs) for phase in template.phases])
     waits += calls
     slowest = int(busy.sum(axis=0).argmax())
@@ -116,13 +130,11 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
         paths = in_stages(np.array([apart]), busy[:, levels.start : levels.stop])
     elif template.pipelined:
         paths = [(float(waits.sum()), float(busy.sum(axis=0).max()))]
-    elif _mixed(template):
+    elif _mixed(template) or (group.off_rails and len(group.tiers) == 1 and in_order and not trees):
         busy = _by_one_card(busy, group)
         hop[0] += (group.tiers[0].hop_links(group.bounds[0], group.stride) - 1) * group.tiers[0].latency
-        paths = circulation(group.bounds, len(template.phases), hop, busy[0] / (group.bounds[-1] - 1))
-        off, (last, most) = _off_rails(template.phases[0], group), paths[-1]
-        paths = [(wait + len(waits) * off, moving) for wait, moving in paths[:-1]]
-        paths.append((last + off * (slowest >= group.inside), most))
+        both = both_ways(template.phases[0], group)
+        paths = ring_paths(group, len(template.phases), hop, busy[0] / (group.bounds[-1] - 1), both)
     else:
         paths = in_stages(waits.reshape(-1, template.lanes), busy.max(axis=1).reshape(-1, template.lanes))
         ahead, ends = group.tiers[0].from_the_middle(group.bounds[0], group.stride)
@@ -149,13 +161,25 @@ def _in_loops(line: Line, waits: float, per_byte: float) -> list[Line]:
     return [line, line.deeper(-waits, per_byte)] if per_byte else [line]
 
 
+def _leaving(phase: Phase, group: Group) -> tuple[float, ...]:
+    """``loads`` of a group; where a single ring enters and leaves a node at ranks apart, either way round has its card
+    to itself.
+    """
+    if not group.scattered:
+        return loads(phase, group.bounds)
+    found = loads(phase, group.bounds, group.fewest)
+    if phase.pattern != "ring" or not phase.both or group.inside == 0 or group.bounds[0] > 1 or group.fewest[0] == 1:
+        return found
+    return tuple(load / 2 if tier.scope == "inter" else load for load, tier in zip(found, group.tiers, strict=True))
+
+
 def _off_rails(phase: Phase, group: Group) -> float:
     """Seconds that a ring takes once a lap to return to the rail where it began, since it leaves every node at another
     place than where it entered: at the one opposite, so that two nodes bring it back, or at one from which only a lap
     of the places does, where their number is odd or the ring runs both ways round (``sends._along``).
     """
     inside, low, high = group.inside, phase.levels[0], phase.levels[1]
-    if phase.pattern == "chain" or not low < inside < high:
+    if phase.pattern == "chain" or group.off_rails or not low < inside < high:
         return 0.0
     places = group.bounds[inside - 1] // (group.bounds[low - 1] if low else 1)
     back = places if places % 2 or both_ways(phase, group) else 2
@@ -197,13 +221,17 @@ def detours(phase: Phase, group: Group, level: int | None = None) -> float:
     if phase.pattern in ("ring", "relay", "chain"):
         closing = phase.pattern == "ring" and high - low == 1
         links = group.tiers[low].hop_links(group.bounds[low], group.stride, closing=closing) if low == 0 else 1
-        near, crossed = group.tiers[low].latency, hops(phase, group.bounds)[low]
+        near, crossed = group.tiers[low].latency, hops(phase, group.bounds, group.crossings)[low]
         instead = (
             0.0  # of a ring a chain leaves out the closing link; one channel of a node has that inside, another out
         )
         if phase.pattern == "relay" and high - low > 1:
-            instead = links * near - group.tiers[high - 1 if group.inside == 0 else low + 1].latency
-            instead = instead if group.inside == 0 else max(0.0, instead)
+            alone = group.inside == 0 or group.bounds[group.inside - 1] == 1
+            outer = group.tiers[high - 1]
+            nearest = group.tiers[next(k for k, units in enumerate(group.units) if units < group.bounds[-1])]
+            instead = (links - 1) * near + nearest.latency - outer.latency
+            instead += nearest.astray - outer.astray if group.off_rails else 0.0
+            instead = instead if alone else max(0.0, instead)
         return crossed * (links - 1) * near + instead + _off_rails(phase, group)
     if phase.pattern == "pair":
         at = next((k for k, bound in enumerate(group.bounds) if phase.distance < bound), len(group.bounds) - 1)
@@ -263,7 +291,12 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
             alone = max(all_send, tier.port / crossing) if tier.port else tier.reach(2, apart, group.stride)
             rates.append(alone * share)
             continue
+        if group.scattered and tier.scope == "inter":  # few cross, over cards that they need not share
+            rates.append(max(tier.bandwidth, tier.port / min(apart, group.node_span)) * share)
+            continue
         members = group.bounds[level] // below
+        parts = group.units[level] * group.bounds[level] < group.bounds[-1]  # of a unit, one beside the other
+        members = max(2, members + parts)
         if tier.kind == "torus" and template.phases[0].pattern in ("ring", "relay"):  # one ring, both ways
             members = min(members, TORUS_SIDE)
         if tier.kind == "ring" and _mixed(template):

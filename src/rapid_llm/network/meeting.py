@@ -18,6 +18,10 @@ LASTING: Final = 2.0
 """How much longer the one beside it runs than a collective that is watched."""
 
 
+ROUNDS: Final = 16
+"""Rounds of a ring: what two collectives share shows in few, and each of every rank and channel is an event."""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """A collective of all groups of an axis: operation, bytes, ranks of a group and stride between them."""
@@ -69,7 +73,7 @@ def _meet(  # noqa: PLR0917
     longer = []
     for tasks, seconds, message, against in ((first, alone, other, beside), (second, beside, one, alone)):
         lasting, *_ = _alone(message, max(1.0, LASTING * seconds / against), net, fabric, library, small)
-        finish = simulate(concatenate([tasks, lasting]), net.topology).finish[: len(tasks)].max()
+        finish = simulate(concatenate([tasks, lasting]), net.topology, measured=False).finish[: len(tasks)].max()
         longer.append(max(0.0, float(finish) / seconds - 1.0) * bound)
     return longer[0], longer[1]
 
@@ -87,6 +91,7 @@ def _alone(  # noqa: PLR0917
     way, seconds = chosen(message.op, message.size, message.ranks, message.stride, net, fabric, library, small)
     plan = plan_of(way.way, message.size, net)
     tasks = laid_out(
-        way.way, times * message.size, plan.routed or net.topology, plan.members, lanes=plan.lanes, fan=plan.fan
-    )
-    return tasks, simulate(tasks, net.topology).seconds, times * seconds
+        way.way, times * message.size, plan.routed or net.topology, plan.members,
+        lanes=plan.lanes, fan=plan.fan, rounds=ROUNDS,
+    )  # fmt: skip
+    return tasks, simulate(tasks, net.topology, measured=False).seconds, times * seconds

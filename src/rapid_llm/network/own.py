@@ -111,7 +111,7 @@ def _run(  # noqa: PLR0917
 ) -> Run:
     def run(slices: int) -> Result:
         some = program(template, bounds, size, topology, policy=policy, slices=slices)
-        return simulate_beside(some, topology, background, policy)
+        return simulate_beside(some, topology, background, policy, measured=False)
 
     result = run_in_slices(template, run)
     closed = closed_form(template, bounds, size, topology, policy=policy)

@@ -116,7 +116,7 @@ def _filling(  # noqa: PLR0917
     """The line with its first chunk on every hop: a steeper line while the chunks grow, a higher one beyond."""
     switched = ALGORITHMS[template.algorithm] == "nvls"
     everywhere = protocol.fill if op == "all_reduce" and (group.nodes > 1 or switched) else 0.0
-    crossed = [hops(phase, group.bounds) for phase in template.phases]
+    crossed = [hops(phase, group.bounds, group.crossings) for phase in template.phases]
     filled = sum(n * (everywhere + cost.fill) for phase in crossed for n, cost in zip(phase, costs, strict=True))
     if not filled:
         return (line,)

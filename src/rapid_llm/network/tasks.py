@@ -79,8 +79,8 @@ class Tasks:
 @dataclass(frozen=True, slots=True, eq=False)
 class Result:
     """start, finish: seconds of each task (first round begins; last round has arrived); by resource: ``moved`` (bytes
-    over a link), ``busy`` (seconds with a task on it), ``peak`` (highest rate, B/s). What it cost: ``events``
-    simulated, and ``classes``: distinct tasks after folding.
+    over a link), ``busy`` (seconds with a task on it), ``peak`` (highest rate, B/s), both empty where not measured.
+    What it cost: ``events`` simulated, and ``classes``: distinct tasks after folding.
     """
 
     start: Floats

@@ -9,6 +9,7 @@ A group of ``n`` ranks is nested: ``bounds`` are the ranks inside one unit of ea
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import ceil, log2
 from typing import Final, Literal
 
@@ -230,9 +231,10 @@ BUILDERS: Final[dict[str, tuple[Callable[[str, Bounds, int], Template], tuple[st
 """Algorithm -> its template from (operation, bounds, levels inside a node), and the operations that it serves."""
 
 
-def hops(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
+def hops(phase: Phase, bounds: Bounds, crossings: tuple[int, ...] | None = None) -> tuple[float, ...]:
     """Dependent hops of a phase by level. The latest datum on a ring crosses every edge but one of the nearest; a tree
-    joins neighbours first, and its root the next.
+    joins neighbours first, and its root the next. ``crossings``: how many hops of a ring through all ranks leave what
+    each level joins, where the units of ``bounds`` lie beside each other.
     """
     count = [0.0] * len(bounds)
     low, high = phase.levels
@@ -240,6 +242,11 @@ def hops(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
     if phase.pattern in ("ring", "relay", "chain"):
         outer = bounds[high - 1]
         edges = outer / inner
+        if crossings is not None and outer == bounds[-1]:
+            leaving = [edges, *(0.0 if units == 1 else min(edges, units) for units in crossings)]
+            ending = [a - b for a, b in pairwise(leaving)]
+            nearest = next(level for level, number in enumerate(ending) if number > 0)
+            return tuple(phase.steps * (a - (k == nearest)) / (edges - 1) for k, a in enumerate(ending))
         for level in range(low, high):
             below = bounds[level - 1] if level else 1
             crossing = outer / below - (outer / bounds[level] if level + 1 < high else 0)
@@ -266,12 +273,13 @@ def _crossed(phase: Phase, bounds: Bounds) -> int:
     return next((k for k, bound in enumerate(bounds) if phase.distance < bound), len(bounds) - 1)
 
 
-def loads(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
+def loads(phase: Phase, bounds: Bounds, fewest: Bounds | None = None) -> tuple[float, ...]:
     """Bytes in units of S that a rank sends across each level, spread over the ports of its unit.
 
     A ring or tree enters a unit once per channel, and channels use all ports: the load falls by ``bounds[k-1]``.
     An exchange sends to ``bounds[k] - bounds[k-1]`` peers across level k; of ranks that all send ``distance`` further,
-    the share ``distance / bounds[k-1]`` crosses level k.
+    the share ``distance / bounds[k-1]`` crosses level k. ``fewest``: ranks in a unit from where most leave it, where
+    that is not ``bounds``.
     """
     result = [0.0] * len(bounds)
     low, high = phase.levels
@@ -282,7 +290,8 @@ def loads(phase: Phase, bounds: Bounds) -> tuple[float, ...]:
     for level in range(low, high):
         below = bounds[level - 1] if level else 1
         if phase.pattern == "direct":
-            result[level] = phase.load * (bounds[level] - below) / (bounds[high - 1] - inner)
+            near, far = (fewest[level - 1] if level else 1, fewest[level]) if fewest else (below, bounds[level])
+            result[level] = phase.load * (far - near) / (bounds[high - 1] - inner)
         elif phase.pattern == "shift":
             result[level] = phase.load * min(1.0, phase.distance / below)
         elif phase.pattern in ("ring", "relay", "chain"):

@@ -38,7 +38,7 @@ def belief(way: Way, library: Library) -> Belief | None:
     believed = library.cost(outer.link, outer.scope).tuner
     if believed is None or way.group.nodes > 1 or way.protocol not in believed.rate:
         return None
-    steps = sum(sum(hops(phase, way.group.bounds)) for phase in way.template.phases)
+    steps = sum(sum(hops(phase, way.group.bounds, way.group.crossings)) for phase in way.template.phases)
     start = library.protocols[way.protocol].believed
     heads = min(1.0, way.group.bounds[-1] / HEADS) if way.algorithm == "nvls" else 1.0
     rate = believed.rate[way.protocol] * heads

@@ -87,7 +87,8 @@ def evaluate_inference(  # noqa: PLR0917
     it admitted last as the cache fills, and so runs what the cache holds at the mean length. Memory is that of the
     batch as given, so that the verdict says so; an automatic batch is what the cache holds.
     """
-    job = Job(model, runtime, precision, plans, workload, Machine.of(system, runtime, links), slow or {}, draft)
+    machine = Machine.of(system, runtime, links, int(plans.ranks.max(initial=0)))
+    job = Job(model, runtime, precision, plans, workload, machine, slow or {}, draft)
     requests = int(plans.micro_batch[0])
     if job.queued is None:
         return _in_flight(job, requests)

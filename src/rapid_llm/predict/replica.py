@@ -196,6 +196,6 @@ def job_of(scenario: Scenario) -> Job:
     """The job of a scenario's replica, on accelerators that are all well."""
     work = scenario.workload
     assert isinstance(work, Inference)
-    machine = Machine.of(scenario.system, scenario.runtime)
+    machine = Machine.of(scenario.system, scenario.runtime, accelerators=scenario.accelerators)
     common = scenario.model, scenario.runtime, scenario.precision, plans_of(scenario), work, machine
     return Job(*common, draft=scenario.draft)

@@ -156,7 +156,7 @@ def stepper(scenario: Scenario) -> Stepper:
     given = conditions(scenario)
     if given["slow"]:
         raise InputError("a step predictor knows no slow accelerators. Try faults: [].", field="faults")
-    machine = Machine.of(scenario.system, scenario.runtime, given["links"])
+    machine = Machine.of(scenario.system, scenario.runtime, given["links"], scenario.accelerators)
     work = replaced(work, speculation=None, beams=1)
     job = Job(scenario.model, scenario.runtime, scenario.precision, plans_of(scenario), work, machine)
     host, engine, speed = scenario.runtime.host, job.engine, machine.host_speed

@@ -154,8 +154,10 @@ def _reach(s: State, changed: NDArray[np.bool_]) -> None:
 
 
 @njit(cache=True)
-def crowded(s: State) -> int:
-    """How many resources free tasks ask too much of, which become tight; busy time and peak of all others."""
+def crowded(s: State, measured: bool) -> int:
+    """How many resources free tasks ask too much of, which become tight; busy time and peak of all others. Unless those
+    are ``measured``, what has room for all its tasks at once is not looked at.
+    """
     found = 0
     start, until, busy, free = _spans(s)  # beside each other, as resources see their tasks in any order
     owner = s.incidences.owner.copy()
@@ -164,10 +166,11 @@ def crowded(s: State) -> int:
         if link.tight or not link.moved:
             continue
         link.moved = False
-        mine, alone = s.users[s.users_start[k] : s.users_start[k + 1]], False
+        mine, alone, asked = s.users[s.users_start[k] : s.users_start[k + 1]], False, 0.0
         for e in mine:
             alone = alone or free[owner[e]]
-        if not alone:
+            asked += s.incidences[e].coefficient * s.tasks[owner[e]].solo
+        if not alone or not (measured or asked > link.capacity * s.options[SLACK]):
             continue
         _by_start(start, owner, mine)
         link.busy, link.peak, at = 0.0, 0.0, 0

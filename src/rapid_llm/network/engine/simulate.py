@@ -15,8 +15,10 @@ MOSTLY = 0.5
 """Share of the tasks on tight resources from which on all run by events."""
 
 
-def simulate(tasks: Tasks, topology: Topology, *, fold: bool = True, transport: Transport = FLUID) -> Result:
-    """Run tasks whose resources are the links of a topology, as healthy as they are.
+def simulate(
+    tasks: Tasks, topology: Topology, *, fold: bool = True, transport: Transport = FLUID, measured: bool = True
+) -> Result:
+    """Run tasks whose resources are the links of a topology, as healthy as they are; ``measured`` as of ``run``.
 
     InfeasibleError for a task that uses a link that is down; InputError where dependencies form a cycle.
     """
@@ -29,7 +31,7 @@ def simulate(tasks: Tasks, topology: Topology, *, fold: bool = True, transport: 
             field="faults",
         )
     reverse = _reverse(topology) if transport.ack_share else None
-    return run(tasks, capacity, fold=fold, transport=transport, reverse=reverse)
+    return run(tasks, capacity, fold=fold, transport=transport, reverse=reverse, measured=measured)
 
 
 def _reverse(topology: Topology) -> Ints:
@@ -46,33 +48,37 @@ def run(
     fold: bool = True,
     transport: Transport = FLUID,
     reverse: Ints | None = None,
+    measured: bool = True,
 ) -> Result:
     """Run tasks on resources of ``capacity`` (units a second, above 0 where used), max-min fair.
 
-    ``fold`` simulates equal tasks once (see ``folding``). InputError where dependencies form a cycle.
+    ``fold`` simulates equal tasks once (see ``folding``); without ``measured`` the result has no busy times and peaks,
+    which may cost more than the run. InputError where dependencies form a cycle.
     """
     count = len(capacity)
     tasks, capacity = limited(tasks, capacity)
     back = np.full(len(capacity), -1)
     if reverse is not None:
         back[: len(reverse)] = reverse
-    result = _folded(tasks, capacity) if fold and transport == FLUID else None
+    result = _folded(tasks, capacity, measured) if fold and transport == FLUID else None
     if result is None:
-        result = _run(tasks, capacity, back, transport)
+        result = _run(tasks, capacity, back, transport, measured)
     _check_finished(result.finish)
+    if not measured:
+        return replace(result, moved=result.moved[:count], busy=np.zeros(0), peak=np.zeros(0))
     if len(capacity) > count:
         result = replace(result, moved=result.moved[:count], busy=result.busy[:count], peak=result.peak[:count])
     return result
 
 
-def _folded(tasks: Tasks, capacity: Floats) -> Result | None:
+def _folded(tasks: Tasks, capacity: Floats, measured: bool) -> Result | None:
     """Simulate one task of each class; None where folding gains nothing."""
     from rapid_llm.network.engine.folding import fold
 
     small = fold(tasks, capacity)
     if small is None:
         return None
-    found = _run(small.tasks, small.capacity, np.full(len(small.capacity), -1), FLUID)
+    found = _run(small.tasks, small.capacity, np.full(len(small.capacity), -1), FLUID, measured)
     mine, link = small.task_class, small.resource_class
     return Result(
         start=found.start[mine],
@@ -85,7 +91,7 @@ def _folded(tasks: Tasks, capacity: Floats) -> Result | None:
     )
 
 
-def _run(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport) -> Result:
+def _run(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport, measured: bool) -> Result:
     """Tasks by events where resources may bind and by their dependencies alone elsewhere, until both agree."""
     from rapid_llm.network.engine.crowding import crowded, foresee, prepare
     from rapid_llm.network.engine.loop import run as loop
@@ -104,7 +110,7 @@ def _run(tasks: Tasks, capacity: Floats, reverse: Ints, transport: Transport) ->
         while loop(state):
             state = grown(state)
         events += int(state.tally[EVENTS])
-        if sharing == len(tasks) or np.isnan(state.tasks.finish).any() or not crowded(state):
+        if sharing == len(tasks) or np.isnan(state.tasks.finish).any() or not crowded(state, measured):
             break
     return Result(
         start=np.array(state.tasks.start),
