@@ -46,7 +46,7 @@ def test_faster_memory_is_called_memory_on_every_device():
 
 
 def test_a_name_is_suggested_as_the_catalogue_spells_it():
-    err = rapid_llm("infer", "llama-3.1-8b", "--accelerator", "m3-max", *SERVED).err
+    err = rapid_llm("infer", "llama-3.1-8b", "--accelerator", "m3-mx", *SERVED).err
     assert "Did you mean 'apple-m3-max'?" in err
 
 

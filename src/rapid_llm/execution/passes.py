@@ -201,7 +201,7 @@ def time_passes(priced: Priced) -> Passes:
     apart = [side_share(machine, rows, compute) for rows, _ in sent]
     if machine.net is not None:
         on_stream = [(rows, seconds * (1.0 - share)) for (rows, seconds), share in zip(sent, apart, strict=True)]
-        sent = crowded(sent, apart, kernels + _by_cell(on_stream, shape), machine)
+        sent = crowded(sent, apart, kernels + by_cell(on_stream, shape), machine)
     alone = [seconds * (1.0 - share) for (_, seconds), share in zip(sent, apart, strict=True)]
     blocking = _summed(_stacked(alone, shape), places_sent, shape)
     blocking[OPTIMIZER] = 0.0
@@ -215,15 +215,15 @@ def time_passes(priced: Priced) -> Passes:
     issue = machine.runtime.host.per_kernel * _summed(issued, places + places_sent, shape)
     host = machine.runtime.host
     counted = lowered.expert.any() and any((host.per_expert, host.per_dispatch, host.waits))
-    experts = _by_cell(_expert_launches(priced) if counted else [], shape)
+    experts = by_cell(_expert_launches(priced) if counted else [], shape)
     issue += host.per_expert * experts
     if machine.runtime.host.per_cast:
         casts = [(t.rows, t.rows.count * _ending(t.rows.names, (CAST,))[:, None]) for t in priced.kernels]
-        issue += machine.runtime.host.per_cast * _by_cell(casts, shape)
+        issue += machine.runtime.host.per_cast * by_cell(casts, shape)
     if machine.runtime.host.comparing.across:
         collectives = [(rows, count) for rows, count in moving if rows.op != "send_recv"]
         late = [(rows, count * compared(rows.ranks, rows.stride, machine)) for rows, count in collectives]
-        issue += _by_cell(late, shape)
+        issue += by_cell(late, shape)
     busy = kernels + blocking + exposed
     spare = np.maximum(0.0, busy - issue / machine.host_speed)
     return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare, reading)
@@ -241,7 +241,7 @@ def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
         waits.append((rows, (prices.seconds - busy) * rows.count * _starting(rows.names, _SHARED)[:, None]))
         own = _starting(rows.names, _EXPERT) | (rows.family == "moe")
         routed.append((rows, prices.seconds * rows.count * own[:, None]))
-    hidden = np.minimum(_by_cell(waits, shape), _by_cell(routed, shape))[FORWARD]
+    hidden = np.minimum(by_cell(waits, shape), by_cell(routed, shape))[FORWARD]
     return np.asarray(hidden * (1.0 - host_launched(priced.lowered, priced.machine.runtime)))
 
 
@@ -277,7 +277,7 @@ def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
     return found
 
 
-def _by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:
+def by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:
     """Values of rows [R, P] summed over the rows of each phase and unit [phases, U, P]."""
     if not parts:
         return np.zeros(shape)

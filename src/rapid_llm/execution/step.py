@@ -22,7 +22,7 @@ from rapid_llm.execution.messages import (
     step_messages,
 )
 from rapid_llm.execution.offload import Offloading, offloading
-from rapid_llm.execution.passes import Passes, occupied_share, on_side_stream, time_passes
+from rapid_llm.execution.passes import Passes, by_cell, occupied_share, on_side_stream, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, Request, price_step
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.execution.stragglers import Slow, lateness
@@ -264,12 +264,12 @@ def _between_nodes(priced: Priced) -> tuple[Matrix, Matrix]:
     nodes keep the network cards busy [U, P]: nothing hides behind them that needs the cards itself. None where
     messages share the links that they meet on (``machine.net``)."""
     lowered, span = priced.lowered, priced.machine.fabric.node_span
-    busy = np.zeros((len(PHASES), *lowered.dense.shape))
+    crossing = []
     for message in priced.messages if priced.machine.net is None else ():
         rows = message.rows
         crosses = (rows.ranks > 1) & ((rows.ranks - 1.0) * rows.stride >= span)
-        if crosses.any():
-            np.add.at(busy, (rows.phase, rows.unit), message.prices.seconds * rows.count * crosses)
+        crossing.append((rows, message.prices.seconds * rows.count * crosses))
+    busy = by_cell(crossing, (len(PHASES), *lowered.dense.shape))
     return busy[FORWARD], busy[[RECOMPUTE, BACKWARD]].sum(axis=0)
 
 
