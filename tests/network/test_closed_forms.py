@@ -19,6 +19,7 @@ from rapid_llm.network import (
     candidates,
     price,
 )
+from rapid_llm.network.groups import group_of
 from rapid_llm.units import Si
 
 from .toys import fabric, leaf, library, node
@@ -296,3 +297,10 @@ def test_a_sound_pcie_box(ranks, size, measured):
     """Large all-reduces of L40S under SGLang 0.5.12 (aiconfigurator collection): not the fitted box."""
     box = Fabric.of(hardware.system("l40s-pcie-8"))
     assert price("all_reduce", size, ranks, 1, fabric=box, library="nccl").seconds == pytest.approx(measured, rel=0.1)
+
+
+def test_ranks_at_both_ends_of_a_job_are_a_group():
+    """Tied embeddings of the first and the last stage: twice their distance is more than the system holds."""
+    selene = Fabric.of(hardware.system("selene"), 3072)
+    group = group_of(selene, 2, 3024)
+    assert group.bounds[-1] == 2

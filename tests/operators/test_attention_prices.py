@@ -188,3 +188,11 @@ def test_absorbed_latent_decode_reads_the_latent_once():
     priced = price(**latent, batch=128)  # enough items that nothing is split
     assert priced.hbm_bytes[0] == 128 * (4096 * 576 * 2 + 2 * 128 * (576 + 512))
     assert priced.flops[0] == 2 * 128 * 128 * (576 + 512) * 4096
+
+
+def test_a_power_limit_that_slows_products_down_leaves_attention_more():
+    limited, free = (rates(hardware.accelerator(name), "bf16") for name in ("l40s", "a100-sxm"))
+    assert 1.2 * limited.peak < limited.attention <= hardware.accelerator("l40s").peak["bf16"]
+    assert free.attention == free.peak
+    clocked = rates(hardware.accelerator("rtx-4090"), "bf16")  # beyond what is rated: products and attention alike
+    assert clocked.attention == clocked.peak

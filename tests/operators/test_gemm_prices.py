@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rapid_llm import hardware, operators
+from rapid_llm.operators.rates import rates
 
 SHAPES = st.tuples(st.integers(1, 20000), st.integers(32, 30000), st.integers(64, 30000))
 ACCELERATORS = st.sampled_from(["a100-sxm", "h100-sxm", "b200-sxm", "l40s", "mi300x", "v100-sxm"])
@@ -126,6 +127,19 @@ def test_unpacking_weights_costs_lanes_where_they_are_few():
         for kernel in ("ggml-mmq-k", "ggml-mmq")
     )
     assert 1.2 < unpacked / plain < 1.8
+
+
+@pytest.mark.parametrize(("whole", "cut"), [("rtx-pro-6000", "rtx-5090"), ("h100-sxm", "h20-sxm")])
+def test_a_matrix_pipe_that_is_cut_down_is_reached_for_more_of_its_rate(whole, cut):
+    def reached(name):
+        device = hardware.accelerator(name)
+        known = rates(device, "bf16")
+        return 2.0 * 16384**3 / price(16384, 16384, 16384, device).seconds[0] / known.peak
+
+    assert rates(hardware.accelerator(whole), "bf16").cut == pytest.approx(1.0, abs=1e-3)
+    assert rates(hardware.accelerator(cut), "bf16").cut <= 0.51
+    assert reached(whole) + 0.04 < reached(cut) < 1.0
+    assert rates(hardware.accelerator("rtx-4090"), "int8").cut == pytest.approx(1.0, abs=1e-3)  # cut for floats alone
 
 
 def test_integer_instructions_run_beside_the_others_from_the_m3_on():

@@ -39,6 +39,14 @@ def test_bad_tables_are_set_aside_with_their_reason(tmp_path):
     assert case.reason.startswith("block fp8 of vLLM")
 
 
+def test_what_an_earlier_version_of_an_engine_runs_is_scored(tmp_path):
+    rows = "64,4096,4096,fp8,15,trtllm,1.0,linear\n64,4096,4096,bf16,15,trtllm,1.0,linear\n"
+    found = cases("gemm", tmp_path, "gemm_h100_sxm.csv", GEMM + rows)  # trtllm-fp8 rounds its input: TensorRT-LLM 0.20
+    assert {case.group for case in found if case.answer} == {"h100-sxm/fp8/trtllm", "h100-sxm/bf16/trtllm"}
+    (case,) = cases("gemm", tmp_path, "gemm_b200_sxm.csv", GEMM + "64,4096,4096,fp8_block,15,sglang,0.5,linear\n")
+    assert case.reason == "measured on deepgemm; the engine's own choice here is trtllm-fp8-block"
+
+
 def test_a_set_that_beats_the_roofline_is_mislabelled_as_a_whole(tmp_path):
     rows = "".join(
         f"8,{s},0,32,8,128,0,bf16,bf16,{t},trtllm,1,torch_flow\n" for s, t in ((8192, 9), (4096, 9), (64, 90))

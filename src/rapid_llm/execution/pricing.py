@@ -25,16 +25,12 @@ from rapid_llm.network.technologies import library_for
 from rapid_llm.nouns import light, replaced
 from rapid_llm.operators import Prices
 from rapid_llm.operators import price_rows as price_kernels
-from rapid_llm.operators.rates import rates
+from rapid_llm.operators.rates import ON_CHIP_POWER, rates
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]
 SCALED_ELEMENT = 1.0 + 4.0 / 128.0
 """Bytes of an FP8 element of a token state, with its share of an FP32 scale for 128 of them (DeepEP)."""
-ON_CHIP_POWER = 0.5
-"""Of the dynamic power of a product, what attention draws per operation: scores stay in registers and shared memory,
-and about half of a product's power moves its operands there (step times of Llama 3 8B on B200, Megatron-Bridge, fit
-half: attention at 0.83 of the clock where products have 0.61)."""
 _TURNED = operators.POINTWISE_KINDS.index("gather")
 """Access pattern of a cast that turns its operand."""
 
@@ -170,7 +166,7 @@ def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
     if rows.family == "attention":
         width = 2.0 * float(rows.columns["head_dim"].max())
         known = rates(chip, rows.dtype)
-        exponential = own.softmax / 2.0 * known.peak / known.exponentials
+        exponential = own.softmax / 2.0 * known.attention / known.exponentials
         busy *= ON_CHIP_POWER * width / float(np.hypot(width, exponential))
     product = implementation(machine.runtime, "gemm", "bf16", chip.architecture)
     reference = operators.kernel(product).on(chip.architecture)

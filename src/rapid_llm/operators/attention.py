@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.operators.elementwise import common_divisor, every, isin, larger, power, smaller, some, where
 from rapid_llm.operators.families import Column, Prices
 from rapid_llm.operators.kernels import AttentionKernel, ContextConstants, DecodeConstants, DecodeKernel
 from rapid_llm.operators.rates import Rates
@@ -25,6 +26,8 @@ def _tiles(kernel: AttentionKernel, dim: Column) -> tuple[Whole, Whole]:
     """Query rows and KV columns of the tile that each head size takes."""
     if len(kernel.tiles) == 1:
         return kernel.tiles[0][1:]
+    if isinstance(dim, float):
+        return next((tile for head, *tile in kernel.tiles if dim <= head), kernel.tiles[-1][1:])
     heads, rows, keys = _table(kernel.tiles)
     index = heads[:-1].searchsorted(dim)
     return rows[index], keys[index]
@@ -42,19 +45,19 @@ def _visited(tiles: Column, step: Column, kv_tile: Whole, columns: tuple[Column,
     on which tiles end; a window has two ends and pays twice that.
     """
     _, new, past, *_, window, causal = columns[:9]
-    grid = np.gcd(np.maximum(step, 1.0).astype(np.int64), kv_tile)
+    grid = common_divisor(larger(step, 1.0), kv_tile)
     total = past + new
     longest = np.ceil(total / kv_tile) * kv_tile
     unlimited = new
-    if np.count_nonzero(window):
-        reach = window + np.minimum(step, new)
+    if some(window):
+        reach = window + smaller(step, new)
         sliding = (window > 0) & (reach < total)
-        longest = np.where(sliding, np.minimum(reach + kv_tile - grid, longest), longest)
-        unlimited = np.where(sliding, np.maximum(reach - past, 0.0), new)
-    ramp = np.minimum(np.floor(unlimited / step), tiles - 1.0)
+        longest = where(sliding, smaller(reach + kv_tile - grid, longest), longest)
+        unlimited = where(sliding, larger(reach - past, 0.0), new)
+    ramp = smaller(np.floor(unlimited / step), tiles - 1.0)
     rising = ramp * (past + step * (ramp + 1.0) / 2.0 + (kv_tile - grid) / 2.0)
-    mean = (np.minimum(rising, ramp * longest) + (tiles - ramp) * longest) / tiles
-    return (mean if causal.all() else np.where(causal > 0, mean, longest)), longest
+    mean = (smaller(rising, ramp * longest) + (tiles - ramp) * longest) / tiles
+    return (mean if every(causal > 0) else where(causal > 0, mean, longest)), longest
 
 
 def _append(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> float | Column:
@@ -76,7 +79,7 @@ def _append(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextCons
         moved = tokens * heads * (dim - v_dim) * 6.0
         if kernel.product_bits == 8:
             moved = moved + tokens * heads * (2.0 * dim + v_dim) * 3.0
-    filled = np.minimum(kv_heads * dim / _BLOCK, 1.0) if kernel.append == "block" else 1.0
+    filled = smaller(kv_heads * dim / _BLOCK, 1.0) if kernel.append == "block" else 1.0
     return r.stream(moved, c.bandwidth) + c.token * tokens * filled / r.units
 
 
@@ -88,10 +91,10 @@ def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConst
     """
     dim, v_dim = columns[5:7]
     if kernel.padded_head:
-        dim, v_dim = 2.0 ** np.ceil(np.log2(dim)), 2.0 ** np.ceil(np.log2(v_dim))
-    softmax = c.softmax / 2.0 * r.multiplies(kernel.product_bits) / r.exponentials
-    width: Column = np.hypot(dim + v_dim, softmax)
-    return width / np.where(np.isin(columns[5], kernel.spilling), c.spill, 1.0) if kernel.spilling else width
+        dim, v_dim = np.exp2(np.ceil(np.log2(dim))), np.exp2(np.ceil(np.log2(v_dim)))
+    softmax = c.softmax / 2.0 * r.in_attention(kernel.product_bits) / r.exponentials
+    width: Column = np.sqrt((dim + v_dim) * (dim + v_dim) + softmax * softmax)
+    return width / where(isin(columns[5], kernel.spilling), c.spill, 1.0) if kernel.spilling else width
 
 
 def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> Prices:
@@ -104,27 +107,27 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     has 2.5 times the FLOPs at ``backward_rate``. What writes the cache runs before (``append``).
     """
     if not kernel.windowed:
-        columns = (*columns[:7], np.zeros_like(columns[7]), *columns[8:])
+        columns = (*columns[:7], 0.0 * columns[7], *columns[8:])
     if kernel.fresh:
-        columns = (*columns[:10], np.full_like(columns[10], 2.0), columns[11])
+        columns = (*columns[:10], 0.0 * columns[10] + 2.0, columns[11])
     batch, new, _, heads, kv_heads, dim, *_, backward = columns[:10]
     group = heads / kv_heads if kernel.packed else np.ones(heads.shape)
     rows, kv_tile = _tiles(kernel, dim)
-    tile = np.minimum(rows, np.ceil(new * group / kernel.query_pad) * kernel.query_pad)
+    tile = smaller(rows, np.ceil(new * group / kernel.query_pad) * kernel.query_pad)
     per_head = np.ceil(new * group / tile)
     ctas = batch * heads / group * per_head
     mean, longest = _visited(per_head, tile / group, kv_tile, columns)
-    rate: float | Column = c.rate
-    if np.count_nonzero(backward):
-        rate = np.where(backward > 0, (c.backward_rate or _BACKWARD * c.rate) / 2.5, c.rate)
-    peak = r.multiplies(kernel.product_bits)
-    column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / (rate * peak)  # of one KV position of one tile
+    rate = r.reached(c.rate)
+    if some(backward):
+        rate = where(backward > 0, r.reached(c.backward_rate or _BACKWARD * c.rate) / 2.5, rate)
+    peak = r.in_attention(kernel.product_bits) * rate
+    column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / peak  # of one KV position of one tile
     one, last = column_time * mean + c.item / r.beside(kernel.shared), column_time * longest + c.item
     if kernel.split_kv:
-        parts = np.minimum(np.maximum(longest / _SPLIT_KEYS + _HALF, 1.0), np.maximum(r.units // ctas, 1.0))
+        parts = smaller(larger(longest / _SPLIT_KEYS + _HALF, 1.0), larger(r.units // ctas, 1.0))
         last = column_time * longest / parts + c.item
     waves = ctas / r.units
-    compute = np.where(waves > 1.0, np.maximum(one * waves + 0.5 * last, last), last)
+    compute = where(waves > 1.0, larger(one * waves + 0.5 * last, last), last)
     flops, moved = attention_work(columns)
     memory = r.stream(moved, c.bandwidth)
     variable = join(compute, memory, c.overlap) + _append(columns, kernel, c, r)
@@ -149,50 +152,50 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     if kernel.powers:
         together &= np.log2(group) % 1.0 == 0.0
     if kernel.fills:
-        blocks = np.maximum(np.floor(past / kernel.fills_by), 1.0) if kernel.fills_by else 1.0
+        blocks = larger(np.floor(past / kernel.fills_by), 1.0) if kernel.fills_by else 1.0
         together &= batch * kv_heads * blocks >= kernel.fills * r.units
-    inside = np.where(together, group, 1.0)
-    step = np.where(together, float(kernel.kv_tile), float(kernel.lone_tile))
+    inside = where(together, group, 1.0)
+    step = where(together, float(kernel.kv_tile), float(kernel.lone_tile))
     whole = np.ceil((past + 1.0) / step) * step
     length = whole
-    if np.count_nonzero(window):
-        length = np.where(window > 0, np.minimum(np.ceil(window / step) * step + step, whole), whole)
+    if some(window):
+        length = where(window > 0, smaller(np.ceil(window / step) * step + step, whole), whole)
     sharers = heads / inside
     items = batch * sharers * np.ceil(inside / kernel.query_tile)
-    most = np.maximum(r.units // items, 1.0)
-    splits = np.minimum(np.maximum(length / kernel.split_tokens + _HALF, 1.0), most)
+    most = larger(r.units // items, 1.0)
+    splits = smaller(larger(length / kernel.split_tokens + _HALF, 1.0), most)
     if not kernel.splits_alone:
-        splits = np.where(group > 1.0, splits, 1.0)
+        splits = where(group > 1.0, splits, 1.0)
     cache = batch * length * kv_heads * (dim + v_dim * (shared <= 0)) * kv_bytes
     ends = 2.0 * batch * heads * (dim + v_dim)
     moved = cache + ends
     stream = r.stream(moved, c.bandwidth)
-    rows = np.where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
+    rows = where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
     peak = r.multiplies(kernel.product_bits, warps=kernel.warps)
-    rate = np.where(together, c.rate * peak, c.lone_rate * r.vector)
+    rate = where(together, c.rate * peak, c.lone_rate * r.vector)
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
     draw = r.draw / r.hbm  # the share of the bandwidth that one unit can take
 
     def split(parts: float | Column, joining: float | Column) -> tuple[Column, ...]:
         """Seconds with so many parts an item, and both sides."""
         working = items * parts
-        used = np.minimum(np.minimum(working, r.units) * draw, 1.0)
-        memory = stream * used**-c.occupancy
+        used = smaller(smaller(working, r.units) * draw, 1.0)
+        memory = stream * power(used, -c.occupancy)
         waves = working / r.units
         compute = busy * np.ceil(waves) / waves
         return join(compute, memory, c.overlap) + joining, compute, memory
 
     best = split(1.0, 0.0)
-    if np.count_nonzero(splits > 1.0):
+    if some(splits > 1.0):
         partial = _PARTIAL_BYTES * batch * heads * v_dim / items  # that each unit writes for another to read
         parted = split(splits, c.combine + partial / (draw * r.hbm))
         better = (splits > 1.0) & (parted[0] < best[0])
-        best = tuple(np.where(better, there, here) for there, here in zip(parted, best, strict=True))
+        best = tuple(where(better, there, here) for there, here in zip(parted, best, strict=True))
     seconds, compute, memory = best
-    extra = np.where(together, c.item, c.lone_item or c.item) * items / (r.units * r.beside(kernel.shared))
+    extra = where(together, c.item, c.lone_item or c.item) * items / (r.units * r.beside(kernel.shared))
     if kernel.regroups:  # with one sequence or one KV head the order is already right
         copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
-        extra = extra + np.where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
+        extra = extra + where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
     launches = r.launch * (2.0 if kernel.appends else 1.0)
     work = attention_flops(columns), moved
     return summarise(launches + c.setup, seconds + extra, work=work, sides=(compute, memory))

@@ -1,16 +1,26 @@
 """Grouped GEMMs over the experts of one rank: of libraries that pick the fastest tile, of kernels with a given one."""
 
+from bisect import bisect_left
+from collections.abc import Callable
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.operators.elementwise import larger, smaller, some, where
 from rapid_llm.operators.families import COLUMNS, Column, Prices
 from rapid_llm.operators.kernels import MoeConstants, MoeKernel, TiledMoeConstants, TiledMoeKernel
 from rapid_llm.operators.rates import Rates
 from rapid_llm.operators.summary import join, summarise
 from rapid_llm.operators.work import moe_work
+
+Tile = tuple[float | Column, ...]
+"""Rows, columns and k-step of a tile: numbers, or one for each row."""
+Loads = tuple[Column, Column, Column, Column]
+Sides = tuple[Column, Column, Column]
+"""Seconds, and those of compute and of memory."""
 
 _AT: Final = {name: i for i, name in enumerate(COLUMNS["moe"])}
 _MEASURES: Final = {
@@ -27,8 +37,8 @@ _LINE: Final = 100.0  # bytes; a tile narrower in k than a DRAM line of 128 fetc
 _HALF_LINE: Final = 0.65  # of the bandwidth is left then (tiles of 32 against 64 16-bit columns, A100 and L40S tables)
 _ALIGNED: Final = 16.0  # elements; Triton vectorises loads of rows that begin at multiples of it
 _UNALIGNED: Final = 2.5  # times slower a projection is without (down from inter 58 to 168, A100 table)
-_SEARCHED: Final = np.array([(16.0, 64.0, 128.0), (64.0, 64.0, 64.0), (64.0, 128.0, 64.0), (128.0, 256.0, 64.0)]).T
-"""Tiles as searches find them (configurations that vLLM ships), the smallest first, array (3, tiles)."""
+_SEARCHED: Final = ((16.0, 64.0, 128.0), (64.0, 64.0, 64.0), (64.0, 128.0, 64.0), (128.0, 256.0, 64.0))
+"""Tiles as searches find them (configurations that vLLM ships), the smallest first."""
 _WIDEST: Final = 1048576.0  # above every expert width: makes one number of experts and width
 _IN_FLIGHT: Final = 4.0  # tiles that share a compute unit
 _KIB: Final = 1024.0
@@ -44,18 +54,31 @@ def row_tiles(rows: Column, hit: Column, largest: Column, tile: float | Column) 
     The loads of the others spread evenly about their mean, at most to the largest: equal loads give hit ceil(load /
     tile), wide ones rows / tile and half a tile an expert. ``tile`` may add a leading axis.
     """
-    others = np.maximum(hit - 1.0, 0.0)
-    mean = np.maximum(rows - largest, 0.0) / np.maximum(others, _SOME)
-    high = np.minimum(largest, 2.0 * mean)
-    low = 2.0 * mean - high - _SOME  # a little below: the mean of ceil over an empty range is its value
-    above, below = (_ceilings(bound / tile) for bound in (high, low))
-    return np.asarray(others * tile * (above - below) / (high - low) + np.ceil(largest / tile))
+    return _in_tiles(_spread(rows, hit, largest), tile)
+
+
+def _spread(rows: Column, hit: Column, largest: Column) -> Loads:
+    """How loads are spread over experts: the largest, the number of the others, the range that theirs are in."""
+    others = larger(hit - 1.0, 0.0)
+    mean = larger(rows - largest, 0.0) / larger(others, _SOME)
+    high = smaller(largest, 2.0 * mean)
+    low = 2.0 * mean - high - _SOME  # a little below: the mean of ceil over nothing is its value
+    return largest, others, high, low
+
+
+def _in_tiles(loads: Loads, tile: float | Column) -> Column:
+    """Tiles of so many rows that loads take."""
+    largest, others, high, low = loads
+    above, below = _ceilings(high / tile), _ceilings(low / tile)
+    tiles: Column = others * tile * (above - below) / (high - low) + np.ceil(largest / tile)
+    return tiles
 
 
 def _ceilings(x: Column) -> Column:
     """The integral of ceil from 0 to x."""
     whole = np.floor(x)
-    return np.asarray((whole + 1.0) * (x - 0.5 * whole))
+    area: Column = (whole + 1.0) * (x - 0.5 * whole)
+    return area
 
 
 def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r: Rates) -> Prices:
@@ -66,10 +89,10 @@ def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r
     + (row_passes R + token_passes T) 2 h / HBM + pair times the pairs that are sorted.
     """
     rows, hit, largest, pairs, tokens, _, hidden, inter, matrices, _, w_bytes = columns
-    tiles = _TILES[kernel.row_tile >= _TILES, None]
+    tiles = _up_to(kernel.row_tile)[(...,) + (None,) * np.ndim(rows)]
     padded = (row_tiles(rows, hit, largest, tiles) * (tiles + _REFILL)).min(axis=0)
     weights = matrices * hidden * inter
-    compute = 2.0 * padded * weights / (c.rate * r.peak)
+    compute = 2.0 * padded * weights / (r.reached(c.rate) * r.peak)
     memory = r.stream(hit * weights * w_bytes, c.bandwidth) + hit * c.expert
     passes = (c.row_passes * rows + c.token_passes * tokens) * _ROW_BYTES * hidden
     flops, moved = moe_work(columns)
@@ -78,28 +101,31 @@ def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r
 
 
 @lru_cache(maxsize=64)
+def _up_to(most: int) -> Column:
+    """Rows of the tiles of a library whose largest has so many."""
+    return _TILES[most >= _TILES]
+
+
+@lru_cache(maxsize=64)
 def _rule(tiles: tuple[tuple[int, ...], ...], until: tuple[float, ...]) -> tuple[NDArray[np.float64], Column]:
     """Tiles as an array (3, tiles), and the largest measure of each but the last."""
     return np.array(tiles, dtype=np.float64).T, np.array(until, dtype=np.float64)
 
 
-def _chosen(columns: tuple[Column, ...], kernel: TiledMoeKernel) -> NDArray[np.float64]:
-    """Rows, columns and k-step of the tile that the kernel's rule picks for each row, array (3, rows)."""
+def _chosen(columns: tuple[Column, ...], kernel: TiledMoeKernel) -> Tile:
+    """Rows, columns and k-step of the tile that the kernel's rule picks for each row."""
     over, under = _MEASURES[kernel.chosen_by]
-    measure = columns[over] / np.maximum(columns[under], 1.0) if under is not None else columns[over]
+    measure = columns[over] / larger(columns[under], 1.0) if under is not None else columns[over]
+    if np.ndim(measure) == 0:
+        return kernel.tiles[bisect_left(kernel.until, measure)]
     tiles, until = _rule(kernel.tiles, kernel.until)
-    return tiles[:, until.searchsorted(measure)]
+    return tuple(tiles[:, until.searchsorted(measure)])
 
 
 def _searched(columns: tuple[Column, ...], kernel: TiledMoeKernel) -> NDArray[np.bool_]:
     """Rows of the shapes for which the engine ships a tile that a search has found."""
-    asked = np.asarray(columns[_AT["experts"]] * _WIDEST + columns[_AT["inter"]])
-    return np.asarray((asked[..., None] == _shapes(kernel.tuned)).any(axis=-1))
-
-
-@lru_cache(maxsize=64)
-def _shapes(tuned: tuple[tuple[int, int], ...]) -> Column:
-    return np.array([experts * _WIDEST + inter for experts, inter in tuned], dtype=np.float64)
+    asked = columns[_AT["experts"]] * _WIDEST + columns[_AT["inter"]]
+    return np.isin(asked, [experts * _WIDEST + inter for experts, inter in kernel.tuned])
 
 
 def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates) -> Prices:
@@ -119,29 +145,29 @@ def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: Tile
     return summarise(r.launch + c.setup, variable, work=(flops, moved + passes), sides=(compute, memory))
 
 
-def _tuned(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates) -> tuple[Column, ...]:
-    """``_gemms`` with the tile of each row: the fastest of a search where the engine ships it, else the rule's."""
+def _tuned(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates) -> Sides:
+    """Both GEMMs with the tile of each row: the fastest of a search where the engine ships it, else the rule's."""
+    gemms = _by_tile(columns, kernel, c, r)
     if np.ndim(columns[0]) == 0:
         shape = float(columns[_AT["experts"]]), float(columns[_AT["inter"]])
         if shape not in kernel.tuned:
-            return _gemms(columns, _chosen(columns, kernel), kernel, c, r)
-        tries = _gemms(columns, _SEARCHED, kernel, c, r)
-        at = int(tries[0].argmin())
-        return tuple(one[at] for one in tries)
-    by_rule = _gemms(columns, _chosen(columns, kernel), kernel, c, r)
-    searched = _searched(columns, kernel) if kernel.tuned else None
-    if searched is None or not searched.any():
+            return gemms(_chosen(columns, kernel))
+        return min(map(gemms, _SEARCHED), key=itemgetter(0))
+    by_rule = gemms(_chosen(columns, kernel))
+    searched = _searched(columns, kernel)
+    if not some(searched):
         return by_rule
-    tries = _gemms(columns, _SEARCHED[:, :, None], kernel, c, r)
+    tries = gemms(tuple(np.array(_SEARCHED).T[:, :, None]))
     best = tries[0].argmin(axis=0)[None]
-    fastest = tuple(np.take_along_axis(one, best, 0)[0] for one in tries)
-    return tuple(np.where(searched, one, other) for one, other in zip(fastest, by_rule, strict=True))
+    fastest = (np.take_along_axis(one, best, 0)[0] for one in tries)
+    seconds, compute, memory = (where(searched, one, other) for one, other in zip(fastest, by_rule, strict=True))
+    return seconds, compute, memory
 
 
-def _gemms(
-    columns: tuple[Column, ...], tile: NDArray[np.float64], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates
-) -> tuple[Column, Column, Column]:
-    """Seconds of the two GEMMs [R, k] x [k, n] with a tile (bm, bn, bk) for each row, and their sides.
+def _by_tile(
+    columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates
+) -> Callable[[Tile], Sides]:
+    """The two GEMMs [R, k] x [k, n] as a function of the tile (bm, bn, bk) of each row: seconds, and both sides.
 
     With S compute units and tiles = row_tiles(bm) ceil(n/bn) each takes::
 
@@ -150,27 +176,38 @@ def _gemms(
         GEMM    = ||compute, memory||_3 + tile (tiles + tiles of other ranks' pairs) / S
         memory  = hit n k w / (bandwidth HBM)                  joined alike with what ``unpacks`` takes of the lanes
 
-    ``tile`` may add an axis before that of the rows.
+    A tile may add an axis before that of the rows.
     """
     rows, hit, largest, pairs, tokens, _, hidden, inter, matrices, x_bytes, w_bytes = columns
-    weight = w_bytes if kernel.weight_bytes is None else np.full_like(w_bytes, kernel.weight_bytes)
-    bm, bn, bk = tile
+    weight = w_bytes if kernel.weight_bytes is None else kernel.weight_bytes
     held = hit * matrices * hidden * inter * weight + 2.0 * tokens * hidden * _ROW_BYTES
-    share = c.bandwidth * np.where(bk * weight < _LINE, _HALF_LINE, 1.0)
-    high = row_tiles(rows, hit, largest, bm)
-    empty = 0.0 if kernel.sorts else np.maximum(pairs - rows, 0.0) / bm
-    fill = c.fill / (_KIB * r.units) * bk * (bm * x_bytes + bn * weight)
-    busy = np.maximum(2.0 * bm * bn * bk / (c.rate * r.peak), fill)
-    n, k = np.array([inter * (matrices - 1.0), hidden]), np.array([hidden, inter])  # up and gate, down
-    if bm.ndim > np.ndim(rows):
-        n, k = n[:, None], k[:, None]
-    slow = np.where(k % _ALIGNED > 0, _UNALIGNED, 1.0)
-    wide, steps = np.ceil(n / bn), np.ceil(k / bk)
-    tiles = high * wide
-    together, working = (1.0, np.maximum(tiles, r.units)) if kernel.alone else (_IN_FLIGHT, tiles)
-    compute = steps * np.maximum(working * busy, np.ceil(tiles / (r.units * together)) * c.step)
-    memory = r.stream(hit * n * k * weight, share, held)
-    if kernel.unpacks:
-        memory = join(hit * n * k * kernel.unpacks / (r.vector / _FMA_FLOPS), memory, _SIDES)
-    gemms = slow * (join(compute, memory, _SIDES) + c.tile / r.units * (tiles + empty * wide))
-    return gemms.sum(axis=0), (slow * compute).sum(axis=0), (slow * memory).sum(axis=0)
+    loads = _spread(rows, hit, largest)
+    elsewhere = 0.0 if kernel.sorts else larger(pairs - rows, 0.0)
+    together, at_least = (1.0, r.units) if kernel.alone else (_IN_FLIGHT, 0.0)
+    peak, fill, overhead = r.reached(c.rate) * r.peak, c.fill / (_KIB * r.units), c.tile / r.units
+    lanes = kernel.unpacks * _FMA_FLOPS / r.vector
+    products = [  # up and gate, down
+        (n, k, hit * n * k, where(k % _ALIGNED > 0, _UNALIGNED, 1.0))
+        for n, k in ((inter * (matrices - 1.0), hidden), (hidden, inter))
+    ]
+
+    def gemms(tile: Tile) -> Sides:
+        bm, bn, bk = tile
+        share = c.bandwidth * where(bk * weight < _LINE, _HALF_LINE, 1.0)
+        high, empty = _in_tiles(loads, bm), elsewhere / bm
+        busy = larger(2.0 * bm * bn * bk / peak, fill * bk * (bm * x_bytes + bn * weight))
+
+        def one(n: Column, k: Column, weights: Column, slow: Column) -> Sides:
+            wide = np.ceil(n / bn)
+            tiles = high * wide
+            waiting = np.ceil(tiles / (r.units * together)) * c.step
+            compute = slow * np.ceil(k / bk) * larger(larger(tiles, at_least) * busy, waiting)
+            memory = slow * r.stream(weights * weight, share, held)
+            if lanes:
+                memory = join(slow * weights * lanes, memory, _SIDES)
+            return join(compute, memory, _SIDES) + slow * overhead * (tiles + empty * wide), compute, memory
+
+        wider, down = (one(*product) for product in products)
+        return wider[0] + down[0], wider[1] + down[1], wider[2] + down[2]
+
+    return gemms

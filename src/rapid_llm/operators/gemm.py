@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.operators.elementwise import larger, smaller, some, where, widened
 from rapid_llm.operators.families import Column, Prices
 from rapid_llm.operators.kernels import GemmConstants, GemmKernel
 from rapid_llm.operators.rates import Rates
@@ -80,7 +81,7 @@ class _Best(NamedTuple):
 def _table(kernel: GemmKernel, architecture: str, r: Rates) -> _Table:
     c = kernel.on(architecture, r.clock)
     bm, bn = (np.array(side, dtype=float)[:, None] for side in zip(*kernel.tiles_on(architecture), strict=True))
-    busy = 2.0 * bm * bn * kernel.k_step * r.units / (r.peak * c.rate)
+    busy = 2.0 * bm * bn * kernel.k_step * r.units / (r.peak * r.reached(c.rate))
     served = kernel.rows_on(architecture)
     bandwidth, split = r.hbm * c.bandwidth, np.array(kernel.splits, dtype=float)
     more = split > 1.0
@@ -102,14 +103,15 @@ def _table(kernel: GemmKernel, architecture: str, r: Rates) -> _Table:
 def _tiled(columns: tuple[Column, ...], table: _Table, r: Rates) -> tuple[Array, Array]:
     """Output tiles of each row and the time Tc of each candidate, arrays (..., tile, 1) and (..., tile, split)."""
     m, n, k, groups, *_, y_bytes = columns
-    ctas = np.ceil(m[..., None, None] / table.rows) * np.ceil(n[..., None, None] / table.cols)
-    ctas *= groups[..., None, None]
-    time = np.ceil(k[..., None, None] / table.per_split) * table.step
+    m, n, k, groups, y_bytes = (widened(side, 2) for side in (m, n, k, groups, y_bytes))
+    ctas = np.ceil(m / table.rows) * np.ceil(n / table.cols)
+    ctas *= groups
+    time = np.ceil(k / table.per_split) * table.step
     time *= np.ceil(ctas * table.share)
-    time += ctas * (table.out * y_bytes[..., None, None])
+    time += ctas * (table.out * y_bytes)
     if table.served:
         above, most = table.served
-        time = np.where((m[..., None, None] > above) & (m[..., None, None] <= most), time, np.inf)
+        time = np.where((m > above) & (m <= most), time, np.inf)
     return ctas, time
 
 
@@ -126,16 +128,16 @@ def _best(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r:
     else:
         memory = r.stream(moved, c.bandwidth)
     memory = _drawn(columns, memory, kernel, architecture, r)
-    seconds = join(fastest, memory[..., None], c.overlap)
-    seconds += table.fixed + (groups * m * n)[..., None] * table.partial
-    seconds += np.where(k[..., None] < table.least, np.inf, 0.0)
+    seconds = join(fastest, widened(memory, 1), c.overlap)
+    seconds += table.fixed + widened(groups * m * n, 1) * table.partial
+    seconds += np.where(widened(k, 1) < table.least, np.inf, 0.0)
     split = seconds.argmin(axis=-1)
     seconds, compute = _at(seconds, split), _at(fastest, split)
-    if kernel.vector and (one := m * groups == 1.0).any():
+    if kernel.vector and some(one := m * groups == 1.0):
         passes = np.ceil(n / (_VECTOR_COLUMNS * r.units)) * np.ceil(k * x_bytes / _VECTOR_BYTES)
-        walk = np.where(one, passes * c.step, np.inf)
-        split, compute = np.where(walk + memory < seconds, _VECTOR, split), np.where(one, walk, compute)
-        seconds = np.minimum(walk + memory, seconds)
+        walk = where(one, passes * c.step, np.inf)
+        split, compute = where(walk + memory < seconds, _VECTOR, split), where(one, walk, compute)
+        seconds = smaller(walk + memory, seconds)
     return _Best(seconds, compute, memory, moved, split)
 
 
@@ -145,16 +147,17 @@ def _drawn(columns: tuple[Column, ...], memory: Column, kernel: GemmKernel, arch
     operations = kernel.unpacks.get(architecture, 0.0)
     m, n, k, groups, _, w_bytes = columns[:6]
     weights = groups * n * k
-    drawn = memory if draw is None else np.maximum(memory, weights * w_bytes / (draw * r.units))
+    drawn = memory if draw is None else larger(memory, weights * w_bytes / (draw * r.units))
     if not operations:
         return drawn
-    rows = 1.0 + _OWN_SHARE * (np.minimum(m, _OWN_ROWS) - 1.0)
+    rows = 1.0 + _OWN_SHARE * (smaller(m, _OWN_ROWS) - 1.0)
     return join(rows * weights * operations / (r.vector / _FMA_FLOPS), drawn, _PIPELINE_NORM)
 
 
 def _at(values: Array, index: NDArray[np.intp]) -> Array:
     """One entry of the last axis for each row."""
-    return np.asarray(values[index] if values.ndim == 1 else values[np.arange(len(values)), index])
+    one: Array = values[index] if values.ndim == 1 else values[np.arange(len(values)), index]
+    return one
 
 
 def price_gemm(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r: Rates) -> Prices:

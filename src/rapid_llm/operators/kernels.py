@@ -179,11 +179,7 @@ class Kernel:
     def on(self, architecture: str, clock: float | None = None) -> Any:
         """The numbers for an architecture: its own, or those of the nearest one that has any (see ``stands_in``), with
         times as they are at a boost clock (Hz) where one is given."""
-        found = self.stands_in(architecture)
-        constants: Any = self.constants[found]  # type: ignore[attr-defined]
-        if clock is None or FITTED_AT.get(found, clock) == clock:
-            return constants
-        return _at_clock(constants, FITTED_AT[found] / clock, self.steady)
+        return _numbers(self, architecture, clock)
 
     @property
     def steady(self) -> tuple[str, ...]:
@@ -382,9 +378,21 @@ _NOUNS: Final[dict[str, type[Kernel]]] = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=256)
-def _at_clock(constants: Any, slower: float, steady: tuple[str, ...]) -> Any:
-    """Constants whose times are so many times as long, but for the steady ones."""
+@lru_cache(maxsize=1024)
+def built(chosen: Kernel, architecture: str, clock: float) -> tuple[Any, Any]:
+    """Structure and numbers of a kernel on an architecture at a boost clock (Hz): ``shaped`` and its ``on``."""
+    shaped = chosen.shaped(architecture)
+    return shaped, shaped.on(architecture, clock)
+
+
+@lru_cache(maxsize=1024)
+def _numbers(chosen: Kernel, architecture: str, clock: float | None) -> Any:
+    """What ``Kernel.on`` answers: at another clock all times but the steady ones are so many times as long."""
+    found = chosen.stands_in(architecture)
+    constants: Any = chosen.constants[found]  # type: ignore[attr-defined]
+    if clock is None or FITTED_AT.get(found, clock) == clock:
+        return constants
+    slower, steady = FITTED_AT[found] / clock, chosen.steady
     times = (field.name for field in fields(constants) if field.type is Seconds and field.name not in steady)
     return replaced(constants, **{name: slower * getattr(constants, name) for name in times})
 

@@ -5,6 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.operators.elementwise import larger, smaller, where
 from rapid_llm.operators.families import POINTWISE_KINDS, Column, Prices
 from rapid_llm.operators.kernels import PointwiseConstants, ScanConstants, ScanKernel
 from rapid_llm.operators.rates import Rates
@@ -30,25 +31,25 @@ def price_scan(columns: tuple[Column, ...], kernel: ScanKernel, c: ScanConstants
     batch, new, heads, key_dim, value_dim, state_bytes, backward = columns
     flops, moved = scan_work(columns)
     decode = (new == 1.0) & (backward == 0.0)
-    passes = np.where(backward > 0, 2.5, 1.0)
+    passes = where(backward > 0, 2.5, 1.0)
     chunks, items = np.ceil(new / kernel.chunk_tokens), batch * heads
     held = batch * heads * key_dim * value_dim
-    state = np.where(backward > 0, 2.0, 1.0) * 2.0 * held * state_bytes
+    state = where(backward > 0, 2.0, 1.0) * 2.0 * held * state_bytes
     tokens = moved - state
-    share = np.where(decode, c.decode_bandwidth, c.bandwidth)
+    share = where(decode, c.decode_bandwidth, c.bandwidth)
     if kernel.fused:
         waves, between = np.ceil(items / r.units), 0.0 * held
         serial = waves * c.chunk * chunks + (waves - 1.0) * c.turn
         resident = tokens + state / 2.0
     else:
-        between = np.where(decode, 0.0, passes * 2.0 * held * chunks * _BETWEEN_BYTES)
-        serial = c.chunk * (chunks - 1.0) * np.maximum(items / r.units, 1.0) + c.turn * items * chunks / r.units
-        serial = serial + c.ramp * np.minimum(new / kernel.chunk_tokens, 1.0)
-        resident = np.where(decode, tokens, _LIVE * (tokens + between / 2.0)) + state / 2.0
-    compute = np.maximum(flops / r.peak, np.where(decode, 0.0, passes * serial))
+        between = where(decode, 0.0, passes * 2.0 * held * chunks * _BETWEEN_BYTES)
+        serial = c.chunk * (chunks - 1.0) * larger(items / r.units, 1.0) + c.turn * items * chunks / r.units
+        serial = serial + c.ramp * smaller(new / kernel.chunk_tokens, 1.0)
+        resident = where(decode, tokens, _LIVE * (tokens + between / 2.0)) + state / 2.0
+    compute = larger(flops / r.peak, where(decode, 0.0, passes * serial))
     memory = r.stream(state + between, c.decode_bandwidth, resident) + r.stream(tokens, share, resident, share)
-    fixed = r.launch + np.where(decode, c.decode_setup, c.setup)
-    variable = np.maximum(compute, memory) if kernel.fused else compute + memory
+    fixed = r.launch + where(decode, c.decode_setup, c.setup)
+    variable = larger(compute, memory) if kernel.fused else compute + memory
     return summarise(fixed, variable, work=(flops, moved + between), sides=(compute, memory))
 
 
@@ -60,4 +61,4 @@ def price_pointwise(
     flops, moved = pointwise_work(columns)
     share: float | Column = getattr(c, kind) if isinstance(kind, str) else _shares(c)[kind]
     compute, memory = flops / r.vector, r.stream(moved, share)
-    return summarise(r.launch + c.setup, np.maximum(compute, memory), work=(flops, moved), sides=(compute, memory))
+    return summarise(r.launch + c.setup, larger(compute, memory), work=(flops, moved), sides=(compute, memory))

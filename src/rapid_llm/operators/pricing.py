@@ -14,6 +14,7 @@ from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import gemm
 from rapid_llm.operators.attention import is_decode, price_context, price_decode
+from rapid_llm.operators.elementwise import every, some, where
 from rapid_llm.operators.experts import price_moe, price_tiled_moe
 from rapid_llm.operators.families import COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, Column, Prices
 from rapid_llm.operators.kernels import (
@@ -24,6 +25,7 @@ from rapid_llm.operators.kernels import (
     MoeKernel,
     ScanKernel,
     TiledMoeKernel,
+    built,
     kernel,
 )
 from rapid_llm.operators.others import price_pointwise, price_scan
@@ -111,18 +113,14 @@ def price_rows(
 def _one(family: str, values: tuple[float, ...], asked: _Asked) -> Prices:
     """The price of a row that is given in numbers; whoever asks again gets the same, which nobody may change."""
     alone = _NUMBERS.issuperset(map(type, values))
-    prices = _as_row(_priced(family, tuple(map(np.float64, values)) if alone else _columns(values), asked))  # type: ignore[arg-type]
-    return prices.each(_read_only)
-
-
-def _read_only(column: NDArray[Any]) -> NDArray[Any]:
-    column.setflags(write=False)
-    return column
+    return _as_row(_priced(family, tuple(map(np.float64, values)) if alone else _columns(values), asked))  # type: ignore[arg-type]
 
 
 def _as_row(prices: Prices) -> Prices:
-    """Prices of numbers as columns of one row."""
-    return prices.each(np.atleast_1d)
+    """Prices of numbers as columns of one row that nobody can write to."""
+    values = np.array(prices.columns, ndmin=2)
+    values.flags.writeable = False
+    return Prices(*(values.T if values.shape[0] == 1 else values))
 
 
 def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
@@ -145,7 +143,7 @@ _kernel = kernel
 def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, architecture: str) -> Prices:
     if isinstance(chosen, AttentionKernel):
         return _attention(columns, chosen, r, architecture)
-    chosen, constants = chosen.shaped(architecture), chosen.on(architecture, r.clock)
+    chosen, constants = built(chosen, architecture, r.clock)
     match chosen:
         case GemmKernel():
             return gemm.price_gemm(columns, chosen, architecture, r)
@@ -163,34 +161,52 @@ def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, a
             return price_pointwise(columns, kind, constants, r)
 
 
+@lru_cache(maxsize=256)
+def _without(chosen: AttentionKernel, sibling: str) -> AttentionKernel:
+    """The kernel without one of its siblings."""
+    return replaced(chosen, **{sibling: None})
+
+
+@lru_cache(maxsize=256)
+def _decoded_in_8_bits(chosen: AttentionKernel) -> AttentionKernel:
+    """The kernel with the decode partner of a cache in 8 bits as its only one."""
+    return replaced(chosen, decode=chosen.decode_8bit or chosen.decode, decode_8bit=None)
+
+
+@lru_cache(maxsize=256)
+def _over_8_bits(chosen: AttentionKernel) -> AttentionKernel:
+    """The sibling for many queries over a cache in 8 bits, beside the decode partner that one query has there."""
+    sibling = cast(AttentionKernel, _kernel(cast(str, chosen.cached_8bit)))
+    return replaced(sibling, decode=_decoded_in_8_bits(chosen).decode, decode_8bit=None)
+
+
 def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, architecture: str) -> Prices:
     """Rows with one query go to the kernel's decode partner, rows of latent attention to its latent partner."""
-    if chosen.latent and np.count_nonzero(latent := columns[5] != columns[6]):
+    if chosen.latent and some(latent := columns[5] != columns[6]):
         partner = cast(AttentionKernel, _kernel(chosen.latent))
         return _merge(
             columns, latent, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture)
         )
-    if chosen.cached_8bit and np.count_nonzero(small := ~is_decode(columns) & (columns[10] <= 1.0)):
-        eight, plain = cast(AttentionKernel, _kernel(chosen.cached_8bit)), replaced(chosen, cached_8bit=None)
+    if chosen.cached_8bit and some(small := ~is_decode(columns) & (columns[10] <= 1.0)):
+        eight, plain = _over_8_bits(chosen), _without(chosen, "cached_8bit")
         return _merge(columns, small, lambda rows, mine: _attention(rows, eight if mine else plain, r, architecture))
-    if chosen.decode_8bit and np.count_nonzero(small := is_decode(columns) & (columns[10] <= 1.0)):
-        sibling = replaced(chosen, decode=chosen.decode_8bit, decode_8bit=None)
-        plain = replaced(chosen, decode_8bit=None)
+    if chosen.decode_8bit and some(small := is_decode(columns) & (columns[10] <= 1.0)):
+        sibling, plain = _decoded_in_8_bits(chosen), _without(chosen, "decode_8bit")
         return _merge(columns, small, lambda rows, mine: _attention(rows, sibling if mine else plain, r, architecture))
 
-    split = cast(DecodeKernel, _kernel(chosen.decode).shaped(architecture))
-    tiled = cast(AttentionKernel, chosen.shaped(architecture))
-
     def one_query(rows: tuple[Column, ...]) -> Prices:
-        return price_decode(rows, split, split.on(architecture, r.clock), r)
+        return price_decode(rows, *built(_kernel(chosen.decode), architecture, r.clock), r)
 
     def queries(rows: tuple[Column, ...], cached: bool) -> Prices:
-        constants = tiled.on(architecture, r.clock)
+        tiled, constants = built(chosen, architecture, r.clock)
         if rows[0].shape == (1,):  # numbers cost a third of what columns of one row do
             prices = _as_row(price_context(tuple(column[0] for column in rows), tiled, constants, r))
         else:
             prices = price_context(rows, tiled, constants, r)
-        return _no_less(prices, one_query(_last_query(rows))) if cached else prices
+        if not cached:
+            return prices
+        last, small = _last_query(rows), chosen.decode_8bit is not None and some(rows[10] <= 1.0)
+        return _no_less(prices, _attention(last, chosen, r, architecture) if small else one_query(last))
 
     def run(rows: tuple[Column, ...], decode: bool) -> Prices:
         return one_query(rows) if decode else _merge(rows, (rows[2] > 0.0) & (rows[9] == 0.0), queries)
@@ -201,15 +217,17 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
 def _last_query(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """The last of the queries alone, over the same cache."""
     batch, new, past, *rest = columns
-    return (batch, np.ones_like(new), past + new - 1.0, *rest)
+    return (batch, new / new, past + new - 1.0, *rest)
 
 
 def _no_less(prices: Prices, least: Prices) -> Prices:
     """Queries over a cache (drafts that are verified, chunks of a prompt) take no less than the last of them alone,
     which another kernel with constants of its own prices."""
     longer = least.seconds > prices.seconds
+    if not some(longer):
+        return prices
     seconds, compute, memory, fixed = (
-        np.where(longer, there, here)
+        where(longer, there, here)
         for there, here in (
             (least.seconds, prices.seconds),
             (least.compute_s, prices.compute_s),
@@ -224,16 +242,16 @@ def _merge(
     columns: tuple[Column, ...], mask: NDArray[np.bool_], run: Callable[[tuple[Column, ...], bool], Prices]
 ) -> Prices:
     """Price the rows inside and outside a mask apart, and put them back in order."""
-    count = int(np.count_nonzero(mask))
-    if count in (0, mask.size):
-        return run(columns, count > 0)
+    within = some(mask)
+    if not within or every(mask):
+        return run(columns, within)
     sides = [(_block(mask.nonzero()[0]), True), (_block((~mask).nonzero()[0]), False)]
     parts = [run(tuple(c[side] for c in columns), within).columns for side, within in sides]
     merged = []
-    for within, without in zip(*parts, strict=True):
-        whole = np.empty(len(mask), within.dtype)
-        whole[sides[0][0]], whole[sides[1][0]] = within, without
-        merged.append(whole)
+    for inside, outside in zip(*parts, strict=True):
+        column = np.empty(len(mask), inside.dtype)
+        column[sides[0][0]], column[sides[1][0]] = inside, outside
+        merged.append(column)
     return Prices(*merged)
 
 

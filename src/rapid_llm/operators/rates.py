@@ -8,6 +8,7 @@ import numpy as np
 from rapid_llm.dtypes import dtype as named
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.accelerator import Accelerator
+from rapid_llm.operators.elementwise import smaller
 from rapid_llm.operators.families import Column
 
 # Kernels replayed on the same buffers find them in L2 as long as all fit: a least-recently-used cache that is a little
@@ -22,6 +23,20 @@ beside its products is shared: it counts as so many units."""
 
 _VECTOR_FLOPS: Final = 8.0  # beside a byte that a unit's lanes can draw: 32 bytes a cycle on Hopper, 16 on Ampere
 _DMA_BYTES: Final = 64.0  # that a unit of a large core has brought in a cycle, which no lane waits for
+
+ON_CHIP_POWER: Final = 0.5
+"""Of the dynamic power of a product, what attention draws per operation: scores stay in registers and shared memory,
+and about half of a product's power moves its operands there (step times of Llama 3 8B on B200, Megatron-Bridge, fit
+half: attention at 0.83 of the clock where products have 0.61)."""
+
+_WHOLE_PIPE: Final[dict[str, float]] = {
+    "volta": 1024.0, "turing": 1024.0, "ampere": 2048.0, "ampere-rtx": 1024.0, "ada": 1024.0, "hopper": 4096.0,
+    "blackwell": 8192.0, "blackwell-rtx": 1024.0,
+}  # fmt: skip
+"""16-bit FLOPs that the matrix units of an architecture finish in a cycle and compute unit where nothing is cut (NVIDIA
+architecture whitepapers). GeForce cards halve them at fp32 accumulation, H20 has a quarter."""
+_WIDTHS: Final = {"tf32": 0.5, "bf16": 1.0, "fp16": 1.0, "fp8": 2.0, "int8": 2.0, "fp6": 2.0, "fp4": 4.0, "int4": 4.0}
+"""How many times the 16-bit rate whole units have of a format."""
 
 _WARP_FLOPS: Final = 2048.0
 """16-bit FLOPs that matrix instructions of one warp (mma.sync) finish in a cycle and compute unit of NVIDIA's: all of
@@ -48,8 +63,9 @@ class Rates(NamedTuple):
 
     ``units`` what tiles are spread over: compute units, a core of many matrix units as several (``_LARGEST_UNIT``);
     ``clock`` the boost clock in Hz; ``peak``, ``vector`` (FLOP/s) and ``exponentials`` (1/s) at the given share of it,
-    ``peak`` as far as power allows, ``warps`` as much of it as instructions of one warp reach, ``eight_bit`` how many
-    times as fast products of 8-bit floats run: 1 on an accelerator without them; ``hbm`` the reachable
+    ``peak`` as far as power allows products, ``attention`` as far as it allows attention, ``warps`` as much as
+    instructions of one warp reach, ``cut`` the share of its architecture's matrix rate that the chip has, ``eight_bit``
+    how many times as fast products of 8-bit floats run: 1 on an accelerator without them; ``hbm`` the reachable
     bandwidth and ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the
     reachable bandwidth of buffers that stay in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident``
     how many bytes stay: 0 in a model, which cycles through more than fits; ``shared`` memory of one compute unit in
@@ -60,7 +76,9 @@ class Rates(NamedTuple):
     units: int
     clock: float
     peak: float
+    attention: float
     warps: float
+    cut: float
     eight_bit: float
     vector: float
     exponentials: float
@@ -78,6 +96,18 @@ class Rates(NamedTuple):
         """Matrix rate in FLOP/s of products on 8 or 16 bits, by instructions of one warp or by any."""
         return (self.warps if warps else self.peak) * (self.eight_bit if bits == 8 else 1.0)
 
+    def in_attention(self, bits: int) -> float:
+        """Matrix rate in FLOP/s of attention's products on 8 or 16 bits."""
+        return self.attention * (self.eight_bit if bits == 8 else 1.0)
+
+    def reached(self, rate: float | Column) -> float | Column:
+        """The share of the peak that a kernel reaches which reaches ``rate`` of a whole matrix pipe.
+
+        What goes on beside products (loads of operands, issue) takes its time whatever the pipe: of a slower one,
+        which products keep busy for longer, it takes less.
+        """
+        return 1.0 / (1.0 + (1.0 / rate - 1.0) * self.cut)
+
     def beside(self, block: float) -> float:
         """Blocks of so many bytes of shared memory that a compute unit holds at once; 1 for those that keep it busy."""
         return max(self.shared // block, 1.0) if block else 1.0
@@ -93,7 +123,7 @@ class Rates(NamedTuple):
         seconds = moved / (share * self.hbm)
         if self.resident:
             hit = 1.0 / (1.0 + ((moved if held is None else held) / self.resident) ** _RESIDENT_STEEPNESS)
-            seconds = seconds * (1.0 - hit) + hit * np.minimum(seconds, moved / (l2_share * self.l2))
+            seconds = seconds * (1.0 - hit) + hit * smaller(seconds, moved / (l2_share * self.l2))
         return seconds
 
 
@@ -112,14 +142,18 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         )
     units = _units(accelerator)
     cycles = units * accelerator.clocks.boost * clock
-    matrix = peak * accelerator.sustained.matrix * clock
+    share = accelerator.sustained.matrix
+    matrix = peak * share * clock
+    lighter = min(share * (1.0 / ON_CHIP_POWER) ** (1.0 / 3.0), max(share, 1.0))  # power is activity x clock^3
     dma = _DMA_BYTES * accelerator.clocks.boost if units > accelerator.compute_units else 0.0
     hbm, l2, sustained = accelerator.memory.hbm, accelerator.memory.l2, accelerator.sustained
     return Rates(
         units=units,
         clock=accelerator.clocks.boost,
         peak=matrix,
+        attention=peak * lighter * clock,
         warps=min(matrix, _WARP_FLOPS * cycles) if accelerator.vendor == "NVIDIA" else matrix,
+        cut=_cut(accelerator, named(dtype).rate, peak / cycles * clock),
         eight_bit=(accelerator.rate("fp8") or peak) / peak,
         vector=accelerator.vector * clock,
         exponentials=accelerator.exponentials * cycles,
@@ -133,6 +167,12 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         draw=max(accelerator.vector * clock / (_VECTOR_FLOPS * units), dma),
         replay=replayed if isinstance(replayed, Replay) else Replay(),
     )
+
+
+def _cut(accelerator: Accelerator, rate: str, per_cycle: float) -> float:
+    """The share of its architecture's matrix rate that a chip with so many FLOPs a cycle and unit has."""
+    whole = _WHOLE_PIPE.get(accelerator.architecture, 0.0) * _WIDTHS.get(rate, 0.0)
+    return min(per_cycle / whole, 1.0) if whole else 1.0
 
 
 def _units(accelerator: Accelerator) -> int:

@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from rapid_llm.operators.elementwise import filled, larger, power, smaller
 from rapid_llm.operators.families import Column, Prices
 
 _TINY: Final = float(np.finfo(float).tiny)
@@ -16,11 +17,12 @@ def summarise(
 
     ``work`` is (FLOPs, HBM bytes), ``sides`` (compute, memory) in s.
     """
-    return Prices(fixed + variable, *work, *sides, np.full_like(variable, fixed))
+    return Prices(fixed + variable, *work, *sides, filled(variable, fixed))
 
 
 def join(compute: Column, memory: Column, p: float) -> Column:
     """The p-norm of two sides: p = 1 adds them, large p takes the larger."""
-    larger = np.maximum(compute, memory)
-    ratio = np.minimum(compute, memory) / np.maximum(larger, _TINY)
-    return larger * (1.0 + ratio**p) ** (1.0 / p)
+    most = larger(compute, memory)
+    ratio = larger(smaller(compute, memory) / larger(most, _TINY), _TINY)
+    joined: Column = most * np.exp(np.log1p(power(ratio, p)) / p)
+    return joined

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rapid_llm.operators.elementwise import larger, smaller, some, where
 from rapid_llm.operators.families import Column
 
 
@@ -12,13 +13,13 @@ def query_key_pairs(new: Column, past: Column, window: Column, causal: Column) -
     Causal: sum over i = 1..new of min(past + i, window); else every query sees min(past + new, window). window 0 is
     unlimited.
     """
-    if not np.count_nonzero(window):
-        return np.where(causal > 0, new * (past + (new + 1.0) / 2.0), new * (past + new))
-    span = np.where(window > 0, window, np.inf)
-    most = np.minimum(past + new, span)
-    ramp = np.minimum(np.maximum(span - past, 0.0), new)  # queries that still see everything before them
+    if not some(window):
+        return where(causal > 0, new * (past + (new + 1.0) / 2.0), new * (past + new))
+    span = where(window > 0, window, np.inf)
+    most = smaller(past + new, span)
+    ramp = smaller(larger(span - past, 0.0), new)  # queries that still see everything before them
     seen = ramp * past + ramp * (ramp + 1.0) / 2.0 + (new - ramp) * most
-    return np.where(causal > 0, seen, new * most)
+    return where(causal > 0, seen, new * most)
 
 
 def gemm_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
@@ -41,8 +42,8 @@ def attention_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
     """
     batch, new, past, heads, kv_heads, head_dim, v_head_dim, window, _, backward, kv_bytes, shared_kv = columns
     span = past + new
-    if np.count_nonzero(window):
-        span = np.where(window > 0, np.minimum(span, window + new - 1.0), span)
+    if some(window):
+        span = where(window > 0, smaller(span, window + new - 1.0), span)
     cache = batch * span * kv_heads * (head_dim + v_head_dim * (shared_kv <= 0)) * kv_bytes
     moved = 2.0 * batch * new * heads * (head_dim + v_head_dim) + cache
     return attention_flops(columns), (1.0 + (backward > 0)) * moved
@@ -58,7 +59,7 @@ def moe_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
 def most_loaded(rows: ArrayLike, hit: ArrayLike) -> Column:
     """Rows of the most loaded of ``hit`` experts that share ``rows`` by chance: the largest of as many Poisson loads,
     m + sqrt(2 m ln hit)."""
-    experts = np.maximum(np.asarray(hit, dtype=np.float64), 1.0)
+    experts = larger(np.asarray(hit, dtype=np.float64), 1.0)
     mean = np.asarray(rows, dtype=np.float64) / experts
     return np.asarray(np.minimum(rows, mean + np.sqrt(2.0 * mean * np.log(experts))))
 

@@ -13,7 +13,7 @@ from rapid_llm.hardware import Accelerator
 from rapid_llm.nouns import FrozenDict, replaced
 from rapid_llm.operators import Kernel
 from rapid_llm.operators.kernels import FALLBACK, NEAREST
-from rapid_llm.validation.kernels.slices import KernelSlice, chosen
+from rapid_llm.validation.kernels.slices import RUNTIMES, KernelSlice, chosen
 
 LENT: Final = "_lent"
 """Ends the metric of such figures."""
@@ -38,7 +38,7 @@ def without_its_fit(
     architecture = hardware.accelerator(device).architecture
     nearest = (*NEAREST.get(architecture, ()), FALLBACK)[0]
     own = operators.kernel(part.kernel).shaped(architecture)
-    engines = chosen(part, framework, table_dtype, nearest)
+    engines = chosen(part, RUNTIMES.get(framework, ""), table_dtype, nearest)
     for name in (part.kernel, _FOLLOWS.get(part.kernel), engines):
         numbers = _numbers(name, own, architecture) if name is not None else {}
         if name is not None and numbers:

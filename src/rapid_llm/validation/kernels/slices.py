@@ -213,12 +213,21 @@ def _undescribed(kernel: str) -> InputError:
     )
 
 
-def chosen(part: KernelSlice, framework: str, table_dtype: str, architecture: str) -> str | None:
-    """The implementation that a framework's runtime runs for the rows of a slice; None where it names none."""
+def runs(part: KernelSlice, framework: str, table_dtype: str, architecture: str) -> list[str]:
+    """What the versions of a framework's runtime run for the rows of a slice, that of today first: a table is of the
+    version that its measurements had."""
+    engine = RUNTIMES.get(framework, "")
+    names = [name for name in runtime.names() if name.partition("@")[0] == engine]
+    found = (chosen(part, name, table_dtype, architecture) for name in names)
+    return [kernel for kernel in found if kernel is not None]
+
+
+def chosen(part: KernelSlice, engine: str, table_dtype: str, architecture: str) -> str | None:
+    """The implementation that a runtime runs for the rows of a slice; None where it names none."""
     family = FAMILIES[part.schema]
     try:
-        name = implementation(runtime.load(RUNTIMES[framework]), family, part.dtype, architecture)
-    except (InputError, KeyError):
+        name = implementation(runtime.load(engine), family, part.dtype, architecture)
+    except InputError:
         return None
     kernel = operators.kernel(name)
     if part.schema == "kernel_mla":

@@ -100,9 +100,9 @@ def _scored(name: str, table: Table, part: slices.KernelSlice, cells: Cells) -> 
     """The cases of rows that one kernel ran, on one accelerator, in one framework and dtype."""
     dtype, framework = str(cells["table_dtype"][0]), str(cells["framework"][0])
     architecture = hardware.accelerator(str(cells["gpu"][0])).architecture
-    chosen = slices.chosen(part, framework, dtype, architecture)
-    if chosen is not None and chosen != part.kernel:
-        yield from _skipped(name, table, cells, _NOT_RUN.format(kernel=part.kernel, chosen=chosen))
+    known = slices.runs(part, framework, dtype, architecture)
+    if known and part.kernel not in known:
+        yield from _skipped(name, table, cells, _NOT_RUN.format(kernel=part.kernel, chosen=known[0]))
         return
     found = sample(part, cells, dtype)
     sound = found.sound()
