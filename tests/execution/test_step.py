@@ -50,6 +50,23 @@ def test_hidden_messages_cost_their_compute_units_or_what_sticks_out() -> None:
     assert hidden.total[0] < plain.total[0]
 
 
+def test_hidden_messages_take_memory_from_kernels_that_wait_for_it() -> None:
+    """Sharded weights are gathered beside a layer: sigma M + mu H, H the time in which memory is read and written once
+    for every byte sent, mu the share of the layer in which kernels wait for memory."""
+    plans = plan(4, dp=8, zero_stage=3)
+    found = step(plans, runtime="fsdp", overlap=Overlap(parameter_gather=True))
+    chip, passes = found.priced.machine.accelerator, found.passes
+    (gathers,) = (m for m in found.priced.messages if m.rows.axis == "shard" and m.rows.op == "all_gather")
+    here = (gathers.rows.phase == FORWARD) & (gathers.rows.unit == 0)
+    sent = float((gathers.prices.wire_bytes * gathers.rows.count)[here].sum())
+    memory = 2.0 * sent / (chip.memory.hbm.bandwidth * chip.sustained.hbm)
+    waits = passes.reading[FORWARD, 0, 0] / (passes.kernels + passes.blocking)[FORWARD, 0, 0]
+    moved = passes.side[FORWARD, 0, 0]
+    assert 0.05 < waits < 0.9
+    expected = occupied_share(found.priced.machine) * moved + waits * memory
+    assert passes.exposed[FORWARD, 0, 0] == pytest.approx(expected, rel=1e-9)
+
+
 def test_messages_beside_gradients_hide_in_the_backward_pass_alone() -> None:
     # Megatron-LM: the gather that is repeated beside dgrad, the reduction of the input's gradient beside wgrad.
     plans = plan(2, tp=8, sp=True)

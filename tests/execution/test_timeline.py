@@ -25,10 +25,8 @@ def unequal(forward: list[float], backward: list[float], weight: list[float] | N
     return Durations.of(*columns)
 
 
-def alike(name: str, times: Durations) -> Durations:
-    """Under a schedule of two ways a stage holds the same parts as the one it mirrors."""
-    if name != "dualpipe":
-        return times
+def mirrored(times: Durations) -> Durations:
+    """Under a schedule of two ways a stage holds the same parts as the one it mirrors, on equal accelerators."""
     columns = (np.maximum(x, x[:, ::-1]) for x in (times.forward, times.backward, times.weight, times.hidden))
     return Durations(*columns, times.delay)
 
@@ -159,7 +157,7 @@ def test_the_closed_form_of_chunks_is_a_lower_bound(times: list[tuple[float, flo
 )
 def test_repeating_the_steady_state_loses_little(name: str, times: list[tuple[float, ...]], m: int) -> None:
     f, b, w = (list(column) for column in zip(*times, strict=True))
-    given_times = alike(name, unequal(f, [x + y for x, y in zip(b, w, strict=True)], w))
+    given_times = unequal(f, [x + y for x, y in zip(b, w, strict=True)], w)
     m -= m % 4
     exact, short = run(name, given_times, m, 2)[0], repeated(name, given_times, m, 2)[0]
     assert exact * (1 - 1e-9) < short < exact * 1.03
@@ -180,7 +178,7 @@ def test_no_step_is_shorter_than_the_work_of_its_slowest_stage(
     given_times = unequal(f.tolist(), (b + w).tolist(), w.tolist())
     work = f + b + w
     work = 4 * rounds * work.max() / SCHEDULES[name].copies
-    assert run(name, alike(name, given_times), 4 * rounds, 2)[0] >= work * (1 - 1e-9)
+    assert run(name, given_times, 4 * rounds, 2)[0] >= work * (1 - 1e-9)
 
 
 def test_a_slow_stage_delays_exactly_those_who_wait_for_it() -> None:
@@ -207,11 +205,39 @@ def test_a_message_between_stages_shows_where_a_stage_waits_for_it() -> None:
     assert repeated("1f1b", travelled, 64)[0] == pytest.approx(moved, rel=1e-3)
 
 
+def test_of_two_ways_a_stage_runs_parts_of_both_at_its_own_pace() -> None:
+    """Stages 0 and 1 of four are twice as fast: each takes its own time for its part and for that of the stage that it
+    mirrors, and the slow ones, which are never out of work, pace the step."""
+    times = unequal([1.0, 1.0, 2.0, 2.0], [2.0, 2.0, 4.0, 4.0], [1.0, 1.0, 2.0, 2.0])
+    plan = program("dualpipe", 4, 16, 2)
+    start, end = play(plan, *table_of(SCHEDULES["dualpipe"], times, 2), times.delay)
+    for (stage, task, beside), begin, done in zip(plan.nodes, start[:, 0], end[:, 0], strict=True):
+        if task[0] == "forward" and beside is None:
+            assert done - begin == pytest.approx(0.5 * (1.0 if stage < 2 else 2.0))
+    assert 16 / 2 * 6.0 <= run("dualpipe", times, 16)[0] < 16 / 2 * 6.0 * 1.25
+    slow, fast = (run("dualpipe", equal(4, f, 2 * f, f), 16)[0] for f in (2.0, 1.0))
+    assert fast < run("dualpipe", times, 16)[0] <= slow
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from(["1f1b", "interleaved"]), st.lists(st.tuples(stage_time, stage_time), min_size=4, max_size=4),
+    st.integers(2, 6), st.integers(1, 2),
+)  # fmt: skip
+def test_any_stage_may_differ_from_any_other(name: str, times: list[tuple[float, float]], rounds: int, v: int) -> None:
+    v = v if name == "interleaved" else 1
+    given_times = unequal(*(list(column) for column in zip(*times, strict=True)))
+    columns = (np.array([float(x)]) for x in (4, 4 * rounds, v, NAMES.index(name)))
+    found = pipeline_time(given_times, *columns, unequal=True)[0]
+    exact = run(name, given_times, 4 * rounds, v)[0]
+    assert exact * (1 - 1e-9) <= found <= exact * 1.02
+
+
 def test_two_ways_run_as_one_half_that_mirrors_the_other() -> None:
     rng = np.random.default_rng(7)
     for stages, m in [(4, 16), (8, 20)]:
         f, b, w = rng.uniform(0.5, 2.0, (3, 3, stages))
-        times = alike("dualpipe", Durations.of(f, b + w, w, 0.2 * f))
+        times = mirrored(Durations.of(f, b + w, w, 0.2 * f))
         plan = program("dualpipe", stages, m, 2)
         _, end = play(plan, *table_of(SCHEDULES["dualpipe"], times, 2), times.delay)
         assert run("dualpipe", times, m) == pytest.approx(end.max(axis=0))

@@ -145,3 +145,11 @@ def test_products_that_save_what_they_rounded_keep_a_byte_an_element() -> None:
     wide, short = (table(plan(), MODEL, preset="fp8-mixed", saves_rounded=on).saved[0, 0] for on in (False, True))
     # Both normed inputs and the product of the activations stay rounded alone; attention's output is kept by both.
     assert wide - short == pytest.approx(TOKENS * (HIDDEN + HIDDEN + FFN) - TOKENS * HIDDEN)
+
+
+def test_the_loss_that_balances_experts_reads_every_score_once_each_way() -> None:
+    # Fedus et al. 2021 (arXiv 2101.03961), equation 4: the mean score of each expert; its gradient reaches every score.
+    lowered = table(plan(), "mixtral-8x7b")
+    scores, means = TOKENS * 8 * 4.0, 8 * 4.0
+    assert moved(lowered, "forward", "balance_loss") == scores + means
+    assert moved(lowered, "backward", "balance_loss grad") >= scores

@@ -6,6 +6,7 @@ import pytest
 from rapid_llm.lowering.fusion import fuse
 from rapid_llm.lowering.operators import Operator, pointwise
 from rapid_llm.parallelism import Plans
+from rapid_llm.workload import Training
 
 from .tables import plan, table
 
@@ -86,5 +87,8 @@ def test_a_plan_seen_before_is_not_lowered_again() -> None:
     more = table(plan(tp=2, micro_batches=8))
     assert more.kernels is table(plan(tp=2)).kernels
     assert more.shapes.plans.micro_batches[0] == 8
+    works = [Training(global_batch_size=batch, sequence_length=2048) for batch in (8, 16)]
+    first, second = (table(plan(tp=2), work=work) for work in works)
+    assert second.kernels is first.kernels
     many = Plans.stack([plan(tp=2)] * 9)
     assert table(many) is not table(many)

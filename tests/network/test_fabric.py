@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from rapid_llm import hardware
 from rapid_llm.errors import InputError
 from rapid_llm.network import Fabric, library, link
+from rapid_llm.network.groups import group_of
 from rapid_llm.network.technologies import LIBRARIES, LINKS
 from rapid_llm.network.topology import Topology
 
@@ -117,3 +118,9 @@ def test_unknown_names():
         link("nvlink6")
     with pytest.raises(InputError, match=r"^collective library 'ncll' is not in the catalogue\. Did you mean 'nccl'\?"):
         library("ncll")
+
+
+def test_ends_of_a_pipeline_lie_within_their_job():
+    fabric = Fabric.of(hardware.system("selene"), 3072)
+    ends = group_of(fabric, 2, 3072 - 48)  # the next two, as far apart, would be beyond it
+    assert (ends.scattered, ends.bounds) == (False, (2,))

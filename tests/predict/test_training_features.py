@@ -38,7 +38,7 @@ def test_packed_documents_need_the_same_memory_in_predict_and_fit():
 def test_layers_dealt_by_hand_move_the_pace():
     even, relieved, late = ([8, 8, 8, 8], [9, 9, 8, 6], [6, 6, 6, 14])
     times = [report({"pp": 4, "layers_per_stage": stages}).step_time_s for stages in (even, relieved, late)]
-    assert times[0] == report({"pp": 4}).step_time_s
+    assert times[0] == pytest.approx(report({"pp": 4}).step_time_s, rel=1e-12)
     assert times[1] < times[0] < times[2]  # the last stage has the LM head of 128,256 words besides
 
 

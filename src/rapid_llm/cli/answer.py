@@ -8,6 +8,7 @@ from typing import Any
 from rapid_llm import charts
 from rapid_llm.cli import text, words
 from rapid_llm.cli.objective import objective_lines
+from rapid_llm.cli.seats import seats_lines
 from rapid_llm.energy import missing
 from rapid_llm.memory import spread
 from rapid_llm.predict.report import Confidence, Cost, FaultsUse, HalvesUse, MemoryUse, Report, Violation
@@ -37,6 +38,7 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
             *_verdict(report, width),
             *_headline(report, width),
             *_pools(report, width),
+            *seats_lines(report, width),
             *_energy(report, width),
             *_price(report, width),
             *_memory(report, width),
@@ -302,7 +304,7 @@ def _energy(report: Report, width: int) -> list[str]:
     energy = report.energy
     if energy is None:
         parts = asked.pools.all if asked.pools else (asked,)
-        lacks = dict.fromkeys(missing(part.system.groups[0].node.accelerator) for part in parts)
+        lacks = dict.fromkeys(missing(group.node.accelerator) for part in parts for group in part.system.groups)
         return text.wrapped("energy", f"not modelled: {'; '.join(filter(None, lacks))}", width=width)
     each, most = format_power(energy.mean_power_w_per_accelerator), format_power(energy.limit_w_per_accelerator)
     said = [
@@ -389,7 +391,7 @@ def _costs(report: Report, width: int, count: int) -> list[str]:
     shown = [(name, cost) for name, cost in leaves[:count] if cost.seconds > 0]
     rest = total - sum(cost.seconds for _, cost in shown)
     network = sum(cost.seconds for _, cost in leaves if cost.bound == "network") / total
-    whole = f"{text.seconds(total)} on the critical rank, {format_percent(network)} of it network"
+    whole = f"{text.seconds(total)} on the critical rank{_seat(report)}, {format_percent(network)} of it network"
     lines = text.wrapped("costs", f"{whole}; the largest of {len(leaves)} parts:", width=width)
     for name, cost in shown:
         hidden = f"{text.seconds(cost.hidden_seconds)} hidden" if cost.hidden_seconds > 0 else ""
@@ -398,6 +400,14 @@ def _costs(report: Report, width: int, count: int) -> list[str]:
     if rest > total * 5e-4:
         lines.append(_cost_line("everything else", rest, total, (), width))
     return lines
+
+
+def _seat(report: Report) -> str:
+    """Where the critical rank sits, where that is not everywhere alike."""
+    seats = report.seats
+    if seats is None:
+        return ""
+    return f" (stage {seats.pacing_stage} on {' and '.join(seats.stages[seats.pacing_stage].groups)})"
 
 
 def _cost_line(name: str, value: float, total: float, notes: Iterable[str], width: int) -> str:

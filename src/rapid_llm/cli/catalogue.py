@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 from rapid_llm.cli import text
 from rapid_llm.cli.style import show
@@ -13,6 +14,9 @@ from rapid_llm.documents import Document
 from rapid_llm.errors import InputError, nearest
 from rapid_llm.provenance import Source, Sources
 from rapid_llm.units import format_bandwidth, format_bytes, format_count, format_flops, format_seconds
+
+if TYPE_CHECKING:
+    from rapid_llm.hardware import System
 
 _KINDS = ("model", "system", "accelerator", "runtime", "link")
 
@@ -93,8 +97,29 @@ def _facts(kind: str, name: str) -> dict[str, Any]:
         "runtime": runtime.load,
         "link": network.link,
     }
-    build[kind](name)
-    return {}
+    built = build[kind](name)
+    return _groups(built) if kind == "system" and len(built.groups) > 1 else {}
+
+
+def _groups(system: System) -> dict[str, str]:
+    """The groups of nodes of a system, and what joins every two of them."""
+    from rapid_llm.network.mixed import between
+
+    facts = {"accelerators": f"{system.accelerators:,}"}
+    for group in system.groups:
+        chip = group.node.accelerator
+        rate = next((f"{format_flops(chip.peak[one])} {one}" for one in ("bf16", "fp16") if one in chip.peak), "")
+        nodes = f"{text.counted(group.count, 'node')} of {group.node.accelerators} {chip.name}"
+        each = ", ".join(filter(None, [format_bytes(chip.memory.hbm.capacity), rate]))
+        facts[f"group {group.name}"] = f"{nodes}, {each} each"
+    for (i, one), (j, other) in combinations(enumerate(system.groups), 2):
+        least = min(one.accelerators, other.accelerators)
+        tier = between(system, i, j, least).tiers[-1]
+        given = system.link(i, j)
+        whole = f"{format_bandwidth(given.bandwidth)} in all, " if given else ""
+        rate = f"{whole}{format_bandwidth(tier.bandwidth)} an accelerator, {format_seconds(tier.latency)} a hop"
+        facts[f"{one.name} - {other.name}"] = f"{rate} ({tier.link if given is None else 'link'})"
+    return facts
 
 
 def _fields(data: Mapping[str, Any], sources: Sources) -> Iterator[str]:

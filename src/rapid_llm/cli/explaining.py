@@ -10,10 +10,11 @@ from rapid_llm.cli.answer import answer
 from rapid_llm.cli.flags import Common
 from rapid_llm.cli.style import show
 from rapid_llm.errors import InfeasibleError
+from rapid_llm.hardware import Accelerator
 from rapid_llm.predict import predict
 from rapid_llm.predict.explaining import KernelLine, explain
-from rapid_llm.predict.report import Cost, plain_value
-from rapid_llm.scenario import load
+from rapid_llm.predict.report import Cost, Report, plain_value
+from rapid_llm.scenario import Scenario, load
 from rapid_llm.units import format_count, format_percent
 
 
@@ -25,13 +26,20 @@ def explain_file(file: str, common: Common, roofline: str | None = None) -> int:
     if roofline is not None:
         from rapid_llm.cli.roofline import write
 
-        write(scenario, kernels, roofline)
+        write(_critical(report, scenario), kernels, roofline)
     if common.json:
         print(json.dumps({**report.to_dict(), "kernels": plain_value(kernels)}, indent=2))
     else:
         width = text.terminal_width()
         show([*answer(report, width=width), "", *_tree(report.breakdown), "", *_lines(kernels, width)])
     return 0 if report.feasible else InfeasibleError.exit_code
+
+
+def _critical(report: Report, scenario: Scenario) -> Accelerator:
+    """The accelerator of the critical rank."""
+    chips = [group.node.accelerator for group in scenario.system.groups]
+    names = report.seats.stages[report.seats.pacing_stage].accelerators if report.seats else ()
+    return next((chip for chip in chips if chip.name in names), chips[0])
 
 
 def _tree(cost: Cost | None) -> list[str]:

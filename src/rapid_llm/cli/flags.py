@@ -93,11 +93,15 @@ class Objective:
 class SystemFlags:
     """Fields at the top of a scenario."""
 
-    system: Annotated[str | None, _in(_SYSTEM, "Name or file of a system, or an accelerator's name.")] = None
+    system: Annotated[
+        str | None, _in(_SYSTEM, "Name or file of a system, an accelerator's name, or '4x dgx-h100 + 4x dgx-a100'.")
+    ] = None
     accelerator: Annotated[
         str | None, _in(_SYSTEM, "Name or file of an accelerator instead; in fit as many as the plan wants.")
     ] = None
-    accelerators: Annotated[str | None, _in(_SYSTEM, "How many; default: the product of the degrees.")] = None
+    accelerators: Annotated[
+        str | None, _in(_SYSTEM, "How many; default: the product of the degrees, or all of several groups.")
+    ] = None
     runtime: Annotated[str | None, _in(_SYSTEM, "Framework, such as megatron-core or vllm.")] = None
     precision: Annotated[str | None, _in(_SYSTEM, "Preset: bf16, fp16, fp8, bf16-mixed, ...")] = None
     price_per_hour: Annotated[str | None, _in(_SYSTEM, "Of one accelerator: what tokens cost, in its currency.")] = None
@@ -117,6 +121,7 @@ class PlanFlags:
     dp: Annotated[str | None, _in(_PLAN, "Data parallel degree; default: what is left over.")] = None
     sp: Annotated[bool | None, _in(_PLAN, "Sequence parallelism beside tp.")] = None
     zero_stage: Annotated[str | None, _in(_PLAN, "ZeRO stage, 0 to 3.")] = None
+    layers_per_stage: Annotated[str | None, _in(_PLAN, "Layers of each pipeline stage, as [20, 12].")] = None
     schedule: Annotated[str | None, _in(_PLAN, "Pipeline schedule: 1f1b, interleaved, zb-v, dualpipe, ...")] = None
 
 

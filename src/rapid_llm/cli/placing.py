@@ -31,6 +31,11 @@ def placement(file: str, common: Common) -> int:
     table = evaluate(scenario)
     if not isinstance(table, TrainingTable):
         raise InputError("network placement reads training scenarios: an inference step repeats one kind of message.")
+    if table.step.seats is not None:
+        raise InputError(
+            "network placement orders axes on equal nodes, and here the order also moves stages from group to group. "
+            "Try placement.order in rapid-llm run."
+        )
     priced, used = table.step.priced, scenario.runtime.communication
     traffic, fabric = step_traffic(priced.lowered), priced.machine.fabric
     found = best_order(traffic, table.plans, fabric=fabric, library=used.library, small=used.small_all_reduce)

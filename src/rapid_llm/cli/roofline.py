@@ -9,20 +9,19 @@ import numpy as np
 from rapid_llm import charts
 from rapid_llm.cli import words
 from rapid_llm.cli.files import write_page
+from rapid_llm.hardware import Accelerator
 from rapid_llm.predict.explaining import KernelLine
-from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_bandwidth, format_flops, format_percent, format_seconds
 
 _HEADER = ("kernel", "implementation", "time", "FLOP per byte", "rate", "of the roof", "bound")
 _POINTS = 64  # of the roof's line
 
 
-def write(scenario: Scenario, kernels: Sequence[KernelLine], path: str) -> None:
+def write(device: Accelerator, kernels: Sequence[KernelLine], path: str) -> None:
     """Write a page: the roof max(B/s x intensity, FLOP/s) and one point a kernel, and the same as a table.
 
     Kernels without arithmetic have no intensity and stand in the table alone.
     """
-    device = scenario.system.groups[0].node.accelerator
     peak = max(device.peak.get(dtype, 0.0) for dtype in ("bf16", "fp16", "fp8", "fp4"))
     bandwidth = device.memory.hbm.bandwidth
     shown = [k for k in kernels if k.hbm_bytes > 0.0]

@@ -59,6 +59,7 @@ _KERNELS = {
     "index_compress_gate": "indexer compression gate",
     "router": "MoE router",
     "topk": "MoE top-k",
+    "balance_loss": "MoE balance loss",
     "permute": "MoE permute",
     "unpermute": "MoE unpermute",
     "experts": "MoE experts",

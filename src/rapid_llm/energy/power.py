@@ -9,6 +9,7 @@ of linear power models of GPUs (GPUJoule, Arunkumar et al. 2019, HPCA; AccelWatt
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,10 +63,12 @@ def missing(accelerator: Accelerator) -> str:
     return f"{accelerator.name} has no {' and no '.join(f'power.{name}' for name in fields)}" if fields else ""
 
 
-def drawn(priced: Priced, model: PowerModel, *, often: float = 1.0, family: str = "") -> Column:
-    """J beyond the floor of one rank of each stage in one pass through all stages [P]; ``often``: how many times a pass
-    runs, but for the optimizer's, which runs once; ``family``: of these kernels alone."""
-    passes = priced.lowered.layers.sum(axis=2)
+def drawn(
+    priced: Priced, model: PowerModel, *, often: float = 1.0, family: str = "", stage: int | None = None
+) -> Column:
+    """J beyond the floor of one rank of each stage in one pass through all stages [P], or of one ``stage``; ``often``:
+    how many times a pass runs, but for the optimizer's, which runs once; ``family``: of these kernels alone."""
+    passes = priced.lowered.layers.sum(axis=2) if stage is None else priced.lowered.layers[:, :, stage]
     total = np.zeros(passes.shape[1])
     for kernels in priced.kernels:
         rows, prices = kernels.rows, kernels.prices
@@ -94,3 +97,11 @@ def of_step(priced: Priced, model: PowerModel, seconds: float) -> float:
     ranks, micro_batches = columns * float(plans.pp[0]), float(plans.micro_batches[0] / plans.copies[0])
     beyond = columns * float(drawn(priced, model, often=micro_batches)[0])
     return ranks * seconds * model.awake + min(beyond, ranks * seconds * (model.limit - model.awake))
+
+
+def of_ranks(priced: Priced, model: PowerModel, seconds: float, ranks: Sequence[float]) -> float:
+    """J of so many ranks on each stage of the first plan over one optimizer step of so many seconds."""
+    plans = priced.lowered.shapes.plans
+    often, total = float(plans.micro_batches[0] / plans.copies[0]), float(sum(ranks))
+    beyond = sum(n * float(drawn(priced, model, often=often, stage=s)[0]) for s, n in enumerate(ranks) if n)
+    return total * seconds * model.awake + min(beyond, total * seconds * (model.limit - model.awake))

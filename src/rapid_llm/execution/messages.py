@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.meeting import Stream, longer, stream
-from rapid_llm.execution.passes import occupied_share
+from rapid_llm.execution.passes import occupied_share, reads
 from rapid_llm.execution.pricing import Priced, Request, compared
 from rapid_llm.lowering import Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE
@@ -65,17 +65,27 @@ def send_time(prices: Sequence[CollectivePrices], lowered: Lowered) -> Column:
 
 @light
 class Bulk:
-    """Messages of one table that a stage sends once a step [P, S]: all its bytes, in how many, and one of them."""
+    """Messages of one table that a stage sends once a step [P, S]: all its bytes, in how many, and one of them.
+
+    ``behind``: whether the states of a plan are sharded, and handed over at once behind the backward pass [P, 1].
+    """
 
     rows: Messages
     size: Matrix
     count: Matrix
     request: Request
+    behind: NDArray[np.bool_]
+
+    @property
+    def gathers(self) -> bool:
+        """Whether they are weights, and not gradients."""
+        return self.rows.op == "all_gather"
 
 
 def bulks(lowered: Lowered, runtime: Runtime) -> list[Bulk]:
     """Gradients and weights of whole stages once a step."""
-    found = []
+    found, facts = [], runtime.training
+    behind = ((lowered.shapes.plans.zero_stage > 0) & bool(facts and facts.coalesced_shards))[:, None]
     for rows in lowered.messages:
         chosen = rows.phase == OPTIMIZER
         if not chosen.any():
@@ -86,7 +96,7 @@ def bulks(lowered: Lowered, runtime: Runtime) -> list[Bulk]:
         ranks, stride = (
             np.repeat(column[0], size.shape[1]).reshape(size.shape) for column in (rows.ranks, rows.stride)
         )
-        found.append(Bulk(rows, size, count, Request(rows.op, size / count, ranks, stride, rows.axis)))
+        found.append(Bulk(rows, size, count, Request(rows.op, size / count, ranks, stride, rows.axis), behind))
     return found
 
 
@@ -106,47 +116,61 @@ def _messages(unit: NDArray[np.int64], each: Matrix, lowered: Lowered, runtime: 
 @light
 class Cover:
     """Seconds of one micro-batch on a stage [P, S] behind which messages can hide: its forward and backward passes
-    while their own messages leave the network cards alone, and of the backward pass those with an idle host."""
+    while their own messages leave the network cards alone, and of the backward pass those with an idle host.
+
+    ``forward_reads``, ``backward_reads``: the shares of these passes in which kernels wait for memory.
+    """
 
     forward: Matrix
     backward: Matrix
     spare: Matrix
+    forward_reads: Matrix
+    backward_reads: Matrix
+
+
+@light
+class Taken:
+    """What a ``Bulk`` takes on each stage (s): in all, and of the memory of a rank [P, S]."""
+
+    seconds: Matrix
+    memory: Matrix
 
 
 def step_messages(
     bulks: Sequence[Bulk],
-    prices: Sequence[CollectivePrices],
+    taken: Sequence[Taken],
     priced: Priced,
     cover: Cover,
+    *,
     sent: Sequence[Request] = (),
+    occupied: Matrix | None = None,
 ) -> tuple[StepMessages, ...]:
-    """The time of ``bulks``, hidden behind the first forward or the last backward pass of a stage [P, S].
+    """The time of ``bulks``, which have ``taken`` so much, hidden behind the first forward or the last backward pass of
+    a stage [P, S].
 
-    All but the last message can hide (the last gradient is ready when the backward pass ends); a hidden message slows
-    the kernels beside it by the compute units that it occupies and, link by link, the messages of the pass and those
-    that are ``sent`` to the next stage, as they do it.
+    All but the last message can hide (the last gradient is ready when the backward pass ends). A hidden message slows
+    the kernels beside it by the compute units that it occupies (``occupied``: their share on each stage, where
+    accelerators differ), those of them that wait for memory by what it takes of that and, link by link, the messages of
+    the pass and those that are ``sent`` to the next stage, as they do it.
     """
     machine, overlap = priced.machine, priced.machine.runtime.overlap
+    share = occupied_share(machine) if occupied is None else occupied
     found = []
-    for bulk, price in zip(bulks, prices, strict=True):
-        gather = bulk.rows.op == "all_gather"
-        seconds = exposed = _seconds(bulk, price, priced, 0.0 if gather else cover.spare)
+    for bulk, whole in zip(bulks, taken, strict=True):
+        gather, seconds, exposed = bulk.gathers, whole.seconds, whole.seconds
         beside = cover.forward if gather else cover.backward
         if overlap.parameter_gather if gather else overlap.gradient_reduce:
             among, slowed = seconds, np.zeros_like(seconds)
             if machine.net is not None:
                 among, slowed = _among(bulk, seconds, priced, beside, sent)
             late = np.minimum(among, np.maximum(among / bulk.count, among - beside))
-            hidden = late + occupied_share(machine) * (among - late) + slowed
-            seconds, exposed = np.where(_behind(priced), seconds, (among, hidden))
+            behind = among - late
+            memory = whole.memory * np.divide(behind, among, out=np.zeros_like(among), where=among > 0)
+            reads = cover.forward_reads if gather else cover.backward_reads
+            hidden = late + np.minimum(share * behind + reads * memory, behind) + slowed
+            seconds, exposed = np.where(bulk.behind, seconds, (among, hidden))
         found.append(StepMessages(bulk.rows.axis, gather, seconds, exposed))
     return tuple(found)
-
-
-def _behind(priced: Priced) -> NDArray[np.bool_]:
-    """Whether the states of a plan are sharded, and handed over at once behind the backward pass [P, 1]."""
-    facts, plans = priced.machine.runtime.training, priced.lowered.shapes.plans
-    return ((plans.zero_stage > 0) & bool(facts and facts.coalesced_shards))[:, None]
 
 
 def job_wide(priced: Priced) -> Column:
@@ -155,14 +179,17 @@ def job_wide(priced: Priced) -> Column:
     return JOB_WIDE * compared(ranks, np.ones_like(ranks), priced.machine) / priced.machine.host_speed
 
 
-def _seconds(bulk: Bulk, price: CollectivePrices, priced: Priced, spare: Matrix | float) -> Matrix:
-    """Seconds of the messages with what their hosts do for them: comparing calls, and slicing states by rank."""
+def bulk_taken(bulk: Bulk, price: CollectivePrices, priced: Priced, idle: Matrix) -> Taken:
+    """Seconds of the messages with what their hosts do for them: comparing calls, and slicing states by rank; ``idle``:
+    of the hosts in a backward pass [P, S]."""
+    spare = 0.0 if bulk.gathers else idle
     request, machine = bulk.request, priced.machine
     each = compared(request.ranks, request.stride, machine) / machine.host_speed
     waits = np.maximum(0.0, each * bulk.count - spare)
     slices = request.ranks * priced.lowered.layers.sum(axis=0) * machine.runtime.host.per_slice / machine.host_speed
-    waits += np.where(_behind(priced) & (request.ranks > 1), slices, 0.0)
-    return np.where(bulk.size > 0, price.seconds * bulk.count + waits, 0.0)
+    waits += np.where(bulk.behind & (request.ranks > 1), slices, 0.0)
+    seconds = np.where(bulk.size > 0, price.seconds * bulk.count + waits, 0.0)
+    return Taken(seconds, reads(request.op, price.wire_bytes * bulk.count * (request.ranks > 1), machine))
 
 
 def _among(

@@ -25,9 +25,12 @@ from rapid_llm.lowering.table import (
 )
 from rapid_llm.network import expert_library
 from rapid_llm.nouns import light
+from rapid_llm.operators import BOUNDS
 from rapid_llm.runtime import Overlap, Runtime
 
 Matrix = NDArray[np.float64]
+_Names = tuple[tuple[str, tuple[str, ...]], ...]
+"""Of some tables of kernels each family, and the names of its rows."""
 
 _HIDDEN_BY = {
     "tp": "tensor_parallel",
@@ -56,6 +59,17 @@ _COLUMNS = "column-parallel"
 reduction of the forward pass."""
 _ROWS = ("out", "down")
 """How the names of products begin that do."""
+_MEMORY = BOUNDS.index("memory")
+_MEMORY_PASSES = {
+    "all_gather": 2.0,
+    "broadcast": 2.0,
+    "send_recv": 2.0,
+    "all_to_all": 2.0,
+    "reduce_scatter": 3.0,
+    "all_reduce": 2.5,
+}
+"""Bytes of memory for every byte that a rank sends: it is read there and written here; a reduction also reads what it
+adds to. An all-reduce is half of either."""
 _SHARED = "shared_"
 """How the names of kernels of shared experts begin."""
 
@@ -66,7 +80,8 @@ class Passes:
 
     kernels: sum of kernels; blocking: messages on the compute stream; side: messages beside it; exposed: what of the
     side stream is not hidden; host: idle time of the accelerator while the host prepares launches; total: their sum
-    without ``side``; spare: idle time of the host, whose launches are out before the accelerator has run them.
+    without ``side``; spare: idle time of the host, whose launches are out before the accelerator has run them;
+    reading: what of kernels waits for memory, where messages run beside them.
     """
 
     kernels: Matrix
@@ -75,6 +90,7 @@ class Passes:
     exposed: Matrix
     host: Matrix
     spare: Matrix
+    reading: Matrix
 
     @property
     def total(self) -> Matrix:
@@ -151,14 +167,17 @@ def _cover(machine: Machine, axis: str) -> str:
     return _COVERS.get(axis, "")
 
 
-def _covering(rows: Kernels, seconds: Matrix, cover: str) -> Matrix:
-    """Seconds of the rows that ``cover`` names, 0 for the others [R, P]."""
+@lru_cache(maxsize=256)
+def _covering(cover: str, tables: _Names, phases: bytes) -> Matrix:
+    """1.0 for the rows of some tables that ``cover`` names, 0.0 for the others [R, 1]."""
+    phase = iter(np.frombuffer(phases, np.int64).tolist())
+    return np.array([[float(_covers(cover, family, name, next(phase)))] for family, names in tables for name in names])
+
+
+def _covers(cover: str, family: str, name: str, phase: int) -> bool:
     if cover == _COLUMNS:
-        ends_in_reduction = np.array([name.startswith(_ROWS) for name in rows.names])
-        return np.asarray(seconds * ((rows.family == "gemm") & (rows.phase == BACKWARD) & ~ends_in_reduction)[:, None])
-    if cover != _SHARED:
-        return seconds * (rows.family == cover)
-    return np.asarray(seconds * _starting(rows.names, _SHARED)[:, None])
+        return family == "gemm" and phase == BACKWARD and not name.startswith(_ROWS)
+    return name.startswith(_SHARED) if cover == _SHARED else family == cover
 
 
 def time_passes(priced: Priced) -> Passes:
@@ -173,37 +192,41 @@ def time_passes(priced: Priced) -> Passes:
     rows, sending = [table.rows for table in priced.kernels], [message.rows for message in priced.messages]
     places, places_sent = _places(rows, shape), _places(sending, shape)
     counts = _stacked([r.count for r in rows], shape)
-    spent = [(table.rows, table.seconds * table.rows.count) for table in priced.kernels]
+    spent = _stacked([table.seconds for table in priced.kernels], shape) * counts
     moving = [(r, r.count * (r.ranks > 1)) for r in sending]
     sent = [(r, m.prices.seconds * count) for m, (r, count) in zip(priced.messages, moving, strict=True)]
-    kernels = _summed(_stacked([seconds for _, seconds in spent], shape), places, shape)
+    kernels = _summed(spent, places, shape)
     if machine.runtime.overlap.shared_beside and lowered.expert.any() and not lowered.shapes.training:
         kernels[FORWARD] -= _beside_routed(priced, shape)
     apart = [side_share(machine, rows, compute) for rows, _ in sent]
     if machine.net is not None:
         on_stream = [(rows, seconds * (1.0 - share)) for (rows, seconds), share in zip(sent, apart, strict=True)]
-        sent = crowded(sent, apart, kernels + _by_cell(on_stream, shape), machine)
+        sent = crowded(sent, apart, kernels + by_cell(on_stream, shape), machine)
     alone = [seconds * (1.0 - share) for (_, seconds), share in zip(sent, apart, strict=True)]
     blocking = _summed(_stacked(alone, shape), places_sent, shape)
     blocking[OPTIMIZER] = 0.0
-    side, exposed = _beside(spent, sent, kernels + blocking, priced)
-    launched = np.minimum(counts, _most_launches(tuple((r.family, r.names) for r in rows)))
+    reading, waiting = np.zeros(shape), spent
+    if hides_messages(priced):
+        waiting = spent * _stacked([table.bound == _MEMORY for table in priced.kernels], shape)
+        reading = _summed(waiting, places, shape)
+    side, exposed = _beside((spent, waiting), sent, (kernels + blocking, reading), priced)
+    launched = np.minimum(counts, _most_launches(_named(rows)))
     issued = _stacked([launched, *(count for _, count in moving)], shape)
     issue = machine.runtime.host.per_kernel * _summed(issued, places + places_sent, shape)
     host = machine.runtime.host
     counted = lowered.expert.any() and any((host.per_expert, host.per_dispatch, host.waits))
-    experts = _by_cell(_expert_launches(priced) if counted else [], shape)
+    experts = by_cell(_expert_launches(priced) if counted else [], shape)
     issue += host.per_expert * experts
     if machine.runtime.host.per_cast:
         casts = [(t.rows, t.rows.count * _ending(t.rows.names, (CAST,))[:, None]) for t in priced.kernels]
-        issue += machine.runtime.host.per_cast * _by_cell(casts, shape)
+        issue += machine.runtime.host.per_cast * by_cell(casts, shape)
     if machine.runtime.host.comparing.across:
         collectives = [(rows, count) for rows, count in moving if rows.op != "send_recv"]
         late = [(rows, count * compared(rows.ranks, rows.stride, machine)) for rows, count in collectives]
-        issue += _by_cell(late, shape)
+        issue += by_cell(late, shape)
     busy = kernels + blocking + exposed
     spare = np.maximum(0.0, busy - issue / machine.host_speed)
-    return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare)
+    return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare, reading)
 
 
 def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
@@ -218,12 +241,12 @@ def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
         waits.append((rows, (prices.seconds - busy) * rows.count * _starting(rows.names, _SHARED)[:, None]))
         own = _starting(rows.names, _EXPERT) | (rows.family == "moe")
         routed.append((rows, prices.seconds * rows.count * own[:, None]))
-    hidden = np.minimum(_by_cell(waits, shape), _by_cell(routed, shape))[FORWARD]
+    hidden = np.minimum(by_cell(waits, shape), by_cell(routed, shape))[FORWARD]
     return np.asarray(hidden * (1.0 - host_launched(priced.lowered, priced.machine.runtime)))
 
 
 @lru_cache(maxsize=256)
-def _most_launches(tables: tuple[tuple[str, tuple[str, ...]], ...]) -> Matrix:
+def _most_launches(tables: _Names) -> Matrix:
     """Operators that the host issues at most for the rows of some tables (family, names) [R, 1]: none for those that go
     out with a product, one for a product in pieces or of many experts (``Host.per_dispatch`` holds these), each of
     another kind."""
@@ -234,6 +257,10 @@ def _most_launches(tables: tuple[tuple[str, tuple[str, ...]], ...]) -> Matrix:
             for name in names
         ]
     ).reshape(-1, 1)
+
+
+def _named(tables: Sequence[Kernels]) -> _Names:
+    return tuple((rows.family, rows.names) for rows in tables)
 
 
 def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
@@ -250,7 +277,7 @@ def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
     return found
 
 
-def _by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:
+def by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int, int, int]) -> Matrix:
     """Values of rows [R, P] summed over the rows of each phase and unit [phases, U, P]."""
     if not parts:
         return np.zeros(shape)
@@ -262,7 +289,7 @@ def _places(tables: Sequence[Kernels | Messages], shape: tuple[int, int, int]) -
     return b"".join([(rows.phase * shape[1] + rows.unit).tobytes() for rows in tables])
 
 
-def _stacked(values: Sequence[Matrix], shape: tuple[int, int, int]) -> Matrix:
+def _stacked(values: Sequence[Matrix] | Sequence[NDArray[np.bool_]], shape: tuple[int, int, int]) -> Matrix:
     """The rows of several tables below each other [R, P]."""
     return np.concatenate(values) if values else np.zeros((0, shape[2]))
 
@@ -282,23 +309,49 @@ def _gathering(cells: bytes, count: int) -> Matrix:
 
 
 def _beside(
-    spent: Sequence[tuple[Kernels, Matrix]], sent: Sequence[tuple[Messages, Matrix]], own: Matrix, priced: Priced
+    kernels: tuple[Matrix, Matrix],
+    sent: Sequence[tuple[Messages, Matrix]],
+    within: tuple[Matrix, Matrix],
+    priced: Priced,
 ) -> tuple[Matrix, Matrix]:
-    """Seconds of the messages on side streams, and what of them shows in a pass of ``own`` seconds [phases, U, P].
+    """Seconds of the messages on side streams, and what of them shows in a pass [phases, U, P]. ``kernels``: seconds of
+    all rows, and of those that wait for memory [R, P]; ``within``: of the whole pass, and what of it these are.
 
     M seconds of messages slow the C seconds of kernels that cover them by the share sigma of compute units that the
-    collective library occupies: together they take max(M, C + sigma M). A product runs beside its own messages in tp
-    chunks, the first (or last) of which has nothing beside it: M / tp more.
+    collective library occupies, and take H seconds of memory from the share mu of C that waits for it: together they
+    take max(M, C + sigma M + mu H). A product runs beside its own messages in tp chunks, the first (or last) of which
+    has nothing beside it: M / tp more.
     """
     machine, tp, compute = priced.machine, priced.lowered.shapes.plans.tp, priced.lowered.shapes.compute
+    (own, reading), rows_of_kernels = within, [table.rows for table in priced.kernels]
     side, exposed = np.zeros_like(own), np.zeros_like(own)
-    apart = [(r, seconds * side_share(machine, r, compute)) for r, seconds in sent if on_side_stream(machine, r.axis)]
-    for beside in sorted({_cover(machine, rows.axis) for rows, _ in apart}):
+    apart = [
+        (
+            rows,
+            seconds * share,
+            reads(rows.op, message.prices.wire_bytes * rows.count * (rows.ranks > 1), machine) * share,
+        )
+        for (rows, seconds), message in zip(sent, priced.messages, strict=True)
+        if on_side_stream(machine, rows.axis)
+        for share in [side_share(machine, rows, compute)]
+    ]
+    for beside in sorted({_cover(machine, rows.axis) for rows, *_ in apart}):
         here = [part for part in apart if _cover(machine, part[0].axis) == beside]
-        moved = _by_cell(here, own.shape)
-        slowing = _by_cell([(rows, s * occupied_share(machine, rows.axis)) for rows, s in here], own.shape)
+        places = _places([rows for rows, *_ in here], own.shape)
+        moved, slowing, read = (
+            _summed(_stacked(values, own.shape), places, own.shape)
+            for values in zip(
+                *((seconds, seconds * occupied_share(machine, rows.axis), memory) for rows, seconds, memory in here),
+                strict=True,
+            )
+        )
+        cover, waits = own.copy(), reading
+        if beside:
+            phases = b"".join([rows.phase.tobytes() for rows in rows_of_kernels])
+            named, places = _covering(beside, _named(rows_of_kernels), phases), _places(rows_of_kernels, own.shape)
+            cover, waits = (_summed(part * named, places, own.shape) for part in kernels)
+        slowing += read * np.divide(waits, cover, out=np.zeros_like(own), where=cover > 0)
         moved[OPTIMIZER] = slowing[OPTIMIZER] = 0.0
-        cover = _by_cell([(rows, _covering(rows, s, beside)) for rows, s in spent], own.shape) if beside else own.copy()
         if not beside:
             again = np.where(moved[RECOMPUTE] == 0.0, own[RECOMPUTE], 0.0)
             alone_under = again > 0 if machine.runtime.overlap.fetched_once else np.zeros(again.shape, bool)
@@ -307,6 +360,20 @@ def _beside(
         exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, slowing))
         side += moved
     return side, exposed
+
+
+def reads(op: str, wire_bytes: Matrix, machine: Machine) -> Matrix:
+    """Seconds in which messages that send so many bytes keep the memory of their rank busy."""
+    chip = machine.accelerator
+    return np.asarray(_MEMORY_PASSES[op] * wire_bytes / (chip.memory.hbm.bandwidth * chip.sustained.hbm))
+
+
+def hides_messages(priced: Priced) -> bool:
+    """Whether any messages run beside computation, in a pass or once a step."""
+    overlap = priced.machine.runtime.overlap
+    if overlap.gradient_reduce or overlap.parameter_gather:
+        return True
+    return any(on_side_stream(priced.machine, message.rows.axis) for message in priced.messages)
 
 
 def occupied_share(machine: Machine, axis: str = "") -> float:

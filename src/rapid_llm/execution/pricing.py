@@ -15,7 +15,7 @@ from rapid_llm import operators
 from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.errors import InputError
 from rapid_llm.execution.alike import ALL, DEDUPLICATE_ABOVE, distinct, runs_of
-from rapid_llm.hardware import Accelerator, Node, System
+from rapid_llm.hardware import Accelerator, Node, NodeGroup, System, part_of
 from rapid_llm.lowering import Kernels, Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD, CAST
 from rapid_llm.network import OPS, CollectivePrices, Fabric, price_experts
@@ -51,23 +51,32 @@ class Machine:
 
     @classmethod
     def of(cls, system: System, runtime: Runtime, links: Links | None = None, accelerators: int = 0) -> Machine:
-        """The machine of a system with one node group, for a job on its first ``accelerators``. Training keeps the
-        matrix units busy for hours, so it runs at the clock that the power limit sustains; inference alternates with
-        memory-bound decode and runs at boost.
-        """
-        if len(system.groups) > 1:
-            raise InputError(f"system '{system.name}' has {len(system.groups)} node groups; one is priced so far.")
+        """The machine of a system of equal nodes, for a job on its first ``accelerators``."""
+        system = part_of(system, system.accelerators)
+        if system.mixed:
+            names = " and ".join(group.name for group in system.groups)
+            raise InputError(
+                f"system '{system.name}' joins unlike groups of nodes, {names}, which only the stages of a training "
+                "job can be laid over. Try a system of one of them.",
+                field="system",
+            )
         node = system.groups[0].node
-        accelerator = node.accelerator
-        clock = accelerator.sustained.clock if runtime.workload == "training" else 1.0
-        runtime = _at_home(runtime, accelerator.vendor)
-        driven = _driven(system, runtime.communication.nics)
-        net = None if links is None else interconnect(driven, links)
-        return cls(accelerator, Fabric.of(driven, accelerators), runtime, clock, node.host_speed, node, net)
+        runtime = at_home(runtime, node.accelerator.vendor)
+        system = driven(system, runtime.communication.nics)
+        net = None if links is None else interconnect(system, links)
+        return cls.on(node, Fabric.of(system, accelerators), runtime, net)
+
+    @classmethod
+    def on(cls, node: Node, fabric: Fabric, runtime: Runtime, net: Interconnect | None = None) -> Machine:
+        """The machine of a node. Training keeps the matrix units busy for hours, so it runs at the clock that the power
+        limit sustains; inference alternates with memory-bound decode and runs at boost."""
+        chip = node.accelerator
+        clock = chip.sustained.clock if runtime.workload == "training" else 1.0
+        return cls(chip, fabric, runtime, clock, node.host_speed, node, net)
 
 
 @lru_cache(maxsize=64)
-def _at_home(runtime: Runtime, vendor: str) -> Runtime:
+def at_home(runtime: Runtime, vendor: str) -> Runtime:
     """The runtime with the vendor's collective library where it calls NVIDIA's, which runs on no other accelerator."""
     communication, native = runtime.communication, library_for(vendor)
     if communication.library != library_for("NVIDIA") or native == communication.library:
@@ -76,14 +85,18 @@ def _at_home(runtime: Runtime, vendor: str) -> Runtime:
 
 
 @lru_cache(maxsize=64)
-def _driven(system: System, nics: int | None) -> System:
+def driven(system: System, nics: int | None) -> System:
     """The system with only as many network cards a node as the runtime's collectives drive."""
-    group = system.groups[0]
-    cards = group.node.nics
-    if nics is None or cards is None or cards.count <= nics:
+    if nics is None or all(g.node.nics is None or g.node.nics.count <= nics for g in system.groups):
         return system
-    node = replaced(group.node, nics=replaced(cards, count=nics))
-    return replaced(system, groups=(replaced(group, node=node),))
+    return replaced(system, groups=tuple(_with_cards(group, nics) for group in system.groups))
+
+
+def _with_cards(group: NodeGroup, most: int) -> NodeGroup:
+    cards = group.node.nics
+    if cards is None or cards.count <= most:
+        return group
+    return replaced(group, node=replaced(group.node, nics=replaced(cards, count=most)))
 
 
 @light
@@ -100,6 +113,11 @@ class PricedKernels:
     def seconds(self) -> Matrix:
         """Seconds of each launch [R, P]."""
         return self._spread(self.distinct.seconds)
+
+    @property
+    def bound(self) -> NDArray[np.int64]:
+        """What binds each launch, of ``operators.BOUNDS`` [R, P]."""
+        return self._spread(self.distinct.bound)
 
     @property
     def prices(self) -> Prices:

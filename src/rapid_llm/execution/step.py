@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.execution.cluster import Cluster, Kind, Pipeline
 from rapid_llm.execution.mapping import mapped
-from rapid_llm.execution.messages import Cover, StepMessages, bulks, job_wide, send_time, sends, step_messages
+from rapid_llm.execution.messages import (
+    Bulk,
+    Cover,
+    StepMessages,
+    Taken,
+    bulk_taken,
+    bulks,
+    job_wide,
+    send_time,
+    sends,
+    step_messages,
+)
 from rapid_llm.execution.offload import Offloading, offloading
-from rapid_llm.execution.passes import Passes, occupied_share, on_side_stream, time_passes
-from rapid_llm.execution.pricing import Machine, Priced, price_step
+from rapid_llm.execution.passes import Passes, by_cell, occupied_share, on_side_stream, time_passes
+from rapid_llm.execution.pricing import Machine, Priced, Request, price_step
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.execution.stragglers import Slow, lateness
 from rapid_llm.execution.timeline import Durations, pipeline_time
@@ -33,7 +45,9 @@ class TrainingStep:
     of one micro-batch [P]; beside: what passes save beside each other [P, S]; times: of passes with these messages;
     pipeline: seconds until the last backward [P]; messages; optimizer [P, S]; offload, whose part is in forward and
     backward; mapping: seconds that the allocator adds to each pass of a stage, in forward and in backward too [P, S];
-    late: what slow accelerators add [P]; total [P].
+    late: what slow accelerators add [P]; host: what the host adds once [P]; total [P]. ``seats``: on unlike machines.
+    Forward to total are then those of the pipeline that a plan waits for, priced and passes those of the machine that
+    the pacing stage of the first plan waits for.
     """
 
     priced: Priced
@@ -50,12 +64,50 @@ class TrainingStep:
     offload: Offloading | None
     mapping: Matrix
     late: Column
+    host: Column
     total: Column
+    seats: Seats | None = None
 
     @property
     def end(self) -> NDArray[np.int64]:
         """The stage whose gradients and optimizer take longest [P]."""
-        return np.asarray(_tail(self.optimizer, self.messages, self.offload).argmax(axis=1))
+        return np.asarray(tail(self.optimizer, self.messages, self.offload).argmax(axis=1))
+
+
+@light
+class Work:
+    """What the stages of P plans take on one machine [P, S], before their messages to each other.
+
+    forward, backward: seconds of a micro-batch, with offload and mapping; weight, beside as in ``Durations``, None
+    where no schedule splits or pairs passes; cover: what hides messages once a step; optimizer; offload; mapping.
+    """
+
+    priced: Priced
+    passes: Passes
+    forward: Matrix
+    backward: Matrix
+    weight: Matrix | None
+    beside: Matrix | None
+    cover: Cover
+    optimizer: Matrix
+    offload: Offloading | None
+    mapping: Matrix
+
+
+@light
+class Seats:
+    """Where the stages of P plans sit: the pipelines of all plans, the one that each plan waits for [P], and the work
+    of every machine; ``slowest``: the machine that the pacing stage of the first plan waits for."""
+
+    cluster: Cluster
+    pipelines: tuple[Pipeline, ...]
+    critical: NDArray[np.int64]
+    works: Mapping[Kind, Work]
+    slowest: Kind
+
+    def of_plan(self, plan: int) -> list[Pipeline]:
+        """The pipelines of a plan that differ."""
+        return [one for one in self.pipelines if one.plan == plan]
 
 
 def training_step(
@@ -65,7 +117,41 @@ def training_step(
     ``displaced``: bytes that each stage's allocator gives back and maps again in every pass [P, S]."""
     plans, runtime = lowered.shapes.plans, machine.runtime
     sent, once = sends(lowered, runtime), bulks(lowered, runtime)
-    priced = price_step(lowered, machine, [*sent, *(bulk.request for bulk in once)])
+    work = work_on(lowered, machine, displaced, [*sent, *(bulk.request for bulk in once)])
+    priced, passes = work.priced, work.passes
+    issued = plans.chunks * (runtime.host.per_send / machine.host_speed)
+    send, passing = paced(send_time(priced.others[: len(sent)], lowered) + issued, priced)
+    share = np.where(plans.pp > 1, send, 0.0)[:, None] * (np.arange(work.forward.shape[1]) < plans.pp[:, None])
+    times = Durations.of(work.forward + share, work.backward + share, work.weight, work.beside)
+    columns = (plans.pp, plans.micro_batches, plans.vpp, plans.schedule)
+    pipeline = pipeline_time(times, *columns, unequal=bool(plans.stage_layers)) + passing
+    taken = taken_once(once, work, len(sent))
+    messages = step_messages(once, taken, priced, work.cover, sent=sent)
+    late = _late(priced, passes, times, slow) if slow else np.zeros(len(plans))
+    host = once_a_step(priced)
+    return TrainingStep(
+        priced=priced,
+        passes=passes,
+        stage=(work.forward + work.backward).argmax(axis=1),
+        forward=work.forward,
+        backward=work.backward,
+        send=send,
+        beside=work.beside,
+        times=times,
+        pipeline=pipeline,
+        messages=messages,
+        optimizer=work.optimizer,
+        offload=work.offload,
+        mapping=work.mapping,
+        late=late,
+        host=host,
+        total=pipeline + late + tail(work.optimizer, messages, work.offload).max(axis=1) + host,
+    )
+
+
+def work_on(lowered: Lowered, machine: Machine, displaced: Matrix | None, requests: Sequence[Request]) -> Work:
+    """Price a lowered step on a machine, and ``requests`` of its network; time the passes of its stages."""
+    priced = price_step(lowered, machine, requests)
     passes = time_passes(priced)
     forward = np.einsum("ups,up->ps", lowered.layers, passes.forward)
     backward = np.einsum("ups,up->ps", lowered.layers, passes.backward)
@@ -74,54 +160,67 @@ def training_step(
         forward, backward = forward + offload.forward, backward + offload.backward
     waits = np.zeros_like(forward) if displaced is None else mapped(displaced, machine)
     forward, backward = forward + waits, backward + waits
-    issued = plans.chunks * (runtime.host.per_send / machine.host_speed)
-    send, passing = _paced(send_time(priced.others[: len(sent)], lowered) + issued, priced)
-    share = np.where(plans.pp > 1, send, 0.0)[:, None] * (np.arange(forward.shape[1]) < plans.pp[:, None])
-    beside = _beside(priced, passes)
-    times = Durations.of(forward + share, backward + share, _weight_gradients(priced), beside)
-    pipeline = pipeline_time(times, plans.pp, plans.micro_batches, plans.vpp, plans.schedule) + passing
     spare = np.einsum("ups,up->ps", lowered.layers, passes.spare[BACKWARD])
     first, last = (np.einsum("ups,up->ps", lowered.layers, seconds) for seconds in _between_nodes(priced))
-    cover = Cover(forward - first, backward - last, spare)
-    messages = step_messages(once, priced.others[len(sent) :], priced, cover, sent)
     optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
-    optimizer = optimizer * (1.0 - lowered.shapes.offload.optimizer)
-    tail = _tail(optimizer, messages, offload).max(axis=1)
-    late = _late(priced, passes, times, slow) if slow else np.zeros(len(plans))
-    total = pipeline + late + tail + job_wide(priced) + runtime.host.per_step / machine.host_speed
-    return TrainingStep(
-        priced=priced,
-        passes=passes,
-        stage=(forward + backward).argmax(axis=1),
-        forward=forward,
-        backward=backward,
-        send=send,
-        beside=beside,
-        times=times,
-        pipeline=pipeline,
-        messages=messages,
-        optimizer=optimizer,
-        offload=offload,
-        mapping=waits,
-        late=late,
-        total=total,
+    return Work(
+        priced,
+        passes,
+        forward,
+        backward,
+        _weight_gradients(priced),
+        _beside(priced, passes),
+        Cover(forward - first, backward - last, spare, *_reading(passes, lowered)),
+        optimizer * (1.0 - lowered.shapes.offload.optimizer),
+        offload,
+        waits,
     )
 
 
-def _tail(optimizer: Matrix, messages: Sequence[StepMessages], offload: Offloading | None) -> Matrix:
+def _reading(passes: Passes, lowered: Lowered) -> tuple[Matrix, Matrix]:
+    """Shares of the forward and of the backward pass of each stage in which kernels wait for memory [P, S]."""
+    total, reading, found = passes.total, passes.reading, []
+    if not reading.any():
+        none = np.zeros(lowered.layers.shape[1:])
+        return none, none
+    for phases in ([FORWARD], [RECOMPUTE, BACKWARD]):
+        waits, whole = (np.einsum("ups,up->ps", lowered.layers, part[phases].sum(axis=0)) for part in (reading, total))
+        found.append(np.divide(waits, whole, out=np.zeros_like(whole), where=whole > 0))
+    return found[0], found[1]
+
+
+def taken_once(once: Sequence[Bulk], work: Work, sent: int) -> list[Taken]:
+    """What the messages once a step take, priced behind ``sent`` others."""
+    found = zip(once, work.priced.others[sent:], strict=True)
+    return [bulk_taken(bulk, price, work.priced, work.cover.spare) for bulk, price in found]
+
+
+def once_a_step(priced: Priced) -> Column:
+    """Seconds that hosts add to a step: of their own, and of collectives over the whole job that they compare [P]."""
+    return job_wide(priced) + priced.machine.runtime.host.per_step / priced.machine.host_speed
+
+
+def tail(optimizer: Matrix, messages: Sequence[StepMessages], offload: Offloading | None) -> Matrix:
     """Seconds of a stage behind its last backward pass [P, S]."""
-    tail = optimizer + sum((m.exposed for m in messages), np.zeros_like(optimizer))
-    return tail + offload.update + offload.tail if offload else tail
+    found = optimizer + sum((m.exposed for m in messages), np.zeros_like(optimizer))
+    return found + offload.update + offload.tail if offload else found
 
 
 def _late(priced: Priced, passes: Passes, times: Durations, slow: Slow) -> Column:
+    work, idle = kernels_and_gaps(priced, passes)
+    return lateness(priced.lowered.shapes.plans, slow, times, work, idle)
+
+
+def kernels_and_gaps(priced: Priced, passes: Passes) -> tuple[tuple[Matrix, Matrix], tuple[Matrix, Matrix]]:
+    """Seconds of kernels, and those in which accelerators wait for their hosts, of a forward and of a backward pass of
+    each stage [P, S]."""
     layers, again = priced.lowered.layers, [RECOMPUTE, BACKWARD]
 
     def on_stages(seconds: Matrix) -> tuple[Matrix, Matrix]:
         forward, backward = seconds[FORWARD], seconds[again].sum(axis=0)
         return np.einsum("ups,up->ps", layers, forward), np.einsum("ups,up->ps", layers, backward)
 
-    return lateness(priced.lowered.shapes.plans, slow, times, on_stages(passes.kernels), on_stages(passes.host))
+    return on_stages(passes.kernels), on_stages(passes.host)
 
 
 def _weight_gradients(priced: Priced) -> Matrix | None:
@@ -165,16 +264,16 @@ def _between_nodes(priced: Priced) -> tuple[Matrix, Matrix]:
     nodes keep the network cards busy [U, P]: nothing hides behind them that needs the cards itself. None where
     messages share the links that they meet on (``machine.net``)."""
     lowered, span = priced.lowered, priced.machine.fabric.node_span
-    busy = np.zeros((len(PHASES), *lowered.dense.shape))
+    crossing = []
     for message in priced.messages if priced.machine.net is None else ():
         rows = message.rows
         crosses = (rows.ranks > 1) & ((rows.ranks - 1.0) * rows.stride >= span)
-        if crosses.any():
-            np.add.at(busy, (rows.phase, rows.unit), message.prices.seconds * rows.count * crosses)
+        crossing.append((rows, message.prices.seconds * rows.count * crosses))
+    busy = by_cell(crossing, (len(PHASES), *lowered.dense.shape))
     return busy[FORWARD], busy[[RECOMPUTE, BACKWARD]].sum(axis=0)
 
 
-def _paced(send: Column, priced: Priced) -> tuple[Column, Column]:
+def paced(send: Column, priced: Priced) -> tuple[Column, Column]:
     """Of ``send``, the seconds that every micro-batch waits in one direction, and those of filling and draining [P].
 
     Between two chunks of an interleaved schedule a message may travel beside another chunk's computation, which it

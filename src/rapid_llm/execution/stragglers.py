@@ -21,20 +21,24 @@ def paces(plans: Plans, plan: int, slow: Slow, stages: int) -> Matrix:
     """How many times longer computation takes on each stage, a row for every set of replicas that has a slow one
     [classes, S].
 
-    Ranks of one stage wait for each other within a pass where they exchange activations (tp, cp, experts) or gather
-    weights (ZeRO-3): such replicas make one set, whose slowest member paces the stage.
+    The slowest member of replicas that wait for each other (``together``) paces the stage.
     """
-    tp, cp, dp, pp = (int(getattr(plans, axis)[plan]) for axis in ("tp", "cp", "dp", "pp"))
-    strides = {axis: int(plans.stride(axis)[plan]) for axis in ("dp", "pp")}
-    experts = int(plans.ep[plan] * plans.etp[plan]) // (tp * cp)
-    shards = int(plans.dp_shard[plan]) if plans.zero_stage[plan] >= 3 else 1
-    together = max(experts, shards, 1)
+    dp, pp = (int(getattr(plans, axis)[plan]) for axis in ("dp", "pp"))
+    strides, alike = {axis: int(plans.stride(axis)[plan]) for axis in ("dp", "pp")}, together(plans, plan)
     found: dict[int, Column] = {}
     for place, speed in slow.items():
         replica, stage = place // strides["dp"] % dp, place // strides["pp"] % pp
-        pace = found.setdefault(replica // together, np.ones(stages))
+        pace = found.setdefault(replica // alike, np.ones(stages))
         pace[stage] = max(pace[stage], 1.0 / speed)
     return np.array(list(found.values())).reshape(-1, stages)
+
+
+def together(plans: Plans, plan: int) -> int:
+    """How many replicas wait for each other within a pass of a stage: ranks do that where they exchange activations
+    (tp, cp, experts) or gather weights (ZeRO-3)."""
+    experts = int(plans.ep[plan] * plans.etp[plan]) // int(plans.tp[plan] * plans.cp[plan])
+    shards = int(plans.dp_shard[plan]) if plans.zero_stage[plan] >= 3 else 1
+    return max(experts, shards, 1)
 
 
 def lateness(
@@ -61,6 +65,6 @@ def lateness(
             own.delay,
         )
         shape = (getattr(plans, name)[rows] for name in ("pp", "micro_batches", "vpp", "schedule"))
-        ends = pipeline_time(stretched, *shape)
+        ends = pipeline_time(stretched, *shape, unequal=True)
         late[plan] = ends.max() - ends[0]
     return late

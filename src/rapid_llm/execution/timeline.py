@@ -43,6 +43,8 @@ _KIND = {direction: code for code, direction in enumerate(DIRECTIONS)}
 _FORWARD, _BACKWARD, _WEIGHT = _KIND[FORWARD], _KIND[BACKWARD], _KIND[WEIGHT]
 _FILLED = {"zb-h1": 1.0, "zb-h2": 2.0}
 """Weight gradients that fill the bubble of each stage but one."""
+LOOPED = np.array([one.placement == "loop" for one in CODES])
+"""Schedules whose chunks follow each other from the last stage to the first."""
 LINE, LOOP = (float(CODES.index(SCHEDULES[name])) for name in ("1f1b", "interleaved"))
 
 
@@ -125,7 +127,8 @@ def program(name: str, stages: int, micro_batches: int, chunks: int) -> Program:
     before[np.append(True, stage[heads][1:] != stage[heads][:-1])] = len(heads)
     waits = np.full((3, len(heads)), len(heads))
     waits[0], waits[1], waits[2, node[beside]] = before, source[heads], source[beside]
-    rows = kind * schedule.parts(stages, chunks) + part
+    seat = stage if schedule.placement == "both" else part  # a part of two ways runs on two stages
+    rows = kind * schedule.parts(stages, chunks) + seat
     paired = dict(zip(node[beside].tolist(), beside.tolist(), strict=True))
     nodes = [
         (s, tasks[i], tasks[paired[n]] if n in paired else None)
@@ -236,13 +239,19 @@ def run(name: str, times: Durations, micro_batches: int, chunks: int = 1) -> Col
         return micro_batches * period(schedule, times)
     table, saved = table_of(schedule, times, chunks)
     layout = (name, times.forward.shape[1], micro_batches)
-    if schedule.folded and not times.delay.any():
+    if schedule.folded and not times.delay.any() and _mirrored(times):
         layout = (schedule.folded, layout[1] // 2, micro_batches // 2)
     plan = program(*layout, chunks)
     start, end = play(plan, table, saved, times.delay)
     if schedule.end == "skewed":
         return np.asarray((end[plan.last] - start[plan.first]).max(axis=0))
     return np.asarray(end[plan.last].max(axis=0))
+
+
+def _mirrored(times: Durations) -> bool:
+    """Whether each stage takes as long as the one that it mirrors."""
+    columns = (times.forward, times.backward, times.weight, times.hidden)
+    return all(bool(np.allclose(one, one[:, ::-1], rtol=1e-9, atol=0.0)) for one in columns)
 
 
 def period(schedule: Schedule, times: Durations) -> Column:
@@ -292,12 +301,24 @@ def _pairs(name: str, stages: int, micro_batches: int) -> tuple[int, ...]:
     return tuple(np.bincount([s for s, _, beside in nodes if beside], minlength=stages).tolist())
 
 
-def pipeline_time(times: Durations, stages: Column, micro_batches: Column, chunks: Column, schedule: Column) -> Column:
+def pipeline_time(
+    times: Durations,
+    stages: Column,
+    micro_batches: Column,
+    chunks: Column,
+    schedule: Column,
+    *,
+    unequal: bool = False,
+) -> Column:
     """Seconds until the last task of a step's pipeline [P]: closed forms where they hold, else the recurrence.
 
-    ``stages``, ``micro_batches``, ``chunks`` and the codes of ``schedule`` are those of each plan.
+    ``stages``, ``micro_batches``, ``chunks`` and the codes of ``schedule`` are those of each plan. ``unequal``: any
+    stage may differ from any other, so that the form of 1F1B, a lower bound then, is no answer.
     """
     found = one_f_one_b_time(times.forward, times.backward, micro_batches, chunks)
+    for code in {LINE, LOOP} & set(schedule.tolist()) if unequal else ():
+        rows = np.flatnonzero((schedule == code) & (stages > 1))
+        _recur(found, rows, CODES[int(code)], (times, stages, micro_batches, chunks), fillings=2)
     for code in set(schedule.tolist()) - {LINE, LOOP}:
         rows = np.flatnonzero((schedule == code) & (stages > 1))
         one = CODES[int(code)]
@@ -322,13 +343,22 @@ def _closed(schedule: Schedule, times: Durations, stages: Column, micro_batches:
     return dualpipe_time(split, stages, micro_batches) if schedule.placement == "both" else np.full(len(stages), np.nan)
 
 
-def _recur(found: Column, rows: Index, schedule: Schedule, plans: tuple[Durations, Column, Column, Column]) -> None:
-    """Run the recurrence for the plans ``rows``, those of one shape together, into ``found``."""
+def _recur(
+    found: Column,
+    rows: Index,
+    schedule: Schedule,
+    plans: tuple[Durations, Column, Column, Column],
+    *,
+    fillings: int = 1,
+) -> None:
+    """Run the recurrence for the plans ``rows``, those of one shape together, into ``found``. ``fillings``: how many
+    times the micro-batches run that fill the pipeline; unequal stages need more than once to settle.
+    """
     times, stages, micro_batches, chunks = plans
     shapes: dict[tuple[int, int, int], list[int]] = {}
     for row in rows.tolist():
         count = int(stages[row])
-        short = filling(schedule, count, int(micro_batches[row]))
+        short = min(fillings * filling(schedule, count, int(micro_batches[row])), int(micro_batches[row]))
         shapes.setdefault((count, short, int(chunks[row])), []).append(row)
     for (count, short, own), members in shapes.items():
         alike = np.array(members)

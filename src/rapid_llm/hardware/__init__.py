@@ -23,18 +23,22 @@ from rapid_llm.hardware.catalogue import (
     typical,
 )
 from rapid_llm.hardware.system import (
+    GroupLink,
     LinkUse,
     Node,
     NodeGroup,
     ScaleOutFabric,
     ScaleUpFabric,
     System,
+    node_starts,
+    part_of,
     shared_racks,
 )
 
 __all__ = [
     "Accelerator",
     "Clocks",
+    "GroupLink",
     "LinkUse",
     "Memory",
     "MemoryLevel",
@@ -52,6 +56,8 @@ __all__ = [
     "build_accelerator",
     "build_system",
     "entry",
+    "node_starts",
+    "part_of",
     "shared_racks",
     "sources",
     "system",

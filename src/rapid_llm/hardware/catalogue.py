@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 from rapid_llm.documents import Document, build, join
 from rapid_llm.errors import InputError, nearest
 from rapid_llm.hardware.accelerator import Accelerator
+from rapid_llm.hardware.grouping import build_groups, in_words, inner
 from rapid_llm.hardware.naming import as_written
 from rapid_llm.hardware.system import LinkUse, Node, NodeGroup, System, SystemDescription
 from rapid_llm.nouns import replaced
@@ -75,17 +76,22 @@ def _resolved(name: str) -> str:
 
 
 def system(name: str) -> System:
-    """The system of a name, an alias or the path of a YAML file; an accelerator's name is one of it, alone.
+    """The system of a name, an alias or the path of a YAML file; an accelerator's name is one of it, alone, and
+    ``4x dgx-h100 + 4x dgx-a100`` several groups of nodes.
 
     InputError with the nearest name where there is none, and with file and line where the file is wrong.
     """
-    return build_system(SYSTEMS.document(name)) if is_path(name) else _system(*_find(name))
+    if is_path(name):
+        return build_system(SYSTEMS.document(name))
+    return _together(name) if in_words(name) else _system(*_find(name))
 
 
 def entry(kind: Kind, name: str) -> tuple[Document, Sources]:
     """What a catalogue entry says, defaults of the architecture filled in, and the source of every number by path."""
     if kind == "accelerator":
         return _with_architecture(*ACCELERATORS.entry(name if is_path(name) else _resolved(name)))
+    if fields := in_words(name):
+        return Document(data=fields), {}
     where, found = ("system", name) if is_path(name) else _find(name)
     return entry("accelerator", found) if where == "accelerator" else SYSTEMS.entry(found)
 
@@ -115,6 +121,8 @@ def build_system(document: Document, prefix: str = "") -> System:
     ``accelerator`` at the top replaces the one of the node, as in ``{base: dgx-h100, accelerator: h200-sxm}``.
     """
     merged, _ = SYSTEMS.inherit(document)
+    if "groups" in merged.data:
+        return build_groups(merged, _one_group, prefix)
     data: dict[str, Any] = {"name": "system", **merged.data}
     node = data.get("node")
     if isinstance(node, Mapping):
@@ -126,12 +134,26 @@ def build_system(document: Document, prefix: str = "") -> System:
     return System(name=described.name, groups=(group,), fabric=described.fabric)
 
 
+def _one_group(document: Document, prefix: str) -> System:
+    """A group of a system by itself; the name of an accelerator is a node of one."""
+    base = document.data.get("base")
+    if isinstance(base, str) and not is_path(base) and "node" not in document.data:
+        try:
+            kind, name = _find(base)
+        except InputError as error:
+            raise document.error(error.message, join(prefix, "node"), error.suggestions) from None
+        if kind == "accelerator":
+            own = {key: value for key, value in document.data.items() if key != "base"}
+            document = replace(document, data={**own, "node": {"accelerator": name, "accelerators": 1}})
+    return build_system(document, prefix)
+
+
 def _filled(node: Mapping[str, Any], given: Any, document: Document, path: str, prefix: str) -> dict[str, Any]:
     """A node's fields with its accelerator built, and the host that comes with it by default."""
     if isinstance(given, str):
         given = _named(given, document, path)
     elif isinstance(given, Mapping):
-        given = build_accelerator(_below(document, given, path), join(prefix, path))
+        given = build_accelerator(inner(document, given, path), join(prefix, path))
     if not isinstance(given, Accelerator):
         return {**node}
     usual = {
@@ -149,13 +171,6 @@ def _named(name: str, document: Document, path: str) -> Accelerator:
         if error.file is not None:
             raise
         raise document.error(error.message, path, error.suggestions) from None
-
-
-def _below(document: Document, data: Mapping[str, Any], path: str) -> Document:
-    """A mapping inside a document as a document of its own."""
-    start = f"{path}."
-    lines = {key.removeprefix(start): line for key, line in document.lines.items() if key.startswith(start)}
-    return replace(document, data={**data}, lines=lines, files={})
 
 
 def _with_architecture(document: Document, given: Sources) -> tuple[Document, Sources]:
@@ -200,6 +215,11 @@ def _accelerator(name: str) -> Accelerator:
 @lru_cache(maxsize=256)
 def _system(kind: Kind, name: str) -> System:
     return alone(_accelerator(name)) if kind == "accelerator" else build_system(SYSTEMS.document(name))
+
+
+@lru_cache(maxsize=256)
+def _together(name: str) -> System:
+    return build_system(Document(data=in_words(name) or {}))
 
 
 def alone(one: Accelerator) -> System:

@@ -125,11 +125,15 @@ def mixture(
 
 
 def _router(ffn: MoE, hidden: int, s: Shapes) -> list[Canonical]:
-    """Scores of all experts in fp32, and the choice among them. Reads 'n2', writes 'w'."""
+    """Scores of all experts in fp32, the choice among them and, in training, the loss that balances them: the mean
+    score of each expert beside its share of the tokens (Fedus et al. 2021, arXiv 2101.03961, equation 4). Reads 'n2',
+    writes 'w'."""
     scores = {"r": s.shard * ffn.num_experts * FP32_BYTES}
+    means = {"b": np.zeros(len(s.plans)) + ffn.num_experts * FP32_BYTES}
     return [
         matmul("router", s, m=s.shard, n=ffn.num_experts, k=hidden, reads="n2", writes=scores, plain=True),
         pointwise("topk", "reduce", scores, {"w": s.shard * 8.0}, saves=("r",)),
+        *([pointwise("balance_loss", "reduce", scores, means, saves=("r",))] if s.training else []),
     ]
 
 

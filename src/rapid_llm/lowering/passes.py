@@ -77,7 +77,7 @@ def forward_rows(
     for at, op in enumerate(sequence):
         if rerun is not None:
             share = rerun.share(op)
-            passes = [(FORWARD, 1.0), (RECOMPUTE, share)] if share.any() and at < end else passes[:1]
+            passes = [(FORWARD, 1.0), (RECOMPUTE, share)] if at < end and np.count_nonzero(share) else passes[:1]
         if isinstance(op, Operator):
             columns = forward_columns(op)
             pieces = op.pieces.forward if op.pieces else 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,22 @@ from rapid_llm.workload import Lora, Offload, Routing, Training
 Column = NDArray[np.float64]
 EVEN, AT_HOME = Routing(), Offload()
 """What a pass has that loads experts evenly, and of which nothing lives on the host."""
+
+
+class _Own(NamedTuple):
+    """What a training job says of its passes, however many of them there are."""
+
+    routing: Routing
+    lora: Lora | None = None
+    ahead: int = 0
+    offload: Offload = AT_HOME
+    modules: tuple[str, ...] = ()
+    predictions: int | None = None
+
+    @classmethod
+    def of(cls, work: Training) -> _Own:
+        modules = work.recompute.modules if work.recompute else ()
+        return cls(work.routing, work.lora, work.mtp_layers, work.offload, modules, work.predictions)
 
 
 @light
@@ -141,7 +157,7 @@ class Shapes:
         ``padding`` [P]: by how many times as many tokens a captured graph runs.
         """
         batch = plans.micro_batch
-        document = work.document if work else None
+        document, own = work.document if work else None, _Own(routing) if work is None else _Own.of(work)
         decoding = (new <= 1) & (past > 0)
         decode = (decoding if verified is None else decoding | verified).astype(float)
         context_parallel = bool(np.count_nonzero(plans.cp > 1))
@@ -164,16 +180,16 @@ class Shapes:
             decode=decode,
             prefill=1.0 - decode,
             training=training,
-            routing=work.routing if work else routing,
-            lora=work.lora if work else None,
-            ahead=work.mtp_layers if work else 0,
-            offload=work.offload if work else AT_HOME,
-            modules=work.recompute.modules if work and work.recompute else (),
+            routing=own.routing,
+            lora=own.lora,
+            ahead=own.ahead,
+            offload=own.offload,
+            modules=own.modules,
             tensor_parallel=bool(np.count_nonzero(plans.tp > 1)),
             context_parallel=context_parallel,
             source=np.full_like(new, source),
             starts=np.where(past > 0, 0.0, 1.0) * (1.0 - decode),
-            made_of=(precision, runtime, work, routing, verified is None or verified.tobytes(), _bytes(padding)),
+            made_of=(precision, runtime, *own, document, verified is None or verified.tobytes(), _bytes(padding)),
             **_formats(precision, runtime, training=training),
         )
 

@@ -74,7 +74,7 @@ def _rows(
     gradients = trained * s.reduce
 
     def add(op: str, axis: str, phase: int, plans: NDArray[np.bool_]) -> None:
-        if not plans.any():
+        if not np.count_nonzero(plans):
             return
         what = "gather" if op == "all_gather" else "gradient"
         size = (trained if phase == OPTIMIZER else held) * element if op == "all_gather" else gradients

@@ -121,7 +121,7 @@ class Builder:
         self, name: str, op: str, axis: str, cell: Cell, *, size: Column | float, count: Column | float
     ) -> None:
         """Add one message row on the process group of ``axis``, if any plan sends it."""
-        if isinstance(count, np.ndarray) and not count.any():
+        if isinstance(count, np.ndarray) and not np.count_nonzero(count):
             return
         self.messages.setdefault((op, axis), []).append((name, *cell, size, count))
         if self.copied and axis == "tp" and op in SEQUENCE_OPS and self.copied(name, op):

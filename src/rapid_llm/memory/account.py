@@ -41,8 +41,8 @@ class Account:
     allocated is the peak of tensors; persistent what lives between steps. reclaimable: bytes of category ``allocator``
     that a process short of memory gets back. displaced: bytes that wait behind a side stream and find no room, so that
     the allocator empties its cache in every pass; none where the rest does not fit. limits: bytes that a process may
-    use [P, S]; capacity: what the driver reports. host: bytes that live on the host for the rank [P, S], outside the
-    peak.
+    use [P, S]; capacity: what the driver reports, ``capacities`` where stages differ in it [P, S]. host: bytes that
+    live on the host for the rank [P, S], outside the peak.
     """
 
     by_category: Matrix
@@ -53,6 +53,7 @@ class Account:
     limits: Matrix
     capacity: float
     host: Matrix
+    capacities: Matrix | None = None
 
     @cached_property
     def peak(self) -> Matrix:

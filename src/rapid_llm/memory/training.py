@@ -72,10 +72,17 @@ def holdings(lowered: Lowered, runtime: Runtime, precision: Precision) -> Holdin
     )
 
 
-def training_account(lowered: Lowered, runtime: Runtime, precision: Precision, accelerator: Accelerator) -> Account:
+def training_account(
+    lowered: Lowered,
+    runtime: Runtime,
+    precision: Precision,
+    accelerator: Accelerator,
+    capacities: Matrix | None = None,
+) -> Account:
     """Peak of each stage: states, activations of the micro-batches in flight, the larger transient of layer and loss.
 
-    The closed form of the largest moment of ``walk``.
+    The closed form of the largest moment of ``walk``. ``capacities``: what the driver reports on each stage [P, S],
+    where that is not the same on all.
     """
     h = holdings(lowered, runtime, precision)
     plans, allocator = lowered.shapes.plans, runtime.allocator
@@ -91,7 +98,7 @@ def training_account(lowered: Lowered, runtime: Runtime, precision: Precision, a
         "allocator": slack,
     }
     capacity = float(accelerator.memory.reported_capacity)
-    limit = (allocator.utilisation or 1.0) * capacity
+    limit = (allocator.utilisation or 1.0) * (capacity if capacities is None else capacities)
     by_category = stacked(parts, plans, allocator, h.alive)
     room = limit - by_category.sum(axis=0)
     reclaimable = np.where(h.alive, np.minimum(behind, np.maximum(room, 0.0)), 0.0)
@@ -102,9 +109,10 @@ def training_account(lowered: Lowered, runtime: Runtime, precision: Precision, a
         allocated=tensors,
         reclaimable=reclaimable,
         displaced=np.where(h.alive & (room >= 0.0), behind - reclaimable, 0.0),
-        limits=np.full(tensors.shape, limit),
+        limits=np.zeros(tensors.shape) + limit,
         capacity=capacity,
         host=np.where(h.alive, h.host, 0.0),
+        capacities=capacities,
     )
 
 

@@ -6,7 +6,7 @@ from math import ceil, gcd, log
 from typing import Literal
 
 from rapid_llm.errors import InputError
-from rapid_llm.hardware.system import SHAPES, LinkUse, Node, ScaleOutFabric, ScaleUpFabric, System
+from rapid_llm.hardware.system import SHAPES, LinkUse, Node, ScaleOutFabric, ScaleUpFabric, System, part_of
 from rapid_llm.network.technologies import Scope, link
 from rapid_llm.network.wiring import Wires, direct, dragonfly, links_of_port, routed
 
@@ -189,7 +189,7 @@ class Fabric:
 
     @staticmethod
     def of(system: System, accelerators: int = 0) -> "Fabric":
-        """The tiers of a system; groups of unequal nodes count with the slower of each tier."""
+        """The tiers of a system of equal nodes; ``network.mixed`` has those of others."""
         return _of(system) if not accelerators else _for_job(system, accelerators)
 
     def without_reduction(self) -> "Fabric":
@@ -218,20 +218,25 @@ def _for_job(system: System, accelerators: int) -> Fabric:
 
 @lru_cache(maxsize=64)
 def _of(system: System) -> Fabric:
-    alternatives = [(*_node_tiers(g.node), *_network_tiers(g.node, system)) for g in system.groups]
-    first = alternatives[0]
-    if any([t.span for t in tiers] != [t.span for t in first] for tiers in alternatives):
-        sizes = ", ".join(str(g.node.accelerators) for g in system.groups)
+    system = of_equal_nodes(system)
+    node = system.groups[0].node
+    return Fabric((*node_tiers(node), *network_tiers(node, system)), system.name)
+
+
+def of_equal_nodes(system: System) -> System:
+    """The system with its groups as one; InputError where they are unlike."""
+    whole = part_of(system, system.accelerators)
+    if whole.mixed:
+        names = [group.name for group in system.groups]
         raise InputError(
-            f"system '{system.name}' joins nodes of {sizes} accelerators, whose tiers differ; "
-            "give every group nodes of one size.",
+            f"system '{system.name}' joins unlike groups of nodes, {' and '.join(names)}, and its links are told apart "
+            f"for the stages of a training job alone. Try one of them, such as {names[0]}.",
             field="system.groups",
         )
-    slowest = tuple(min(tiers, key=lambda t: t.bandwidth) for tiers in zip(*alternatives, strict=True))
-    return Fabric(slowest, system.name)
+    return whole
 
 
-def _node_tiers(node: Node) -> tuple[Tier, ...]:
+def node_tiers(node: Node) -> tuple[Tier, ...]:
     """Tiers inside one node: the scale-up fabric, and the host links where it does not reach all."""
     count, use = node.accelerators, node.host_link
     if count == 1:
@@ -288,7 +293,7 @@ def _bridge(name: str, use: LinkUse, span: int) -> Tier:
     return Tier(name, span, (use.bandwidth or technology.bandwidth) * use.count, latency, use.link, "shared")
 
 
-def _network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
+def network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
     """Tiers between nodes: one leaf, then the spine with its oversubscription; or one torus."""
     fabric, total = system.fabric, system.accelerators
     if fabric is None or total <= node.accelerators:

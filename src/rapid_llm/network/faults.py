@@ -1,5 +1,6 @@
 """Faults applied to a topology: links that are degraded or down, accelerators that are slow."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -40,21 +41,22 @@ def apply(topology: Topology, faults: Sequence[Fault]) -> Topology:
     return topology.with_health(health, latency=latency)
 
 
-def speeds(faults: Sequence[Fault], accelerators: int, per_node: int) -> dict[int, float]:
+def speeds(faults: Sequence[Fault], accelerators: int, starts: Sequence[int]) -> dict[int, float]:
     """Share of its compute that each slow accelerator of a job has left, by its place; those of a slow node are all
-    slow. InputError for an accelerator or a node that the job does not have.
+    slow. ``starts``: the place of the first accelerator of each node, and one behind the last. InputError for an
+    accelerator or a node that the job does not have.
     """
     found: dict[int, float] = {}
     for fault in faults:
         if fault.accelerator is None and fault.node is None:
             continue
-        first, last = _span(fault, accelerators, per_node)
+        first, last = _span(fault, accelerators, starts)
         for place in range(first, last) if fault.speed is not None else ():
             found[place] = found.get(place, 1.0) * (fault.speed or 1.0)
     return found
 
 
-def _span(fault: Fault, accelerators: int, per_node: int) -> tuple[int, int]:
+def _span(fault: Fault, accelerators: int, starts: Sequence[int]) -> tuple[int, int]:
     """The places of an accelerator or of those of a node: from, to."""
     if fault.accelerator is not None:
         if not 0 <= fault.accelerator < accelerators:
@@ -63,10 +65,10 @@ def _span(fault: Fault, accelerators: int, per_node: int) -> tuple[int, int]:
                 field="faults",
             )
         return fault.accelerator, fault.accelerator + 1
-    text, nodes = str(fault.node).removeprefix("node"), -(-accelerators // per_node)
+    text, nodes = str(fault.node).removeprefix("node"), bisect_left(starts, accelerators)
     if not text.isdigit() or int(text) >= nodes:
         raise InputError(f"faults name node '{fault.node}', but the job has node0 to node{nodes - 1}.", field="faults")
-    return int(text) * per_node, min(int(text) * per_node + per_node, accelerators)
+    return starts[int(text)], min(starts[int(text) + 1], accelerators)
 
 
 def links_of(topology: Topology, fault: Fault) -> Ints:

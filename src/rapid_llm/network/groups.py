@@ -62,7 +62,8 @@ def group_of(fabric: Fabric, ranks: int, stride: int) -> Group:
             f"{reach} accelerators are connected. Use fewer ranks or a larger system.",
             field="accelerators",
         )
-    job = min(max(fabric.accelerators, ranks * stride), reach)
+    within_job = (ranks - 1) * stride < fabric.accelerators
+    job = fabric.accelerators if within_job else min(ranks * stride, reach)
     if not _aligned(fabric, job, ranks, stride):
         return _scattered(fabric, job, ranks, stride)
     bounds: list[int] = []

@@ -8,7 +8,7 @@ from rapid_llm.errors import InputError
 from rapid_llm.hardware.system import Node, System
 from rapid_llm.network import shapes
 from rapid_llm.network.clusters import fat_tree, leaf_spine, nested, switch
-from rapid_llm.network.fabric import SWITCH_HOP, Fabric, Tier, cards_of, leaf_nodes
+from rapid_llm.network.fabric import SWITCH_HOP, Fabric, Tier, cards_of, leaf_nodes, of_equal_nodes
 from rapid_llm.network.topology import Builder, Topology
 from rapid_llm.network.wiring import first
 
@@ -19,6 +19,7 @@ def topology_of(system: System, accelerators: int | None = None) -> Topology:
 
     InputError where ``accelerators`` is above what the system has or does not fill whole nodes.
     """
+    system = of_equal_nodes(system)
     node = system.groups[0].node
     total = system.accelerators if accelerators is None else accelerators
     if not 1 <= total <= system.accelerators:

@@ -97,6 +97,11 @@ class Plans:
         given = {**dict(zip(PLAN_COLUMNS, columns, strict=True)), "micro_batch": micro_batch}
         return Plans(**given, order=self.order, stage_layers=self.stage_layers)
 
+    def take(self, rows: NDArray[np.int64]) -> Plans:
+        """Some of the plans, in this order."""
+        columns: dict[str, Any] = {name: getattr(self, name)[rows] for name in PLAN_COLUMNS}
+        return Plans(**columns, order=self.order, stage_layers=self.stage_layers, shift=self.shift)
+
     @cached_property
     def key(self) -> tuple[object, ...]:
         """What tells these plans from others, but for how many micro-batches they run, hashable."""

@@ -59,6 +59,11 @@ class Parallelism:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Placement:
-    """The order in which axes fill the accelerators, innermost first."""
+    """The order in which axes fill the accelerators, innermost first.
+
+    ``stages``: the group of nodes on which each pipeline stage sits, by its name; left out, ranks fill the groups of a
+    system in their order.
+    """
 
     order: tuple[Axis, ...] = AXES
+    stages: tuple[str, ...] = ()

@@ -93,14 +93,14 @@ def training_breakdown(step: TrainingStep) -> Cost:
     saved = _saved(step, stage)
     tally.add(COMMUNICATION, "ep", -saved, saved, "network")
     tally.add(BUBBLE, BUBBLE, float(step.pipeline[0]) - work + saved, bound="schedule")
-    tally.add(WAITING_SLOW, WAITING_SLOW, float(step.late[0]), bound="schedule")
+    tally.add(WAITING_SLOW, WAITING_SLOW, float(step.late[0]) + _unlike(step, stage, m), bound="schedule")
     for message in step.messages:
         exposed, whole = float(message.exposed[0, end]), float(message.seconds[0, end])
         tally.add(COMMUNICATION, _axis(message.axis), exposed, max(0.0, whole - exposed), "network")
     tally.add(OPTIMIZER_STEP, OPTIMIZER_STEP, float(step.optimizer[0, end]), bound="memory")
     _offload(tally, step, m)
     tally.add(HOST, MAPPING, 2.0 * m * float(step.mapping[0, stage]), bound="allocator")
-    tally.add(HOST, HOST, step.priced.machine.runtime.host.per_step / step.priced.machine.host_speed, bound="host")
+    tally.add(HOST, HOST, float(step.host[0]), bound="host")
     return tally.tree("step", ORDER)
 
 
@@ -114,6 +114,15 @@ def _offload(tally: Tally, step: TrainingStep, micro_batches: float) -> None:
     whole = micro_batches * float(found.copies[pacing]) + float(found.tail_copies[end])
     tally.add(COMMUNICATION, OFFLOAD, shown, max(0.0, whole - shown), "host link")
     tally.add(OPTIMIZER_STEP, "optimizer on the host", float(found.update[end]), bound="host memory")
+
+
+def _unlike(step: TrainingStep, stage: int, micro_batches: float) -> float:
+    """Seconds in which the slowest ranks of a stage wait in one direction for others that are slower there."""
+    if step.seats is None:
+        return 0.0
+    own = step.seats.works[step.seats.slowest]
+    took = float(own.forward[0, stage] + own.backward[0, stage])
+    return micro_batches * (float(step.forward[0, stage] + step.backward[0, stage]) - took)
 
 
 def _saved(step: TrainingStep, stage: int) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 from rapid_llm import hardware
 from rapid_llm.documents import parse_yaml
 from rapid_llm.predict.report import Confidence
-from rapid_llm.scenario import Scenario
+from rapid_llm.scenario import Scenario, used_groups
 
 _METRICS = {"training": ("step_time",), "inference": ("e2e", "throughput", "tpot", "ttft")}
 """What an interval may rest on, the headline itself first: a group may have printed a rate or one phase alone."""
@@ -35,12 +35,18 @@ def confidence_of(scenario: Scenario, *, memory: bool = False) -> Confidence | N
 
     Nearest is what ran on its accelerator with its runtime, then on its accelerator, then on its architecture (with its
     runtime first), then its runtime, else the mean over groups. Of equally near groups the one that printed the
-    headline, then the one with most rows. ``memory``: of what is held instead of time.
+    headline, then the one with most rows. Of unlike accelerators the one that is known least counts. ``memory``: of
+    what is held instead of time.
     """
     kind = scenario.workload.kind
     suite, metrics = ("memory", (_OF_MEMORY[kind],)) if memory else (kind, _METRICS[kind])
-    chip = scenario.system.groups[0].node.accelerator
-    return _nearest(suite, metrics, (chip.name, chip.architecture), scenario.runtime.name.partition("@")[0])
+    chips = [group.node.accelerator for group in used_groups(scenario)]
+    runtime = scenario.runtime.name.partition("@")[0]
+    found = [_nearest(suite, metrics, (chip.name, chip.architecture), runtime) for chip in dict.fromkeys(chips)]
+    least = max(found, key=lambda one: one.within if one else 0.0)
+    if least is None or (len(found) == 1 and not scenario.system.links):
+        return least
+    return replace(least, reasons=(*least.reasons, "no measured job joins unlike groups of nodes"))
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rapid_llm.energy import UNCERTAINTY, PowerModel, drawn, of_step
+from rapid_llm.energy import UNCERTAINTY, PowerModel, drawn, of_ranks, of_step
 from rapid_llm.predict.halves import HalvedSteps
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.pools import PoolsTable
@@ -24,17 +24,38 @@ PROMPTS, DECODES = 0, 1
 
 def training_energy(scenario: Scenario, work: Training, table: TrainingTable) -> EnergyUse | None:
     """Energy of one optimizer step, and of the whole run where its tokens are given; None where it is not modelled."""
-    priced, seconds = table.step.priced, float(table.step.total[0])
-    model = PowerModel.of(priced.machine.accelerator)
-    if model is None:
+    seconds = float(table.step.total[0])
+    found = _on_groups(table, seconds) if table.step.seats else _on_one(table, seconds)
+    if found is None:
         return None
-    joules = of_step(priced, model, seconds)
+    joules, limit = found
     steps = (work.tokens or 0.0) / (work.global_batch_size * work.tokens_per_sequence)
     return EnergyUse(
         joules_per_step=joules,
         run_joules=joules * steps if steps else None,
-        **_power(joules / seconds, scenario.accelerators, model.limit),
+        **_power(joules / seconds, scenario.accelerators, limit),
     )
+
+
+def _on_one(table: TrainingTable, seconds: float) -> tuple[float, float] | None:
+    """J of a step on equal accelerators, and the limit of one (W)."""
+    model = PowerModel.of(table.step.priced.machine.accelerator)
+    return None if model is None else (of_step(table.step.priced, model, seconds), model.limit)
+
+
+def _on_groups(table: TrainingTable, seconds: float) -> tuple[float, float] | None:
+    """J of a step on unlike accelerators, and the mean limit of one (W)."""
+    seats = table.step.seats
+    assert seats is not None
+    counts, joules, limits = seats.cluster.counts(table.plans, 0), 0.0, 0.0
+    for index, group in enumerate(seats.cluster.system.groups):
+        model = PowerModel.of(group.node.accelerator)
+        work = next((work for kind, work in seats.works.items() if kind[0] == index), None)
+        if model is None or work is None:
+            return None
+        joules += of_ranks(work.priced, model, seconds, counts[:, index].tolist())
+        limits += model.limit * float(counts[:, index].sum())
+    return joules, limits / float(counts.sum())
 
 
 def inference_energy(scenario: Scenario, work: Inference, table: InferenceTable) -> EnergyUse | None:

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.execution import Slow
 from rapid_llm.execution.pricing import policies
+from rapid_llm.hardware import node_starts
 from rapid_llm.network.faults import speeds
 from rapid_llm.network.flow_prices import Links
 from rapid_llm.nouns import replaced
@@ -83,7 +84,7 @@ def evaluate(scenario: Scenario) -> TrainingTable | InferenceTable | PoolsTable:
     work, precision = scenario.workload, scenario.precision
     common = scenario.model, scenario.system, scenario.runtime, precision, plans_of(scenario)
     if isinstance(work, Training):
-        return evaluate_training(*common, work=work, **conditions(scenario))
+        return evaluate_training(*common, work=work, stages=scenario.placement.stages, **conditions(scenario))
     return evaluate_inference(*common, work, **conditions(scenario), draft=scenario.draft)
 
 
@@ -96,9 +97,9 @@ class Conditions(TypedDict):
 
 def conditions(scenario: Scenario) -> Conditions:
     """Which accelerators are slow, and the links of the job where the network is priced flow by flow."""
-    size, count = scenario.system.groups[0].node.accelerators, scenario.accelerators
+    count = scenario.accelerators
     links = Links(count, scenario.faults) if scenario.network == "flow" else None
-    return {"slow": speeds(scenario.faults, count, size), "links": links}
+    return {"slow": speeds(scenario.faults, count, node_starts(scenario.system)), "links": links}
 
 
 def evaluate_many(scenarios: Iterable[Scenario]) -> TrainingTable:
@@ -115,6 +116,7 @@ def evaluate_many(scenarios: Iterable[Scenario]) -> TrainingTable:
         first.precision,
         plans,
         work=first.workload,
+        stages=first.placement.stages,
         **conditions(first),
     )
 

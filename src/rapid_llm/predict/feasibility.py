@@ -25,7 +25,7 @@ def memory_use(
         persistent_bytes=round(float(account.persistent[row, stage])),
         allocated_bytes=round(float(account.allocated[row, stage])),
         peak_bytes=sum(parts.values()),
-        capacity_bytes=round(account.capacity),
+        capacity_bytes=round(account.capacity if account.capacities is None else account.capacities[row, stage]),
         by_category=parts,
         rank=stage * ranks_per_stage,
         stage=stage,
@@ -66,9 +66,9 @@ def cache_use(budget: CacheBudget) -> CacheUse:
 
 
 def _stages(account: Account, row: int) -> tuple[StageMemory, ...]:
-    columns = (account.persistent, account.allocated, account.reserved, account.peak)
+    columns = (account.persistent, account.allocated, account.reserved, account.peak, account.limits)
     found = np.array([column[row] for column in columns]).round().astype(np.int64)
-    return tuple(StageMemory(*sizes) for sizes in found.T.tolist() if sizes[-1])
+    return tuple(StageMemory(*sizes) for sizes in found.T.tolist() if sizes[-2])
 
 
 def memory_violation(use: MemoryUse, fixes: tuple[Fix, ...]) -> Violation:

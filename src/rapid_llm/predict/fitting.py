@@ -22,7 +22,7 @@ from rapid_llm.memory import (
 from rapid_llm.nouns import light, replaced
 from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.feasibility import cache_use, engine_use, memory_use
-from rapid_llm.predict.job import assumptions, decoded, plans_of, training_shapes
+from rapid_llm.predict.job import assumptions, capacities_of, decoded, plans_of, training_shapes
 from rapid_llm.predict.report import CacheUse, MemoryUse, Report, without_times
 from rapid_llm.scenario import Scenario, from_mapping, keywords, require
 from rapid_llm.workload import Inference, Training
@@ -86,7 +86,8 @@ def footprint(scenario: Scenario) -> Footprint:
             lowered = lower(model, training_shapes(plans, work, precision, runtime), runtime, bytes_only=True)
         else:
             lowered = training_footprint(model, runtime, precision, plans, sequence_length=work.sequence_length)
-        return Footprint(lowered, training_account(lowered, runtime, precision, accelerator))
+        capacities = capacities_of(scenario, plans, lowered.layers.shape[2])
+        return Footprint(lowered, training_account(lowered, runtime, precision, accelerator, capacities))
     own, source = decoded(model, work)
     cached = own.prompt_tokens + own.output_tokens * own.beams
     step = inference_footprint(model, runtime, precision, plans, cached=cached, source=source)

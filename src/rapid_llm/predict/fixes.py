@@ -121,6 +121,12 @@ def _training(scenario: Scenario, work: Training) -> Iterator[Change]:
     while size > 1:
         size = size // 2 if size % 2 == 0 else 1
         yield "micro_batch_size", f"micro_batch_size {size}", _working(scenario, micro_batch_size=size)
+    if len(scenario.system.groups) > 1:
+        from rapid_llm.predict.seating import dealt_by_memory  # few jobs need it
+
+        if changed := dealt_by_memory(scenario):
+            said = ", ".join(map(str, changed.parallelism.layers_per_stage))
+            yield "layers_per_stage", f"layers_per_stage [{said}]", changed
     if not work.offload.any:
         yield "offload", "workload.offload.optimizer 1", _working(scenario, offload=Offload(optimizer=1.0))
 
@@ -183,7 +189,7 @@ def _together(scenario: Scenario, price: Price) -> Fitting | None:
 def _plans(scenario: Scenario, accelerators: int) -> Iterator[tuple[str, Scenario]]:
     """Plans on a number of accelerators, the mildest first: tensor-parallel in a node, experts as far as they go."""
     plan, work = scenario.parallelism, scenario.workload
-    node = max(scenario.system.groups[0].node.accelerators, plan.tp)
+    node = max(min(group.node.accelerators for group in scenario.system.groups), plan.tp)
     wide = next((tp for tp in (8 * plan.tp, 4 * plan.tp, 2 * plan.tp) if tp <= max(node, 8)), plan.tp)
     modes = [None, "full"] if isinstance(work, Training) and _recomputes(work) != "full" else [None]
     for mode, pp, tp in product(modes, (plan.pp * k for k in (1, 2, 4, 8, 16)), dict.fromkeys((plan.tp, wide))):

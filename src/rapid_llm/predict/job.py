@@ -6,6 +6,7 @@ from functools import lru_cache
 from math import ceil
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision
 from rapid_llm.execution.host_experts import FLOPS_PER_BYTE
@@ -35,6 +36,16 @@ def plans_of(scenario: Scenario) -> Plans:
             order=order,
         )
     return Plans.of(plan, micro_batch=ceil(work.requests / dp), micro_batches=1, order=order)
+
+
+def capacities_of(scenario: Scenario, plans: Plans, stages: int) -> NDArray[np.float64] | None:
+    """Bytes that the driver reports on each stage [P, S]; None on equal accelerators."""
+    if len(scenario.system.groups) == 1:
+        return None
+    from rapid_llm.execution.cluster import Cluster, machines  # few jobs need it
+
+    found = machines(scenario.system, scenario.runtime, None, plans, scenario.placement.stages)
+    return found.capacities(plans, stages) if isinstance(found, Cluster) else None
 
 
 def assumptions(scenario: Scenario) -> tuple[str, ...]:

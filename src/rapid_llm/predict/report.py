@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from rapid_llm.scenario import Scenario
 
 
+FLOP_CONVENTION = "matrix multiplications and LM head, full attention, no recompute, over the dense peak"
+"""What MFU counts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """A node of the breakdown tree: its children's seconds sum to its own; hidden time stands beside, not in the sum.
@@ -89,12 +93,14 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class StageMemory:
-    """Bytes on one rank of a pipeline stage, ``reserved_bytes`` without context and libraries."""
+    """Bytes on one rank of a pipeline stage, ``reserved_bytes`` without context and libraries; ``limit_bytes``: what
+    the process may use."""
 
     persistent_bytes: int
     allocated_bytes: int
     reserved_bytes: int
     peak_bytes: int
+    limit_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +251,41 @@ class Confidence:
 
 
 @dataclass(frozen=True, slots=True)
+class StageSeat:
+    """Where a pipeline stage sits on unlike groups of nodes: the groups and accelerators that its ranks wait for.
+
+    ``layers``; seconds of a micro-batch, and those of its messages to other stages; bytes of a rank, and what it may
+    use.
+    """
+
+    groups: tuple[str, ...]
+    accelerators: tuple[str, ...]
+    layers: int
+    forward_s: float
+    backward_s: float
+    send_s: float
+    peak_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeatsUse:
+    """The stages of a job on unlike groups of nodes, and the stage that the others wait for.
+
+    ``pipelines``: how many of its pipelines differ; stages are those of the one that the step waits for, ``waiting``
+    the groups of which only others are. ``balanced``: layers of each stage with which stages take alike and fit, and
+    the step time then over that of the job (None where that gains nothing).
+    """
+
+    stages: tuple[StageSeat, ...]
+    pacing_stage: int
+    pipelines: int
+    waiting: tuple[str, ...] = ()
+    balanced_layers_per_stage: tuple[int, ...] | None = None
+    balanced_time_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WhatIf:
     """One sensitivity: a change as ``--set`` takes it, and the relative change of the headline time."""
 
@@ -291,7 +332,7 @@ class Report:
     mfu: float | None = None
     mfu_causal: float | None = None
     hfu: float | None = None
-    flop_convention: str = "matrix multiplications and LM head, full attention, no recompute, over the dense peak"
+    flop_convention: str = FLOP_CONVENTION
     # inference
     ttft_s: float | None = None
     tpot_s: float | None = None
@@ -304,6 +345,7 @@ class Report:
     waves: int | None = None
     compute_bound_batch: int | None = None
     pools: PoolsUse | None = None
+    seats: SeatsUse | None = None
     # both
     run_time_s: float | None = None
     accelerator_hours: float | None = None

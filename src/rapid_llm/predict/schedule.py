@@ -51,7 +51,8 @@ class Timeline:
     """A step of one pipeline. Once the schedule repeats, only its first and last periods are listed.
 
     warm_up_end: when the last stage to do so starts a backward pass; drain_start: when the first stage has no forward
-    pass left; left_out: from when to when nothing is listed, and the micro-batches that run meanwhile.
+    pass left; left_out: from when to when nothing is listed, and the micro-batches that run meanwhile; places: what
+    each stage sits on, where accelerators differ.
     """
 
     schedule: str
@@ -62,6 +63,7 @@ class Timeline:
     left_out: tuple[float, float, int]
     pipeline_s: float
     step_s: float
+    places: tuple[str, ...] = ()
 
     @property
     def bubble(self) -> float:
@@ -113,7 +115,17 @@ def timeline_of(step: TrainingStep) -> Timeline:
         left_out=(fold.cut, fold.resume + more, fold.dropped + m - short),
         pipeline_s=pipeline,
         step_s=float(step.total[0]),
+        places=_places(step),
     )
+
+
+def _places(step: TrainingStep) -> tuple[str, ...]:
+    """The groups of nodes that each stage of the pipeline sits on."""
+    if step.seats is None:
+        return ()
+    groups = step.seats.cluster.system.groups
+    stages = step.seats.pipelines[int(step.seats.critical[0])].stages
+    return tuple(" and ".join(groups[index].name for index, _ in kinds) for kinds in stages)
 
 
 @dataclass(frozen=True, slots=True)

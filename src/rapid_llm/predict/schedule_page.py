@@ -43,11 +43,16 @@ def timeline_svg(shown: Timeline) -> str:
     if shown.left_out[2]:
         marks.append((place(shown.left_out[0]) + cut / 4, f"× {shown.left_out[2]:,} more"))
     return charts.gantt(
-        [(f"stage {stage + 1}", bars) for stage, bars in rows.items()],
+        [(_row(shown, stage), bars) for stage, bars in rows.items()],
         legend=[(NAMES.get(kind, kind), COLOURS[kind]) for kind in used],
         marks=marks,
         title=_heading(shown),
     )
+
+
+def _row(shown: Timeline, stage: int) -> str:
+    where = f" {shown.places[stage]}" if shown.places else ""
+    return f"stage {stage + 1}{where}"
 
 
 def _axis(shown: Timeline) -> tuple[Callable[[float], float], float]:
@@ -151,10 +156,15 @@ def _stages(shown: Timeline) -> str:
     rows = [
         (
             str(index + 1),
+            *([shown.places[index]] if shown.places else []),
             format_seconds(line.busy),
             format_seconds(line.idle),
             format_percent(line.idle / shown.pipeline_s),
         )
         for index, line in enumerate(shown.stages)
     ]
-    return charts.table(("stage", "works", "waits", "of the pipeline"), rows, numeric=(1, 2, 3))
+    where = ["on"] if shown.places else []
+    first = 1 + len(where)
+    return charts.table(
+        ("stage", *where, "works", "waits", "of the pipeline"), rows, numeric=(first, first + 1, first + 2)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from rapid_llm.dtypes import Precision
 from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.execution import Machine, Slow, TrainingStep, training_step
+from rapid_llm.execution.cluster import machines
 from rapid_llm.hardware import System
 from rapid_llm.lowering import lower
 from rapid_llm.memory import Account, training_account
@@ -58,17 +60,24 @@ def evaluate_training(
     work: Training,
     slow: Slow | None = None,
     links: Links | None = None,
+    stages: Sequence[str] = (),
 ) -> TrainingTable:
     """Evaluate every plan of ``plans`` for one training job, as one table.
 
     ``slow``: the share of its compute that an accelerator has left, by its place; ``links``: those that messages are
-    priced on, one by one. InfeasibleError where their faults cut a group apart.
+    priced on, one by one; ``stages``: the group of nodes of each stage, where the user says it. InfeasibleError where
+    their faults cut a group apart.
     """
     lowered = lower(model, training_shapes(plans, work, precision, runtime), runtime)
-    machine = Machine.of(system, runtime, links, int(plans.ranks.max(initial=0)))
-    account = training_account(lowered, runtime, precision, machine.accelerator)
-    step = training_step(lowered, machine, slow, account.displaced)
-    return TrainingTable(plans, step, account)
+    machine = machines(system, runtime, links, plans, stages)
+    if isinstance(machine, Machine):
+        account = training_account(lowered, runtime, precision, machine.accelerator)
+        return TrainingTable(plans, training_step(lowered, machine, slow, account.displaced), account)
+    from rapid_llm.execution.mixed import mixed_step  # few jobs need it
+
+    chip, capacities = machine.system.groups[0].node.accelerator, machine.capacities(plans, lowered.layers.shape[2])
+    account = training_account(lowered, runtime, precision, chip, capacities)
+    return TrainingTable(plans, mixed_step(lowered, machine, slow, account.displaced), account)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +98,7 @@ def utilisation(table: TrainingTable, model: Model, precision: Precision, work: 
     sequences, read = work.global_batch_size, work.sequence_length
     lengths = (work.decoder_sequence_length, read) if work.decoder_sequence_length else (read, 0)
     full, causal, _ = step_flops(model, *lengths, work.predictions)
-    machine = table.step.priced.machine
-    name = number_format(precision.compute).rate
-    peaks = machine.accelerator.peak
-    peak = peaks.get(name) or peaks.get("bf16") or next(iter(peaks.values()))
-    plans = table.plans
-    rank_seconds = float(table.step.total[0]) * float(plans.ranks[0]) * peak
+    rank_seconds = float(table.step.total[0]) * _peak(table, number_format(precision.compute).rate)
     passes = 2.0 if table.step.priced.lowered.shapes.lora else 3.0
     model_flops, causal_flops = passes * sequences * full, passes * sequences * causal
     return Utilisation(
@@ -102,6 +106,17 @@ def utilisation(table: TrainingTable, model: Model, precision: Precision, work: 
         causal_flops / rank_seconds,
         (model_flops + _recomputed(table)) / rank_seconds,
     )
+
+
+def _peak(table: TrainingTable, name: str) -> float:
+    """Dense peak of all accelerators of the first plan together (FLOP/s)."""
+    seats, plans = table.step.seats, table.plans
+    if seats is None:
+        used = [(table.step.priced.machine.accelerator, float(plans.ranks[0]))]
+    else:
+        counts = seats.cluster.counts(plans, 0).sum(axis=0).tolist()
+        used = [(g.node.accelerator, n) for g, n in zip(seats.cluster.system.groups, counts, strict=True)]
+    return sum(n * (c.peak.get(name) or c.peak.get("bf16") or next(iter(c.peak.values()))) for c, n in used)
 
 
 def _recomputed(table: TrainingTable) -> float:

@@ -10,7 +10,7 @@ from rapid_llm.execution import TrainingStep
 from rapid_llm.lazy import Later
 from rapid_llm.predict.breakdown import bound_by, training_breakdown
 from rapid_llm.predict.feasibility import memory_use
-from rapid_llm.predict.report import Report, Where, hours
+from rapid_llm.predict.report import FLOP_CONVENTION, Report, Where, hours
 from rapid_llm.predict.training import TrainingTable, utilisation
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Training
@@ -38,7 +38,17 @@ def training_report(scenario: Scenario, work: Training, table: TrainingTable, ab
         where=Later(partial(_where, table.step)),
         origin=scenario,
         **about,
+        **_on_groups(table, scenario),
     )
+
+
+def _on_groups(table: TrainingTable, scenario: Scenario) -> dict[str, Any]:
+    """What a report says more of a job on unlike groups of nodes."""
+    if table.step.seats is None:
+        return {}
+    from rapid_llm.predict.seating import seats_use  # few jobs need it
+
+    return {"seats": seats_use(table, scenario), "flop_convention": f"{FLOP_CONVENTION}s of all accelerators together"}
 
 
 def _where(step: TrainingStep) -> Where:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rapid_llm.hardware import Accelerator, System
+from rapid_llm.hardware import Accelerator, Node, System
 from rapid_llm.nouns import FrozenDict, replaced
 from rapid_llm.predict.job import runs_on_cpus
 from rapid_llm.predict.report import WhatIf
@@ -21,6 +21,7 @@ def what_if(scenario: Scenario, base: float, time_of: Callable[[Scenario], float
         ("memory bandwidth x2", _hbm),
         ("scale-up bandwidth x2", _scale_up),
         ("network cards x2", _nics),
+        *([("links between groups x2", _links)] if scenario.system.links else []),
         *([("host memory bandwidth x2", _host)] if runs_on_cpus(scenario) else []),
     ):
         changed = _changed(scenario, change)
@@ -41,41 +42,55 @@ def _changed(scenario: Scenario, change: Callable[[System], System | None]) -> S
     return replaced(scenario, system=system, pools=replaced(pools, **changed))
 
 
-def _with_accelerator(system: System, accelerator: Accelerator) -> System:
-    group = system.groups[0]
-    return replaced(system, groups=(replaced(group, node=replaced(group.node, accelerator=accelerator)),))
+def _everywhere(system: System, change: Callable[[Node], Node]) -> System:
+    """The system with the nodes of all its groups changed."""
+    return replaced(system, groups=tuple(replaced(group, node=change(group.node)) for group in system.groups))
+
+
+def _with_accelerator(system: System, change: Callable[[Accelerator], Accelerator]) -> System:
+    return _everywhere(system, lambda node: replaced(node, accelerator=change(node.accelerator)))
 
 
 def _matrix(system: System) -> System:
-    chip = system.groups[0].node.accelerator
-    peak = FrozenDict({name: rate * FACTOR for name, rate in chip.peak.items()})
-    return _with_accelerator(system, replaced(chip, peak=peak))
+    def faster(chip: Accelerator) -> Accelerator:
+        return replaced(chip, peak=FrozenDict({name: rate * FACTOR for name, rate in chip.peak.items()}))
+
+    return _with_accelerator(system, faster)
 
 
 def _hbm(system: System) -> System:
-    chip = system.groups[0].node.accelerator
-    hbm = replaced(chip.memory.hbm, bandwidth=chip.memory.hbm.bandwidth * FACTOR)
-    return _with_accelerator(system, replaced(chip, memory=replaced(chip.memory, hbm=hbm)))
+    def faster(chip: Accelerator) -> Accelerator:
+        hbm = replaced(chip.memory.hbm, bandwidth=chip.memory.hbm.bandwidth * FACTOR)
+        return replaced(chip, memory=replaced(chip.memory, hbm=hbm))
+
+    return _with_accelerator(system, faster)
 
 
 def _scale_up(system: System) -> System | None:
-    chip = system.groups[0].node.accelerator
-    if chip.scale_up is None or system.groups[0].node.accelerators == 1:
+    if all(g.node.accelerator.scale_up is None or g.node.accelerators == 1 for g in system.groups):
         return None
-    port = replaced(chip.scale_up, bandwidth=chip.scale_up.bandwidth * FACTOR)
-    return _with_accelerator(system, replaced(chip, scale_up=port))
+
+    def faster(chip: Accelerator) -> Accelerator:
+        port = chip.scale_up
+        return chip if port is None else replaced(chip, scale_up=replaced(port, bandwidth=port.bandwidth * FACTOR))
+
+    return _with_accelerator(system, faster)
 
 
 def _host(system: System) -> System:
-    group = system.groups[0]
-    node = replaced(group.node, host_memory_bandwidth=group.node.host_memory_bandwidth * FACTOR)
-    return replaced(system, groups=(replaced(group, node=node),))
+    return _everywhere(system, lambda n: replaced(n, host_memory_bandwidth=n.host_memory_bandwidth * FACTOR))
 
 
 def _nics(system: System) -> System | None:
-    group = system.groups[0]
-    nics = group.node.nics
-    if nics is None:
+    if all(group.node.nics is None for group in system.groups):
         return None
-    node = replaced(group.node, nics=replaced(nics, count=nics.count * int(FACTOR)))
-    return replaced(system, groups=(replaced(group, node=node),))
+
+    def more(node: Node) -> Node:
+        nics = node.nics
+        return node if nics is None else replaced(node, nics=replaced(nics, count=nics.count * int(FACTOR)))
+
+    return _everywhere(system, more)
+
+
+def _links(system: System) -> System:
+    return replaced(system, links=tuple(replaced(one, bandwidth=one.bandwidth * FACTOR) for one in system.links))

@@ -7,6 +7,7 @@ from rapid_llm.scenario.resolving import replanned
 from rapid_llm.scenario.rules import Check
 from rapid_llm.scenario.scenario import Draft, Pool, Pools, Scenario, pool_scenario
 from rapid_llm.scenario.schema import schema
+from rapid_llm.scenario.seating import used_groups
 
 __all__ = [
     "CHECKS",
@@ -25,5 +26,6 @@ __all__ = [
     "replanned",
     "require",
     "schema",
+    "used_groups",
     "violated",
 ]

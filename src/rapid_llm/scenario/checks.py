@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from rapid_llm.errors import InputError
 from rapid_llm.nouns import replaced
 from rapid_llm.scenario.columns import Columns, columns
+from rapid_llm.scenario.group_rules import GROUPS
 from rapid_llm.scenario.rules import PLAN, Check, Severity
 from rapid_llm.scenario.scenario import Scenario, pool_scenario
 from rapid_llm.scenario.work_rules import WORK
 
 Mask = NDArray[np.bool_]
 
-CHECKS: tuple[Check, ...] = (*PLAN, *WORK)
+CHECKS: tuple[Check, ...] = (*PLAN, *GROUPS, *WORK)
 """All checks, in the order in which a user wants to hear of them."""
 
 

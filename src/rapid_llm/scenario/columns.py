@@ -1,6 +1,6 @@
 """What the checks look at: numbers of a scenario as columns with a leading plan axis."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import gcd
 from typing import Any
@@ -9,12 +9,13 @@ import numpy as np
 
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.errors import InputError
-from rapid_llm.hardware import Accelerator, System
+from rapid_llm.hardware import Accelerator, NodeGroup, System, node_starts, part_of
 from rapid_llm.lowering.modules import present
 from rapid_llm.model import MLP, Model, MoE
 from rapid_llm.parallelism import FOLDED, TWO_WAY, Parallelism
 from rapid_llm.runtime import Runtime, runs_on, usual
 from rapid_llm.scenario.scenario import Scenario
+from rapid_llm.scenario.seating import reached_groups, unseated, used_groups
 from rapid_llm.workload import Inference, Routing, Training
 
 
@@ -50,12 +51,12 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     and fewest micro-batches;
     of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), ring_alone,
     ulysses_alone, runs_schedule, offloads, offload_zero_stage and experts_need_sp; accelerators, node_size,
-    system_accelerators, training (0 or 1), runtime_training, has_rate, has_platform, runs_model, weight_only (a
-    format that cannot be trained),
-    flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length (prompt
-    and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed (unevenly),
-    counted_experts, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave, runs_host_experts,
-    sees_images, has_tower (0 or 1), shown_tokens, batch_size (inference), beams, total_requests,
+    system_accelerators, training (0 or 1), runtime_training, has_rate, has_platform, runs_model, groups, before
+    (accelerators of the groups that a job fills before its last one), mixed, vendors, unseated, weight_only (cannot be
+    trained), flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length
+    (prompt and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed
+    (unevenly), counted_experts, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave,
+    runs_host_experts, sees_images, has_tower (0 or 1), shown_tokens, batch_size (inference), beams, total_requests,
     speculates, drafts_by_model, decoder_length, read_tokens, output_tokens, predictions, starts_decoder, beyond (what
     is modelled of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, draft_decodes, pooled, and of the
     model: hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an
@@ -64,8 +65,9 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
     """
     runtime, plan = scenario.runtime, scenario.parallelism
-    system = _system(scenario.system, scenario.accelerators, runtime, scenario.precision)
-    own = {**_model(scenario.model), **system, **_plan(plan, runtime), **_workload(scenario), **_faults(scenario)}
+    seated = bool(scenario.placement.stages)
+    system = _system(scenario.system, scenario.accelerators, seated, runtime, scenario.precision)
+    own = {**_model(scenario.model), **system, **_plan(plan, runtime), **_workload(scenario), **_places(scenario)}
     given = {name: np.asarray(value, dtype=np.float64) for name, value in (plans or {}).items()}
     return Columns(values={**own, **given}, scenario=scenario)
 
@@ -100,26 +102,35 @@ def _model(model: Model) -> dict[str, int]:
 
 
 @lru_cache(maxsize=256)
-def _system(system: System, accelerators: int, runtime: Runtime, precision: Precision) -> dict[str, int]:
-    node = system.groups[0].node
-    chip = node.accelerator
+def _system(system: System, accelerators: int, seated: bool, runtime: Runtime, precision: Precision) -> dict[str, int]:
+    groups = reached_groups(system, accelerators, seated)
+    nodes, last = [group.node for group in groups], groups[-1]
+    chips = [node.accelerator for node in nodes]
     return {
         "accelerators": accelerators,
         "system_accelerators": system.accelerators,
-        "node_size": node.accelerators,
-        "has_rate": not _without_rate(chip, precision),
-        "has_platform": runs_on(runtime, chip.vendor, chip.architecture),
-        "has_drives": node.nvme is not None,
-        "unified": node.accelerator.memory.unified,
+        "node_size": last.node.accelerators,
+        "groups": len(system.groups),
+        "before": 0 if seated else sum(group.accelerators for group in groups[:-1]),
+        "mixed": len(groups) > 1 and part_of(system, accelerators).mixed,
+        "vendors": len({chip.vendor for chip in chips}),
+        "has_rate": not _without_rate(groups, precision)[0],
+        "has_platform": all(runs_on(runtime, chip.vendor, chip.architecture) for chip in chips),
+        "has_drives": all(node.nvme is not None for node in nodes),
+        "unified": any(chip.memory.unified for chip in chips),
         "runs_host_experts": runtime.host_experts is not None,
         "weight_only": any(dtype(kept).weight_only for kept in _kept(precision)),
     }
 
 
-def _without_rate(chip: Accelerator, formats: Precision) -> str:
-    """The field of ``formats`` in whose format the accelerator has no matrix rate; empty where it has all."""
-    fields = ("compute", "activations")
-    return next((name for name in fields if chip.rate(dtype(getattr(formats, name)).rate) is None), "")
+def _without_rate(groups: Sequence[NodeGroup], formats: Precision) -> tuple[str, Accelerator]:
+    """The field of ``formats`` in whose format an accelerator has no matrix rate, and which; empty where all do."""
+    chips = [group.node.accelerator for group in groups]
+    for chip in chips:
+        for name in ("compute", "activations"):
+            if chip.rate(dtype(getattr(formats, name)).rate) is None:
+                return name, chip
+    return "", chips[0]
 
 
 def _kept(precision: Precision) -> tuple[str, str]:
@@ -304,8 +315,10 @@ def _generation(scenario: Scenario) -> dict[str, int]:
     }
 
 
-def _faults(scenario: Scenario) -> dict[str, int]:
+def _places(scenario: Scenario) -> dict[str, int]:
+    """Whether the job has the places that its faults and its stages name."""
     return {
+        "unseated": bool(unseated(scenario)),
         "flow": scenario.network == "flow",
         "link_faults": any(fault.of_links for fault in scenario.faults),
         "misplaced": bool(_misplaced(scenario)),
@@ -321,7 +334,7 @@ def _misplaced(scenario: Scenario) -> str:
     from rapid_llm.network.flow_prices import Links
 
     try:
-        speeds(scenario.faults, scenario.accelerators, scenario.system.groups[0].node.accelerators)
+        speeds(scenario.faults, scenario.accelerators, node_starts(scenario.system))
         if scenario.network == "flow":
             Machine.of(scenario.system, scenario.runtime, Links(scenario.accelerators, scenario.faults))
     except InputError as error:
@@ -342,9 +355,15 @@ def _lacked_module(scenario: Scenario) -> str:
     return next((name for name in named if name not in present(scenario.model)), "")
 
 
+def _runs_on(scenario: Scenario, chip: Accelerator) -> bool:
+    return runs_on(scenario.runtime, chip.vendor, chip.architecture)
+
+
 def _names(scenario: Scenario) -> dict[str, str]:
-    chip = scenario.system.groups[0].node.accelerator
-    multiplied = _without_rate(chip, scenario.precision) or "compute"
+    groups = used_groups(scenario)
+    lacking, chip = _without_rate(groups, scenario.precision)
+    strange = (g.node.accelerator for g in groups if not _runs_on(scenario, g.node.accelerator))
+    chip, multiplied = next(strange, chip), lacking or "compute"
     facts = scenario.runtime.training
     return {
         "model": scenario.model.name,
@@ -358,6 +377,11 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "vendor": chip.vendor,
         "model_kind": scenario.model.kind,
         "beyond_field": _beyond(scenario),
+        "vendor_names": list(dict.fromkeys(g.node.accelerator.vendor for g in groups)),
+        "group_names": [g.name for g in groups],
+        "last_group": groups[-1].name,
+        "held": " + ".join(f"{g.count} x {g.node.accelerators}" for g in scenario.system.groups),
+        "why_unseated": unseated(scenario),
         "usual_runtime": usual(scenario.workload.kind, chip.vendor, chip.architecture, scenario.model.kind),
         "lacked": _lacked(scenario),
         "lacked_module": _lacked_module(scenario),

@@ -267,7 +267,7 @@ def own_precision(found: Model, system: System, engine: Runtime) -> tuple[str, s
 
     Engines run a checkpoint in the format that it comes in; an accelerator without bf16 computes in fp16.
     """
-    chip, usual = system.groups[0].node.accelerator, engine.defaults.precision
+    chips, usual = [group.node.accelerator for group in system.groups], engine.defaults.precision
     if usual not in PRESETS:
         raise InputError(
             unknown_name("runtime.defaults.precision", usual, PRESETS),
@@ -276,7 +276,7 @@ def own_precision(found: Model, system: System, engine: Runtime) -> tuple[str, s
         )
 
     def computes(preset: str) -> bool:
-        return chip.rate(dtype(PRESETS[preset]["compute"]).rate) is not None
+        return all(chip.rate(dtype(PRESETS[preset]["compute"]).rate) is not None for chip in chips)
 
     if engine.workload == "inference" and usual in ("bf16", "fp16"):
         own = next(filter(computes, CHECKPOINTS.get(found.quantization or "", ())), None)
@@ -284,5 +284,5 @@ def own_precision(found: Model, system: System, engine: Runtime) -> tuple[str, s
             return own, f"checkpoint of {found.name}"
     instead = usual.replace("bf16", "fp16")
     if not computes(usual) and instead in PRESETS and computes(instead):
-        return instead, f"{chip.name} has no bf16"
+        return instead, f"{' or '.join(chip.name for chip in chips)} has no bf16"
     return usual, f"default of {engine.name}"

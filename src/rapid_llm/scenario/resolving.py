@@ -10,6 +10,7 @@ from pydantic.dataclasses import dataclass
 
 from rapid_llm import runtime
 from rapid_llm.documents import Document, build, known_fields, plain, show
+from rapid_llm.errors import nearest, unknown_name
 from rapid_llm.hardware import System, shared_racks
 from rapid_llm.hardware.health import Fault
 from rapid_llm.model import Model, MoE
@@ -96,7 +97,7 @@ def resolve(document: Document) -> Scenario:
         defaults.append(f"precision: {preset} ({why})")
     formats = precision_of(document, preset, engine.defaults.gradients)
     given = _field(document, "parallelism", Parallelism)
-    accelerators = _accelerators(document, given, defaults)
+    accelerators = _accelerators(document, given, system, defaults)
     system = _shared(system, accelerators, defaults)
     experts = any(isinstance(block.ffn, MoE) for block in found_model.blocks)
     plan = _plan(given, accelerators, engine=engine, workload=workload, experts=experts, defaults=defaults)
@@ -106,7 +107,7 @@ def resolve(document: Document) -> Scenario:
         accelerators=accelerators,
         runtime=engine,
         parallelism=shared(plan),
-        placement=_placement(document),
+        placement=_placement(document, system),
         precision=shared(formats),
         workload=_recompute(workload, engine, defaults),
         network=_top(document, "network", "closed-form"),
@@ -246,22 +247,30 @@ def _listed(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
-def _placement(document: Document) -> Placement:
+def _placement(document: Document, system: System) -> Placement:
     placement: Placement = _field(document, "placement", Placement)
     if sorted(placement.order) != sorted(AXES):
         given, known = ", ".join(placement.order), ", ".join(AXES)
         raise document.error(
             f"placement.order must name each of {known} once (got {given}). Try [{known}].", "placement.order"
         )
+    names = [group.name for group in system.groups if group.name]
+    for index, name in enumerate(placement.stages if names else ()):
+        if name not in names:
+            place = f"placement.stages[{index}]"
+            raise document.error(unknown_name(place, name, names), place, nearest(name, names))
     return placement
 
 
-def _accelerators(document: Document, plan: Parallelism, defaults: list[str]) -> int:
-    """How many accelerators the job takes: as given, else the product of the degrees."""
+def _accelerators(document: Document, plan: Parallelism, system: System, defaults: list[str]) -> int:
+    """How many accelerators the job takes: as given, else all of several groups, else the product of the degrees."""
     count: int | None = _top(document, "accelerators", None)
     if count is not None:
         return count
     dense = plan.tp * plan.cp
+    if len(system.groups) > 1 and plan.dp is None:
+        defaults.append(f"accelerators: {system.accelerators} (all groups of the system)")
+        return system.accelerators
     dp = plan.dp or lcm(dense, plan.ep * (plan.etp or 1)) // dense
     total = dense * plan.pp * dp
     defaults.append(f"accelerators: {total} (product of the degrees)")

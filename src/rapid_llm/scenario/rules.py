@@ -220,7 +220,7 @@ PLAN: tuple[Check, ...] = (
     Check(
         "ranks fill nodes",
         "accelerators",
-        lambda c: (c.accelerators <= c.node_size) | divides(c.node_size, c.accelerators),
+        lambda c: (c.accelerators - c.before <= c.node_size) | divides(c.node_size, c.accelerators - c.before),
         sentences.nodes,
     ),
     Check(

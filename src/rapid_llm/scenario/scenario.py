@@ -109,7 +109,7 @@ class Scenario:
             "accelerators": self.accelerators,
             "runtime": _noun(self.runtime),
             "parallelism": plain(self.parallelism),
-            "placement": plain(self.placement),
+            "placement": _placed(self.placement),
             "precision": _noun(self.precision),
             "workload": plain(self.workload),
             "network": self.network,
@@ -163,6 +163,11 @@ def _given(fault: Fault) -> dict[str, Any]:
     return {name: value for name, value in plain(fault).items() if value is not False}
 
 
+def _placed(placement: Placement) -> dict[str, Any]:
+    """What is said of a placement, and not what is left out."""
+    return {name: value for name, value in plain(placement).items() if value}
+
+
 def _part(noun: Draft | Pool) -> dict[str, Any]:
     """A draft or a pool as a scenario file writes it."""
     given = {name: getattr(noun, name) for name in noun.__dataclass_fields__ if name != "system"}
@@ -183,7 +188,13 @@ def _noun(noun: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def system_mapping(system: System) -> dict[str, Any]:
-    """A system as its YAML file writes it: name, node, nodes, fabric."""
+    """A system as its YAML file writes it: name, node, nodes, fabric; or groups of nodes, and links between them."""
     data: dict[str, Any] = plain(system)
-    (group,) = data.pop("groups")
-    return {**data, "node": group["node"], "nodes": group["count"]}
+    groups, links = data.pop("groups"), data.pop("links")
+    if len(groups) == 1:
+        return {**data, "node": groups[0]["node"], "nodes": groups[0]["count"]}
+    written = [
+        {"name": g["name"], "node": g["node"], "nodes": g["count"], **{k: g[k] for k in ("fabric",) if k in g}}
+        for g in groups
+    ]
+    return {**data, "groups": written, **({"links": links} if links else {})}

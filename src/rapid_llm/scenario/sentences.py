@@ -152,6 +152,11 @@ def degrees(row: Row) -> str:
 def enough(row: Row) -> str:
     """More ranks than the system has accelerators."""
     size, has = row["node_size"], row["system_accelerators"]
+    if row["groups"] > 1:
+        return (
+            f"accelerators {row['accelerators']} is more than system {row['system']} has: {row['held']} = {has}. "
+            f"Try accelerators {has}, or more nodes in a group."
+        )
     nodes, need = has // size, -(-row["accelerators"] // size)
     found = system_with(row["accelerator"], row["accelerators"])
     larger = "a system with more of them" + (f", such as {found}" if found else "")
@@ -165,8 +170,15 @@ def enough(row: Row) -> str:
 
 def nodes(row: Row) -> str:
     """The last node would be partly used."""
-    total, size = row["accelerators"], row["node_size"]
+    before, size = row["before"], row["node_size"]
+    total = row["accelerators"] - before
     left = f"{total} / {size} leaves {total % size}"
+    if before:
+        low = before + total // size * size
+        return (
+            f"accelerators {before + total} do not fill the nodes of {size} of group {row['last_group']}, which are "
+            f"taken last: {left}. Try {low} or {low + size}."
+        )
     return f"accelerators {total} do not fill nodes of {size}: {left}. Try {beside(total, size)}."
 
 
