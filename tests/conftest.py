@@ -7,6 +7,6 @@ from os import environ
 
 from hypothesis import settings
 
-settings.register_profile("same", derandomize=True)
-settings.register_profile("new", derandomize=False, print_blob=True)
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("new", derandomize=False, deadline=None, print_blob=True)
 settings.load_profile(environ.get("HYPOTHESIS_PROFILE", "same"))
