@@ -71,6 +71,14 @@ def test_a_mixed_step_costs_less_than_its_parts_and_more_than_each(engine):
     assert max(decode, prompt) <= mixed <= decode + prompt
 
 
+def test_prompts_and_sequences_share_a_launch_where_one_kernel_takes_both():
+    """A mixed step of vLLM 1.x is one flash_attn_varlen_func and one append a layer; vLLM of 2023 launched two each."""
+    shared = {name: stepper(from_mapping({**given, "workload": WORK})).shared for name, given in ENGINES.items()}
+    layers = 80
+    assert 4e-6 < shared["vllm"] / layers < 12e-6
+    assert shared["eager"] == shared["tensorrt-llm"] == shared["experts"] == 0.0
+
+
 def test_two_prompts_cost_less_than_one_of_both_lengths(engine):
     step, _ = engine
     assert step(4096, 2 * 2048 * 1024, 0, 0, 0) <= step(4096, 4096 * 2048, 0, 0, 0)

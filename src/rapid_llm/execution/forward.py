@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm import operators
 from rapid_llm.execution.host_experts import experts_on_host, layers_on_host
 from rapid_llm.execution.mapping import mapping
 from rapid_llm.execution.messages import send_time, sends
@@ -15,6 +16,7 @@ from rapid_llm.execution.stragglers import Slow, paces
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.table import FORWARD
 from rapid_llm.nouns import light, replaced
+from rapid_llm.operators.kernels import AttentionKernel
 from rapid_llm.workload import HostShare
 
 Column = NDArray[np.float64]
@@ -58,6 +60,23 @@ class ForwardSteps:
         tables = [t for t in self.priced.kernels if t.rows.family == name]
         found = [(t.seconds * t.rows.count * passes[t.rows.unit]).sum(axis=0) for t in tables]
         return np.asarray(sum(found, np.zeros(passes.shape[1])))
+
+    @property
+    def starts_of_attention(self) -> Column:
+        """Seconds of one pass through all stages [N] that attention takes at any length, where one launch serves
+        prompts and the sequences that decode beside them (``AttentionKernel.varlen``); 0 elsewhere."""
+        layers = self.priced.lowered.layers.sum(axis=2)
+        total = np.zeros(layers.shape[1])
+        for table in self.priced.kernels:
+            if table.rows.family == "attention" and starts_once(table.kernel):
+                total += (table.prices.fixed_s * table.rows.count * layers[table.rows.unit]).sum(axis=0)
+        return total
+
+
+def starts_once(kernel: str) -> bool:
+    """Whether prompts and decoding sequences of one step are one launch of an attention kernel."""
+    found = operators.kernel(kernel)
+    return isinstance(found, AttentionKernel) and found.varlen
 
 
 def forward_steps(

@@ -248,9 +248,9 @@ class AttentionKernel(Kernel):
     ``append`` is the pass before it that writes new K and V into the cache: by ``token``, by ``block`` (one a token, a
     thread a column of K, up to 512), one over Q, K and V with rotary (``qkv``), or one over a ``latent`` and the rotary
     parts of Q and K. ``fresh``: K and V are 16-bit activations, whatever the cache holds. ``latent`` names the
-    kernel for rows whose K and V differ in width (latent attention). ``shared``: bytes of shared memory of the block of
-    one tile, which waits for its first keys whatever the clock, beside as many more as a unit has room for; 0: a tile
-    keeps its unit busy.
+    kernel for rows whose K and V differ in width (latent attention). ``varlen``: prompts and the sequences that decode
+    beside them are one launch. ``shared``: bytes of shared memory of the block of one tile, which waits for its first
+    keys whatever the clock, beside as many more as a unit has room for; 0: a tile keeps its unit busy.
     """
 
     family: Literal["attention"]
@@ -269,6 +269,7 @@ class AttentionKernel(Kernel):
     decode_8bit: str | None = None
     cached_8bit: str | None = None
     latent: str | None = None
+    varlen: bool = False
     shared: Bytes = 0
 
     @property

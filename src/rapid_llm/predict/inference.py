@@ -327,7 +327,8 @@ def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, grou
     """
     engine, requests = job.engine, int(points.batch[2])
     passes, share = float(points.count[0]), (requests - 1.0) / requests
-    beside = float(steps.family("attention")[1]) * share / job.stages if engine.mixed_steps else 0.0
+    decoding = float(steps.family("attention")[1] - steps.starts_of_attention[1])
+    beside = decoding * share / job.stages if engine.mixed_steps else 0.0
     drafted = job.drafted_prompts(_row(points, 0), requests, steps)
     prompt = float(steps.pace[0] + steps.host[0]) + beside + drafted / passes
     step = float(job.token_time(steps, groups)[1] + steps.host[1])

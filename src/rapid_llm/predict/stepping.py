@@ -83,7 +83,8 @@ class Stepper:
     decode, prefill: the layers without attention, over the tokens of a step without and with prompt tokens; outer:
     embedding and sends, over tokens, of both; head: over rows; decode_attention: over sequences and their mean cache;
     prefill_attention: over new tokens and the cached tokens before them. floors: what launching the layers takes where
-    no graph is replayed; gaps: per pass, always exposed.
+    no graph is replayed; gaps: per pass, always exposed. shared: launches of attention that prompts and the sequences
+    beside them share, where the runtime gives both to one kernel.
     """
 
     decode: Line
@@ -92,6 +93,7 @@ class Stepper:
     head: Line
     decode_attention: Plane
     prefill_attention: Plane
+    shared: float
     floors: tuple[float, float]
     gaps: tuple[float, float]
     serial: float
@@ -113,7 +115,7 @@ class Stepper:
         if sequences:
             busy += self._caches(sequences, kv_tokens / sequences, longest_kv)
         if mixed:
-            busy += self._prompts(prompt, prefill_pairs)
+            busy += self._prompts(prompt, prefill_pairs) - (self.shared if sequences else 0.0)
         floor = self.floors[mixed]
         layers = max(busy, floor) + self.serial * min(busy, floor) + self.gaps[mixed]
         outer = self.outer[mixed](tokens) + self.head(sequences + mixed)
@@ -181,6 +183,7 @@ def stepper(scenario: Scenario) -> Stepper:
         head=Line([0.0, *tokens], [0.0, *decode.head]),
         decode_attention=_plane(job, sequences, lengths, decode=True),
         prefill_attention=_plane(job, news, pasts, decode=False),
+        shared=decode.shared,
         floors=(decode.floor, prefill.floor),
         gaps=(decode.gap, prefill.gap),
         serial=host.serial,
@@ -193,13 +196,17 @@ def stepper(scenario: Scenario) -> Stepper:
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """The parts of passes [N] that do not depend on the cache: layers, outer, head; floor and gap of the host (s)."""
+    """The parts of passes [N] that do not depend on the cache: layers, outer, head; floor and gap of the host (s).
+
+    shared: launches of attention that prompts and sequences share (s).
+    """
 
     layers: list[float]
     outer: list[float]
     head: list[float]
     floor: float
     gap: float
+    shared: float
 
 
 def _terms(job: Job, rows: list[tuple[float, float, float, float]]) -> _Terms:
@@ -217,7 +224,8 @@ def _terms(job: Job, rows: list[tuple[float, float, float, float]]) -> _Terms:
     floor = 0.0 if phase in constants.captured else constants.per_kernel * _launches(steps) + prepared
     gap = layers_run * getattr(constants.per_layer, phase)
     speed = job.machine.host_speed
-    return _Terms(layers.tolist(), (outer[0] + sends).tolist(), outer[1].tolist(), floor / speed, gap / speed)
+    shared = float(steps.starts_of_attention[-1])
+    return _Terms(layers.tolist(), (outer[0] + sends).tolist(), outer[1].tolist(), floor / speed, gap / speed, shared)
 
 
 def _launches(steps: ForwardSteps) -> float:
