@@ -94,7 +94,7 @@ def test_an_interval_wider_than_measured_says_so():
 def test_inference_names_its_times():
     text = "\n".join(answer(reports.inference()))
     assert "TTFT         200 ms     arrival to first token" in text
-    assert "TPOT         15.7 ms    per output token after the first" in text
+    assert "TPOT         15.7 ms    per output token after the first: 63.7 tokens/s per user" in text
     assert "throughput   1,950 output tokens/s, 30.5 tokens/s per accelerator, 9,750 tokens/s with the prompt" in text
 
 

@@ -9,12 +9,13 @@ def row(split, **fields):
     return ScoreRow(split=split, **given)
 
 
+SIMPLER = {"one": 0.2, "two": 0.1}
 CARD = Scorecard(
     rows=(
         row("fit", mape=0.02),
         row("unseen", mape=0.06, median=0.05, p90=0.1),
-        row("all", mape=0.04, median=0.03, p90=0.09, bias=-0.01, rank=0.98, baseline_mape=0.2),
-        row("all", group="all", mape=0.04, skipped={"the model is not described": 1}),
+        row("all", mape=0.04, median=0.03, p90=0.09, bias=-0.01, rank=0.98, baselines=SIMPLER),
+        row("all", group="all", mape=0.04, skipped={"the model is not described": 1}, baselines=SIMPLER),
         row("all", suite="memory", metric="verdict", accuracy=0.9, precision=1.0, recall=0.75),
     ),
     results=(),
@@ -24,8 +25,9 @@ CARD = Scorecard(
 def test_one_line_per_group_with_both_splits():
     lines = _lines(CARD)
     line = next(line for line in lines if "korthikanti" in line and "step_time" in line)
-    cells = "training step_time korthikanti 9 8 4.0 % 6.0 % 3.0 % 9.0 % -1.0 % 0.98 20.0 %"
+    cells = "training step_time korthikanti 9 8 4.0 % 6.0 % 3.0 % 9.0 % -1.0 % 0.98 20.0 % / 10.0 %"
     assert " ".join(line.split()) == cells
+    assert "baselines    one / two: training step_time" in lines
     assert "skipped      1 rows of training step_time: the model is not described" in lines
 
 

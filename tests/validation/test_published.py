@@ -47,7 +47,7 @@ def test_the_shared_tables_become_cases():
         pytest.skip("no measured tables beside the checkout")
     cases = cases_of((), tables.find(SHARED))
     by_suite = Counter(case.suite for case in cases)
-    assert by_suite["training"] == 1075 + 2 * 1820
+    assert by_suite["training"] == 1075 + 2 * 1587 + 160 + 73  # of the sweep: twice, on a sick fabric, before the fix
     assert by_suite["inference"] >= 4240
     assert by_suite["memory"] > 3000
     assert all(case.reason or case.measured or case.metric == "verdict" for case in cases)
@@ -64,6 +64,6 @@ def test_one_constant_per_source_reaches_what_is_known_of_it():
     any_time = Report(kind="training", feasible=True, step_time_s=1.0, memory=memory)
     card = run(["training"], SHARED, predict=lambda scenario: any_time)
     naive = {row.group: row.baseline_mape for row in card.rows if row.split == "all"}
-    assert naive["nanotron"] == pytest.approx(0.519, abs=0.002)
+    assert naive["nanotron"] == pytest.approx(0.482, abs=0.002)  # 0.519 with the jobs on a sick fabric
     assert naive["vtrain-single"] == pytest.approx(0.477, abs=0.002)
     assert naive["rapid-uci-a100"] == pytest.approx(0.227, abs=0.002)

@@ -210,6 +210,22 @@ def test_only_groups_that_span_a_job_of_the_sweep_feel_its_probe(tmp_path):
     assert healthy.scenario["system"]["fabric"]["oversubscription"] == 1.0
 
 
+def test_runs_of_the_sweep_on_what_was_not_well_are_shown_beside_it(tmp_path):
+    """Nodes of a slow fabric, and a pipeline before its fix, say nothing of a description: no target, never quoted."""
+    flag = "very low throughput (<5 TFLOP/s): likely sick"
+    groups = {
+        training.SICK_FABRIC: [{"ar_busbw_gbs": "59"}, {"qa_flags": flag}],
+        training.BEFORE_FIX: [{"qa_flags": "pp>1 before PP fix"}],
+        training.NANOTRON: [{"ar_busbw_gbs": "59", "n_gpus": "8"}, {"ar_busbw_gbs": "61"}],
+    }
+    for group, found in groups.items():
+        for changed in found:
+            case, *_ = training.cases(table("nanotron", tmp_path, NANOTRON | changed))
+            well = group == training.NANOTRON
+            assert (case.group, case.headline, case.quoted) == (group, well, well)
+            assert case.scenario is not None, case.reason
+
+
 def test_jobs_of_the_sweep_that_compared_their_collectives(tmp_path):
     # What their probe says is their hosts' own: the second group knows no more than the first.
     plain, own = training.cases(table("nanotron", tmp_path, NANOTRON | {"after_pp_fix": "True"}))

@@ -199,9 +199,11 @@ def _inference(report: Report, width: int) -> list[str]:
         return _reading(report, width)
     job = report.waves is not None
     mean, start = ("mean from ", ", all waiting at the start") if job else ("", "")
+    user = report.output_tokens_per_s_per_user
+    pace = f": {format_rate(user)} per user" if user else ""
     times = (
         ("TTFT", report.ttft_s, f"{mean}arrival to first token{start}"),
-        ("TPOT", report.tpot_s, "per output token after the first"),
+        ("TPOT", report.tpot_s, f"per output token after the first{pace}"),
         ("E2E", report.e2e_s, f"{mean}arrival to last token"),
     )
     lines = _in_flight(report, width)

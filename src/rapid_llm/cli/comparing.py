@@ -53,6 +53,7 @@ _RESULTS = (
     "ttft_s",
     "tpot_s",
     "e2e_s",
+    "output_tokens_per_s_per_user",
     "output_tokens_per_s",
     "total_tokens_per_s",
     "requests_per_s",

@@ -15,11 +15,11 @@ from rapid_llm.cli.files import write_page
 from rapid_llm.cli.style import show
 from rapid_llm.validation import STRUCTURAL, Scorecard, ScoreRow, against, confidence, run
 
-_HEADER = ("suite", "metric", "group", "rows", "scored", "MAPE", "unseen", "median", "p90", "bias", "rank", "baseline")
+_HEADER = ("suite", "metric", "group", "rows", "scored", "MAPE", "unseen", "median", "p90", "bias", "rank", "baselines")
 _NOTE = (
     "MAPE: mean of |predicted / measured - 1|. unseen: the same over rows that took no part in any fit. "
-    "rank: Spearman's correlation inside a group. baseline: MAPE of the naive model with its constant chosen on these "
-    "very rows. The group 'all' is the unweighted mean over groups. "
+    "rank: Spearman's correlation inside a group. baselines: MAPE of simpler models on the same rows, "
+    "their constants chosen on these very rows. The group 'all' is the unweighted mean over groups. "
     "A verdict shows accuracy, and precision and recall of running out of memory."
 )
 
@@ -65,7 +65,13 @@ def _progress(done: int, total: int) -> None:
 
 def _lines(card: Scorecard) -> list[str]:
     table = text.columns(_table(card), _HEADER, right=range(3, len(_HEADER)))
-    return [*table, *_structural(card.rows), *_skipped(card.rows), *text.wrapped("", _NOTE, indent=0, lines=5)]
+    return [
+        *table,
+        *_simpler(card.rows),
+        *_structural(card.rows),
+        *_skipped(card.rows),
+        *text.wrapped("", _NOTE, indent=0, lines=5),
+    ]
 
 
 def _table(card: Scorecard) -> list[list[str]]:
@@ -75,9 +81,9 @@ def _table(card: Scorecard) -> list[list[str]]:
 
 
 def _cells(row: ScoreRow, unseen: float | None) -> list[str]:
-    figures = (row.mape, unseen, row.median, row.p90, row.bias, row.rank, row.baseline_mape)
-    cells = [_percent(value) for value in figures]
-    cells[5] = "-" if row.rank is None else f"{row.rank:.2f}"
+    cells = [_percent(value) for value in (row.mape, unseen, row.median, row.p90, row.bias)]
+    cells.append("-" if row.rank is None else f"{row.rank:.2f}")
+    cells.append(" / ".join(_percent(row.baselines[name]) for name in _names(row)) or "-")
     if row.accuracy is not None:
         named = zip(("acc", "prec", "rec"), (row.accuracy, row.precision, row.recall), strict=True)
         cells[:3] = [f"{name} {_percent(value)}" for name, value in named]
@@ -86,6 +92,22 @@ def _cells(row: ScoreRow, unseen: float | None) -> list[str]:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _names(row: ScoreRow) -> list[str]:
+    """The simpler models of a row that predict from a description; the structural fit has lines of its own."""
+    return [name for name in row.baselines if name != STRUCTURAL]
+
+
+def _simpler(rows: Iterable[ScoreRow]) -> list[str]:
+    """Which models the baselines of each suite and metric are, in the order of their column."""
+    named: dict[str, list[str]] = {}
+    for row in rows:
+        if row.group == "all" and row.split == "all" and (names := " / ".join(_names(row))):
+            named.setdefault(names, []).append(f"{row.suite} {row.metric}")
+    return [
+        line for names, of in named.items() for line in text.wrapped("baselines", f"{names}: {', '.join(of)}", lines=4)
+    ]
 
 
 def _structural(rows: Iterable[ScoreRow]) -> list[str]:

@@ -363,6 +363,11 @@ class Report:
     energy_of: Callable[[], EnergyUse | None] | None = field(default=None, repr=False, compare=False)
 
     @property
+    def output_tokens_per_s_per_user(self) -> float | None:
+        """How fast one request's output grows: 1 / TPOT; None where nothing follows a first token."""
+        return 1.0 / self.tpot_s if self.tpot_s else None
+
+    @property
     def breakdown(self) -> Cost | None:
         """The tree of costs; None where there are no times."""
         return self.where.value.breakdown if self.where else None
@@ -423,6 +428,7 @@ class Report:
         return {
             **own,
             "bound_by": self.bound_by,
+            "output_tokens_per_s_per_user": self.output_tokens_per_s_per_user,
             "breakdown": plain_value(self.breakdown),
             "phases": plain_value(self.phases),
             "energy": plain_value(self.energy),

@@ -30,7 +30,8 @@ class Case:
 
     ``key`` is what the split rule hashes and what ranks are taken inside; ``quantity`` names the reading of a report
     that ``measured`` (SI) is compared with; ``reason`` says why there is no scenario. A group whose cases are not
-    ``headline`` stands beside the mean over groups, not in it.
+    ``headline`` stands beside the mean over groups, not in it. Answers quote no errors of cases that are not
+    ``quoted``: of machines that were not well.
     ``answer`` gives the figure itself where no whole scenario is asked, as for one kernel or one collective.
     """
 
@@ -44,6 +45,7 @@ class Case:
     scenario: Mapping[str, Any] | None
     reason: str = ""
     headline: bool = True
+    quoted: bool = True
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     answer: Callable[[], float] | None = None
 

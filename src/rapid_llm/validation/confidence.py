@@ -49,8 +49,10 @@ def quantiles_yaml(cards: Sequence[Scorecard], suites: Sequence[str] = QUOTED) -
     """
     found: dict[tuple[str, str, str], str] = {}
     for card in cards:
+        unwell = {(r.case.suite, r.case.group, r.case.metric) for r in card.results if not r.case.quoted}
         for row in _chosen(card.rows, suites):
-            found.setdefault((row.suite, row.group, row.metric), _line(card, row))
+            if (key := (row.suite, row.group, row.metric)) not in unwell:
+                found.setdefault(key, _line(card, row))
     lines = [line for key, line in sorted(found.items(), key=lambda item: item[0][1] == MEAN)]
     return HEADER + "".join(lines) + (_lent_yaml(cards[0].rows) if "inference" in suites else "")
 

@@ -14,20 +14,37 @@ SUITE = "training"
 METRIC = "step_time"
 NANOTRON = "nanotron"
 MEASURED_BANDWIDTH = "nanotron, own bandwidth"
+SICK_FABRIC = "nanotron, sick fabric"
+BEFORE_FIX = "nanotron, before the pipeline fix"
+HEALTHY_BUSBW = 60.0
+"""GB/s of an all-reduce across nodes: below it, nodes that reach up to 100 were sick."""
+MARKED = {"pp>1 before PP fix": BEFORE_FIX, "very low throughput": SICK_FABRIC}
+"""Flags of runs that worked on what a description cannot know: groups of their own, beside the mean."""
 PROBE_BYTES = 2.0**30
 """Size of an all-reduce that shows bandwidth and not latency."""
 
 
 def cases(table: Table) -> Iterator[Case]:
-    """Cases of a training table, and of the nanotron sweep: a second group knows the bandwidth of its own nodes."""
+    """Cases of a training table, and of the nanotron sweep: another group knows the bandwidth of its own nodes."""
     if table.schema == "training":
         for row in table.rows:
             yield _case(translate.completed(row), row["source"])
     if table.schema == "nanotron":
         for row in table.rows:
             same = nanotron_row(row)
-            yield _case(same, NANOTRON)
-            yield _case(same, MEASURED_BANDWIDTH)
+            group = _condition(row)
+            yield _case(same, group)
+            if group == NANOTRON:
+                yield _case(same, MEASURED_BANDWIDTH)
+
+
+def _condition(row: Row) -> str:
+    """The group of a nanotron run: by the flags that say what it ran on, then by the bandwidth of its nodes."""
+    flags = row.get("qa_flags") or ""
+    marked = next((group for flag, group in MARKED.items() if flags.startswith(flag)), None)
+    across = count(row, "n_gpus") > count(row, "gpus_per_node")
+    sick = across and 0.0 < (number(row, "ar_busbw_gbs") or 0.0) < HEALTHY_BUSBW
+    return marked or (SICK_FABRIC if sick else NANOTRON)
 
 
 def nanotron_row(row: Row) -> Row:
@@ -53,7 +70,7 @@ def split_key(row: Row) -> str:
 
 
 def _case(row: Row, group: str) -> Case:
-    headline = group != MEASURED_BANDWIDTH
+    well = group not in (SICK_FABRIC, BEFORE_FIX)
     measured, reason = 0.0, ""
     scenario: Mapping[str, Any] | None = None
     baselines: Mapping[str, Baseline] = {}
@@ -61,7 +78,7 @@ def _case(row: Row, group: str) -> Case:
         _check(row)
         measured = _measured(row)
         scenario = scenario_of(row)
-        if not headline:
+        if group == MEASURED_BANDWIDTH:
             scenario = {**scenario, "system": _own_bandwidth(row, scenario)}
         baselines = _baselines(row)
     except Skip as skip:
@@ -76,7 +93,8 @@ def _case(row: Row, group: str) -> Case:
         measured=measured,
         scenario=scenario,
         reason=reason,
-        headline=headline,
+        headline=well and group != MEASURED_BANDWIDTH,
+        quoted=well,
         baselines=baselines,
     )
 
@@ -85,7 +103,8 @@ def _check(row: Row) -> None:
     outcome = row.get("outcome", "ok")
     if outcome != "ok":
         raise Skip("ran out of memory" if outcome == "OOM" else "failed for another reason")
-    if flags := row.get("qa_flags"):
+    flags = row.get("qa_flags")
+    if flags and not flags.startswith(tuple(MARKED)):
         raise Skip(f"flagged: {flags.split(';')[0].split('(')[0].strip()}")
     translate.check(row)
 
