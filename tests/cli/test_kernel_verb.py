@@ -79,3 +79,11 @@ def test_the_roofline_of_a_scenario_is_a_page(capsys, tmp_path):
     code, *_ = run(capsys, "explain", "examples/gpt-175b-training.yaml", "--roofline", str(path))
     assert code == 0
     assert "FLOP per byte" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("card", "name"), [("rtx-4090", "roofline at the clock it holds"), ("h100-sxm", "datasheet roofline")]
+)
+def test_a_roofline_above_the_datasheet_is_called_so(capsys, card, name):
+    _, out, _ = run(capsys, "kernel", "gemm", "--m", "4096", "--n", "4096", "--k", "4096", "--accelerator", card)
+    assert f"; {name} " in out

@@ -90,6 +90,20 @@ def test_a_measured_pair_is_as_wide_as_its_rows(card):
     assert found.reasons == () and found.within == found.p90
 
 
+@pytest.mark.parametrize("model", ["bge-large-en-v1.5", "whisper-small", "flan-t5-xl"])
+def test_no_encoder_was_measured(card, model):
+    work = {"kind": "inference", "batch_size": 1, "prompt_tokens": 1500}
+    work |= {} if model.startswith("bge") else {"output_tokens": 64}
+    system = {"base": "dgx-h100"}
+    runtime = "tensorrt-llm" if model.startswith("flan") else "vllm"
+    job = {"model": model, "system": system, "runtime": runtime, "workload": work}
+    if model.startswith(("bge", "flan")):
+        job["workload"] = {**work, "prompt_tokens": 512}
+    found = confidence_of(from_mapping(job))
+    assert found.within == pytest.approx(0.1 * MOST)
+    assert any(one.startswith("no encoder was measured end to end: interval 2.0 times") for one in found.reasons)
+
+
 def test_few_rows_do_not_narrow_the_interval(card):
     found = confidence_of(serving("gaudi3-8", "vllm"))
     assert (found.p90, found.within) == (0.084, 0.13)

@@ -55,6 +55,18 @@ def test_replicas_multiply(given):
     assert largest_batch(two, tpot_s=0.03).requests == 2 * largest_batch(given, tpot_s=0.03).requests
 
 
+def test_defaults_are_those_of_the_plan_that_was_found():
+    job = {**MAPPING, "model": "llama-3.1-8b", "parallelism": {}}
+    del job["accelerators"]
+    given = from_mapping(job)
+    assert "accelerators: 1 (product of the degrees)" in given.defaults
+    found = fewest_accelerators(given, 600, tpot_s=0.03)
+    assert found is not None and found.accelerators > 1
+    assert not any(one.startswith("accelerators: ") for one in found.scenario.defaults)
+    said = [one for one in found.scenario.defaults if one.startswith("parallelism.dp: ")]
+    assert said == [f"parallelism.dp: {found.scenario.parallelism.dp} (what is left over)"]
+
+
 def test_the_fewest_accelerators_serve_all_users_within_the_limits(given):
     found = fewest_accelerators(given, 300, ttft_s=1.0, tpot_s=0.05)
     assert found is not None

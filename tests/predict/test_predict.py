@@ -136,6 +136,52 @@ def test_sensitivities_name_what_was_doubled():
     assert changes["memory bandwidth x2"] == min(changes.values()) < 0
 
 
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        {"topology": "leaf-spine", "oversubscription": 8, "leaf_nodes": 1},
+        {"topology": "ring", "link_bandwidth": "5 GB/s"},
+        {"topology": "dragonfly", "groups": 2, "routers": 2, "global_bandwidth": "1 GB/s"},
+    ],
+    ids=lambda fabric: fabric["topology"],
+)
+def test_links_between_nodes_that_bind_are_worth_doubling(fabric):
+    system = {"base": "dgx-h100", "nodes": 8, "fabric": fabric}
+    work = {"kind": "training", "global_batch_size": 64, "sequence_length": 512}
+    job = {"model": "llama-3.1-8b", "system": system, "accelerators": 64, "workload": work}
+    report = predict(from_mapping(job), sensitivities=True, allow_infeasible=True)
+    assert {w.change: w.time_ratio for w in report.what_if}["links between nodes x2"] < -0.05
+
+
+def test_ports_of_chips_that_are_nodes_are_doubled():
+    work = {"kind": "training", "global_batch_size": 64, "sequence_length": 512}
+    job = {"model": "llama-3.1-8b", "system": "tpu-v5p-pod", "accelerators": 64, "workload": work}
+    report = predict(from_mapping(job), sensitivities=True, allow_infeasible=True)
+    assert {w.change: w.time_ratio for w in report.what_if}["scale-up bandwidth x2"] < -0.005
+
+
+def _small(model, system, plan):
+    work = {"kind": "inference", "batch_size": 1, "prompt_tokens": 1024, "output_tokens": 256}
+    job = {"model": model, "system": system, "parallelism": plan, "runtime": "vllm", "workload": work}
+    return predict(from_mapping(job))
+
+
+@pytest.mark.parametrize(
+    ("model", "system", "plan"), [("deepseek-r1", "dgx-b200", {"tp": 8}), ("qwen3-0.6b", "h100-sxm", {})]
+)
+def test_kernels_that_only_launch_are_no_memory_bandwidth(model, system, plan):
+    report = _small(model, system, plan)
+    phrase = report.bound_by.rpartition("decode by ")[2]
+    assert phrase.startswith("launch and latency of small kernels: ")
+    assert 0 < float(phrase.partition(": ")[2].split(" %")[0]) <= 100
+
+
+def test_a_part_has_one_bound():
+    decode = _small("qwen3-0.6b", "h100-sxm", {}).phases["decode"]
+    kernels = [leaf.name for group in decode.children if "kernels" in group.name for leaf in group.children]
+    assert len(kernels) == len(set(kernels)) > 0
+
+
 def test_the_report_is_plain_json_with_the_stable_keys():
     data = json.loads(json.dumps(predict(from_mapping(TRAINING), allow_infeasible=True).to_dict()))
     stable = {

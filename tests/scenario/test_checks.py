@@ -296,3 +296,12 @@ def test_accelerators_of_a_vendor_of_their_own_run_anything():
 )
 def test_the_default_runtime_runs_on_the_accelerator(system, text, name):
     assert read(f"system={system}", "accelerators=1", text=text, checked=False).runtime.name == name
+
+
+@pytest.mark.parametrize(("length", "said"), [(448, False), (449, True)])
+def test_positions_of_a_model_that_hears_are_those_of_its_text(length, said):
+    work = {"kind": "training", "global_batch_size": 8, "decoder_sequence_length": length}
+    found = check(from_mapping({"model": "whisper-small", "system": "dgx-h100", "workload": work}))
+    notes = [one.message for one in found if one.message and "max_position_embeddings" in one.message]
+    assert bool(notes) == said
+    assert all(note.startswith("workload.decoder_sequence_length 449 is beyond") for note in notes)

@@ -44,7 +44,7 @@ def test_defaults_are_resolved_and_named(write):
     assert "parallelism.dp: 4 (what is left over)" in scenario.defaults
     assert {line.split(":")[0] for line in scenario.defaults} == {
         "runtime", "precision", "parallelism.dp", "parallelism.sp", "parallelism.zero_stage", "parallelism.schedule",
-        "workload.recompute",
+        "workload.recompute", "workload.micro_batch_size",
     }  # fmt: skip
 
 
@@ -362,3 +362,11 @@ def test_a_precision_reads_back_whatever_the_runtime_would_have_run(runtime):
     }
     scenario = from_mapping(mapping)
     assert from_mapping(scenario.to_mapping()).hash == scenario.hash
+
+
+def test_a_micro_batch_that_was_filled_in_is_a_default():
+    job = {"model": "llama-3.1-8b", "system": "dgx-h100"}
+    work = {"kind": "training", "global_batch_size": 8, "sequence_length": 512}
+    named = [from_mapping({**job, "workload": one}).defaults for one in (work, {**work, "micro_batch_size": 2})]
+    assert "workload.micro_batch_size: 1 (default)" in named[0]
+    assert not any("micro_batch_size" in one for one in named[1])

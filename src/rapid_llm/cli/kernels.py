@@ -50,6 +50,7 @@ def _found(family: str, columns: Mapping[str, float], asked: Asked, how: tuple[s
         "architecture": device.architecture,
         "seconds": seconds,
         "roofline_s": float(floor.seconds[0]),
+        "roofline": "roofline at the clock it holds" if device.sustained.matrix > 1.0 else "datasheet roofline",
         "compute_s": float(prices.compute_s[0]),
         "memory_s": float(prices.memory_s[0]),
         "flops": float(prices.flops[0]),
@@ -79,7 +80,7 @@ def _lines(found: Mapping[str, Any]) -> list[str]:
     peak = format_percent(found["seconds"] and found["roofline_s"] / found["seconds"])
     lines = [
         f"time         {format_seconds(found['seconds'])}, bound by {found['bound']}; "
-        f"datasheet roofline {format_seconds(found['roofline_s'])} ({peak} of it reached)",
+        f"{found['roofline']} {format_seconds(found['roofline_s'])} ({peak} of it reached)",
         f"kernel       {found['kernel']} on {found['accelerator']}{_stand_in(found)}, {found['dtype']}",
         f"rate         {found['flops_per_second'] / 1e12:.4g} TFLOP/s of {found['flops'] / 1e9:.4g} GFLOP",
         f"sides        compute {format_seconds(found['compute_s'])}, memory {format_seconds(found['memory_s'])}",

@@ -110,7 +110,7 @@ def cost(path: tuple[str, ...]) -> str:
         return " / ".join([*filter(None, above), f"{leaf} communication"])
     if group == "host":
         return " / ".join([*filter(None, above), f"host {leaf}"])
-    shown = [*above] if group in ("compute", "memory-bound kernels") else [*above, group]
+    shown = [*above] if group in ("compute", "memory-bound kernels", "launch-bound kernels") else [*above, group]
     return " / ".join([*filter(None, shown), kernel(leaf)])
 
 

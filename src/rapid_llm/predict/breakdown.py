@@ -18,7 +18,7 @@ from rapid_llm.operators import BOUNDS
 from rapid_llm.predict.report import Cost
 
 Weights = NDArray[np.float64]
-COMPUTE, MEMORY = "compute", "memory-bound kernels"
+COMPUTE, MEMORY, LAUNCH = "compute", "memory-bound kernels", "launch-bound kernels"
 COMMUNICATION, BUBBLE, OPTIMIZER_STEP, HOST = "exposed communication", "pipeline bubble", "optimizer", "host"
 OFFLOAD = "offload"
 WAITING_SLOW = "waiting for slow accelerators"
@@ -26,6 +26,8 @@ WAITING, DRAFTING = "waiting for other requests", "drafting tokens"
 ENCODING = "encoding images"
 MAPPING = "mapping memory again"
 OTHER_HALF = "waiting for the ffn pool"
+_KERNELS = (COMPUTE, MEMORY, LAUNCH)
+"""The group of kernels of each of BOUNDS."""
 _AXIS_NAMES = {"ulysses": "cp", "shard": "dp", "data": "dp", "edp": "dp (experts)", "replicas": "dp"}
 _SUFFIXES = (" dgrad", " wgrad", " grad", " again")
 
@@ -67,6 +69,7 @@ class Tally:
 ORDER = (
     COMPUTE,
     MEMORY,
+    LAUNCH,
     COMMUNICATION,
     BUBBLE,
     WAITING_SLOW,
@@ -201,13 +204,15 @@ def _passes(tallies: Sequence[Tally], priced: Priced, passes: Passes, weights: W
         spent = np.concatenate([table.seconds * table.rows.count for table in tables])
         spent[np.concatenate([one.phase for one in rows]) == OPTIMIZER] = 0.0
         chosen = weights[:, np.concatenate([one.unit for one in rows])]
-        both = np.einsum("jrp,krp->jkr", np.array([spent, spent * (bound == 0)]), chosen)
-        names, limits = [name for one in rows for name in one.names], bound.max(axis=1).tolist()
-        for tally, seconds, computing in zip(tallies, *both.tolist(), strict=True):
-            for name, time, computes, limit in zip(names, seconds, computing, limits, strict=True):
+        parts = np.array([spent * (bound == limit) for limit in range(len(BOUNDS))])
+        taken = np.einsum("jrp,krp->kjr", parts, chosen)
+        places, names = _by_name(tuple(name for one in rows for name in one.names))
+        for tally, seconds in zip(tallies, taken, strict=True):
+            by_bound = np.array([np.bincount(places, one, len(names)) for one in seconds])
+            most = by_bound.argmax(axis=0).tolist()
+            for name, time, limit in zip(names, by_bound.sum(axis=0).tolist(), most, strict=True):
                 if time:
-                    group, by = (COMPUTE, "compute") if 2.0 * computes > time else (MEMORY, BOUNDS[limit])
-                    tally.add(group, base_name(name), time, bound=by)
+                    tally.add(_KERNELS[limit], name, time, bound=BOUNDS[limit])
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(passes.side > 0, passes.exposed / passes.side, 0.0)
     for message in priced.messages:
@@ -224,6 +229,15 @@ def _passes(tallies: Sequence[Tally], priced: Priced, passes: Passes, weights: W
     host = np.einsum("hup,kup->k", passes.host, weights).tolist()
     for tally, gaps in zip(tallies, host, strict=True):
         tally.add(HOST, "launch gaps", gaps, bound="host")
+
+
+@lru_cache(maxsize=256)
+def _by_name(names: tuple[str, ...]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """The part that each row counts to, and the parts' names: a part is bound by what bounds most of its time."""
+    bases = [base_name(name) for name in names]
+    parts = tuple(dict.fromkeys(bases))
+    place = {name: index for index, name in enumerate(parts)}
+    return np.array([place[name] for name in bases]), parts
 
 
 def _axis(axis: str) -> str:
@@ -255,11 +269,13 @@ def _waiting(host: Cost) -> str:
 
 
 def bound_by(tree: Cost) -> str:
-    """What binds a tree: the largest of its groups, in words."""
+    """What binds a tree: the largest of its groups, in words; a share of all that its groups take, since what hides
+    beside other work (a shared expert beside routed ones) makes them add to more than the time that passes."""
     top = max(tree.children, key=lambda child: child.seconds)
     words: Mapping[str, str] = {
         COMPUTE: "compute (matrix units)",
         MEMORY: "memory bandwidth",
+        LAUNCH: "launch and latency of small kernels",
         COMMUNICATION: _path(top),
         BUBBLE: BUBBLE,
         WAITING_SLOW: WAITING_SLOW,
@@ -270,7 +286,8 @@ def bound_by(tree: Cost) -> str:
         OPTIMIZER_STEP: "optimizer",
         HOST: _waiting(top),
     }
-    share = top.seconds / tree.seconds if tree.seconds else 0.0
+    whole = sum(max(0.0, child.seconds) for child in tree.children)
+    share = top.seconds / whole if whole else 0.0
     return f"{words[top.name]}: {100 * share:.0f} % of the time"
 
 

@@ -18,6 +18,8 @@ _METRICS = {"training": ("step_time",), "inference": ("e2e", "throughput", "tpot
 _OF_MEMORY = {"training": "peak", "inference": "cache"}
 MEAN = "all"
 """The group that is the mean over groups."""
+ENCODERS = ("encoder", "encoder-decoder", "relative-encoder-decoder", "speech", "image-encoder")
+"""Kinds of model of which no job was measured end to end."""
 ENOUGH = 10
 """Rows from which nine tenths of them can be told apart from all; fewer speak for no narrower an interval than the
 mean over groups."""
@@ -42,7 +44,10 @@ def confidence_of(scenario: Scenario, *, memory: bool = False) -> Confidence | N
     suite, metrics = ("memory", (_OF_MEMORY[kind],)) if memory else (kind, _METRICS[kind])
     chips = [group.node.accelerator for group in used_groups(scenario)]
     runtime = scenario.runtime.name.partition("@")[0]
-    found = [_nearest(suite, metrics, (chip.name, chip.architecture), runtime) for chip in dict.fromkeys(chips)]
+    encodes = scenario.model.kind in ENCODERS
+    found = [
+        _nearest(suite, metrics, (chip.name, chip.architecture), runtime, encodes) for chip in dict.fromkeys(chips)
+    ]
     least = max(found, key=lambda one: one.within if one else 0.0)
     if least is None or (len(found) == 1 and not scenario.system.links):
         return least
@@ -50,7 +55,9 @@ def confidence_of(scenario: Scenario, *, memory: bool = False) -> Confidence | N
 
 
 @lru_cache(maxsize=256)
-def _nearest(suite: str, metrics: tuple[str, ...], chip: tuple[str, str], runtime: str) -> Confidence | None:
+def _nearest(
+    suite: str, metrics: tuple[str, ...], chip: tuple[str, str], runtime: str, encodes: bool
+) -> Confidence | None:
     rows = [r for r in written()["quantiles"] if r["suite"] == suite and r["metric"] in metrics]
     if not rows:
         return None
@@ -65,7 +72,7 @@ def _nearest(suite: str, metrics: tuple[str, ...], chip: tuple[str, str], runtim
     found = Confidence(suite, chosen["group"], chosen["rows"], chosen["median"], chosen["p90"], reasons, chosen["p90"])
     if suite == "memory":
         return found
-    (p90, few), (factor, why) = _supported(chosen, rows), _widening(rows, chip, runtime)
+    (p90, few), (factor, why) = _supported(chosen, rows), _widening(rows, chip, runtime, encodes)
     return replace(found, reasons=(*reasons, *few, *why), within=p90 * factor)
 
 
@@ -77,17 +84,24 @@ def _supported(row: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[float, 
     return mean, (f"so few rows: the interval is that of the mean over groups, {100 * mean:.1f} %",)
 
 
-def _widening(rows: list[dict[str, Any]], chip: tuple[str, str], runtime: str) -> tuple[float, tuple[str, ...]]:
+def _widening(
+    rows: list[dict[str, Any]], chip: tuple[str, str], runtime: str, encodes: bool
+) -> tuple[float, tuple[str, ...]]:
     """By how much an interval grows where no row ran on this accelerator with this runtime, and why.
 
     Of kernels that price a device without a fit of its own, the scorecard writes the error beside that of the same
-    kernels with it: the mean ratio for a device whose architecture was measured, the largest for one of no such.
+    kernels with it: the mean ratio for a device whose architecture was measured, the largest for one of no such, and
+    for an encoder on any.
     """
-    if any(chip[0] in row["accelerators"] and runtime in row["runtimes"] for row in rows):
+    if not encodes and any(chip[0] in row["accelerators"] and runtime in row["runtimes"] for row in rows):
         return 1.0, ()
     ratios = [max(1.0, row["lent"] / row["own"]) for row in written().get("lent", ())]
     if not ratios:
         return 1.0, ()
+    if encodes:
+        most = max(ratios)
+        why = f"no encoder was measured end to end: interval {most:.1f} times as wide"
+        return most, (f"{why}, the most that kernels stray without a fit of their own",)
     known = any(chip[1] in _architectures(row) for row in (*rows, *written()["lent"]))
     if known:
         mean = prod(ratios) ** (1.0 / len(ratios))

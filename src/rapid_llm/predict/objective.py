@@ -20,6 +20,8 @@ ALL_BUT = 1.0 - 1e-6
 """Of the rate of a decode pool whose cache is full, what counts as full."""
 PLENTY = 16
 """Prefill replicas beside a decode replica that never wait, and the most that are tried for each."""
+_SIZE, _REPLICAS = " accelerators: ", " parallelism.dp: "
+"""Defaults that an answer of so many replicas replaces, in the words of a scenario."""
 TRIED = 3
 """Numbers of decode replicas that are tried from the least on."""
 
@@ -220,7 +222,8 @@ def _with_replicas(scenario: Scenario, prefill: int, decode: int) -> Scenario:
 
     first, last = pool(pools.prefill, prefill), pool(pools.decode, decode)
     own = {name: getattr(last, name) for name in POOLED}
-    return replaced(scenario, pools=replaced(pools, prefill=first, decode=last), **own)
+    kept = tuple(one for one in scenario.defaults if _SIZE not in f" {one}" and _REPLICAS not in f" {one}")
+    return replaced(scenario, pools=replaced(pools, prefill=first, decode=last), defaults=kept, **own)
 
 
 def _contradicts(scenario: Scenario) -> bool:

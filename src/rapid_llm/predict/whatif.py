@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
-from rapid_llm.hardware import Accelerator, Node, System
+from rapid_llm.hardware import Accelerator, Node, ScaleOutFabric, ScaleUpFabric, System
 from rapid_llm.nouns import FrozenDict, replaced
 from rapid_llm.predict.job import runs_on_cpus
 from rapid_llm.predict.report import WhatIf
 from rapid_llm.scenario import Scenario
 
 FACTOR = 2.0
+_Fabric = TypeVar("_Fabric", ScaleUpFabric, ScaleOutFabric)
 
 
 def what_if(scenario: Scenario, base: float, time_of: Callable[[Scenario], float]) -> tuple[WhatIf, ...]:
@@ -21,6 +23,7 @@ def what_if(scenario: Scenario, base: float, time_of: Callable[[Scenario], float
         ("memory bandwidth x2", _hbm),
         ("scale-up bandwidth x2", _scale_up),
         ("network cards x2", _nics),
+        ("links between nodes x2", _fabrics),
         *([("links between groups x2", _links)] if scenario.system.links else []),
         *([("host memory bandwidth x2", _host)] if runs_on_cpus(scenario) else []),
     ):
@@ -67,14 +70,43 @@ def _hbm(system: System) -> System:
 
 
 def _scale_up(system: System) -> System | None:
-    if all(g.node.accelerator.scale_up is None or g.node.accelerators == 1 for g in system.groups):
+    """Ports of accelerators, those that join nodes of one included, and links of a node that say their own rate."""
+    wide = system.fabric is not None
+
+    def joined(node: Node) -> bool:
+        return node.accelerator.scale_up is not None and (node.accelerators > 1 or (wide and node.nics is None))
+
+    if not any(joined(group.node) for group in system.groups):
         return None
 
-    def faster(chip: Accelerator) -> Accelerator:
-        port = chip.scale_up
-        return chip if port is None else replaced(chip, scale_up=replaced(port, bandwidth=port.bandwidth * FACTOR))
+    def faster(node: Node) -> Node:
+        chip, port = node.accelerator, node.accelerator.scale_up
+        if port is not None:
+            chip = replaced(chip, scale_up=replaced(port, bandwidth=port.bandwidth * FACTOR))
+        return replaced(node, accelerator=chip, scale_up=_faster(node.scale_up, "bandwidth", "link_bandwidth"))
 
-    return _with_accelerator(system, faster)
+    return _everywhere(system, faster)
+
+
+def _fabrics(system: System) -> System | None:
+    """Links between nodes that have a rate of their own: of a direct network, of a dragonfly, above the leaves."""
+
+    def faster(fabric: ScaleOutFabric | None) -> ScaleOutFabric | None:
+        if fabric is None:
+            return None
+        wider = _faster(fabric, "link_bandwidth", "local_bandwidth", "global_bandwidth")
+        return replaced(wider, oversubscription=max(1.0, fabric.oversubscription / FACTOR))
+
+    groups = tuple(replaced(group, fabric=faster(group.fabric)) for group in system.groups)
+    changed = replaced(system, fabric=faster(system.fabric), groups=groups)
+    return None if changed == system else changed
+
+
+def _faster(fabric: _Fabric, *names: str) -> _Fabric:
+    """A fabric with the rates that it says itself raised, one or one along each axis."""
+    given = {name: rate for name in names if (rate := getattr(fabric, name)) is not None}
+    raised = {name: tuple(FACTOR * r for r in v) if isinstance(v, tuple) else FACTOR * v for name, v in given.items()}
+    return replaced(fabric, **raised)
 
 
 def _host(system: System) -> System:

@@ -120,6 +120,6 @@ def _flags(given: Scenario, found: Capacity, *, planned: bool) -> str:
         if pool == before:
             continue
         said += f" --set pools.{name}.parallelism.dp={pool.parallelism.dp}"
-        if not any(one.startswith(f"{default}accelerators: ") for one in scenario.defaults):
+        if not any(one.startswith(f"{default}accelerators: ") for one in given.defaults):
             said += f" --set pools.{name}.accelerators={pool.accelerators}"
     return said

@@ -101,6 +101,9 @@ def resolve(document: Document) -> Scenario:
     system = _shared(system, accelerators, defaults)
     experts = any(isinstance(block.ffn, MoE) for block in found_model.blocks)
     plan = _plan(given, accelerators, engine=engine, workload=workload, experts=experts, defaults=defaults)
+    written = data["workload"]
+    if kind == "training" and isinstance(written, Mapping) and written.get("micro_batch_size") is None:
+        defaults.append("workload.micro_batch_size: 1 (default)")
     return Scenario(
         model=found_model,
         system=system,
@@ -316,14 +319,16 @@ def _plan(
 
 
 def replanned(scenario: Scenario, accelerators: int, **degrees: int) -> Scenario:
-    """The scenario as if its plan had been written with these degrees: what the user left open is filled in anew."""
+    """The scenario as if its plan had been written with these degrees: what the user left open is filled in anew, and
+    its defaults are those of the new plan."""
     given = replaced(scenario.written or scenario.parallelism, **{"dp": None, **degrees})
     experts = any(isinstance(block.ffn, MoE) for block in scenario.model.blocks)
     defaults: list[str] = []
     filled = _plan(
         given, accelerators, engine=scenario.runtime, workload=scenario.workload, experts=experts, defaults=defaults
     )
-    return replaced(scenario, accelerators=accelerators, parallelism=filled, written=given)
+    kept = (one for one in scenario.defaults if not one.startswith(("parallelism.", "accelerators: ")))
+    return replaced(scenario, accelerators=accelerators, parallelism=filled, written=given, defaults=(*kept, *defaults))
 
 
 def _expert_tp(plan: Parallelism) -> int:

@@ -281,9 +281,12 @@ def sequence(row: Row) -> str:
 def context(row: Row) -> str:
     """Longer than the model was made for."""
     prompt = "decoder_prompt_tokens" if row["reads_apart"] else "prompt_tokens"
-    field = "workload.sequence_length" if row["training"] else f"{prompt} + output_tokens ="
+    heard = row["training"] and row["window"]  # positions count those of text: an encoder of sound has its own
+    text = "workload.decoder_sequence_length" if heard else "workload.sequence_length"
+    field = text if row["training"] else f"{prompt} + output_tokens ="
     limit = f"max_position_embeddings {row['max_position_embeddings']} of {row['model']}"
-    return f"{field} {row['sequence_length']} is beyond {limit}, and taken as if it were made for that."
+    length = row["decoder_length"] if heard else row["sequence_length"]
+    return f"{field} {length} is beyond {limit}, and taken as if it were made for that."
 
 
 def width(row: Row) -> str:

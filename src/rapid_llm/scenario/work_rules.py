@@ -14,6 +14,12 @@ def _rounds(c: Columns) -> Any:
     return (c.interleaved == 0) | (c.vpp == 1) | divides(c.pp, _micro_batches(c))
 
 
+def _positions(c: Columns) -> Any:
+    """Positions that a model counts: of text, since an encoder of sound has its own."""
+    heard = (c.training > 0) & (c.window > 0)
+    return heard * c.decoder_length + (1 - heard) * c.sequence_length
+
+
 def _enough(c: Columns) -> Any:
     """A schedule that counts on a number of micro-batches per stage has it, and one of two ways halves that."""
     count = _micro_batches(c)
@@ -258,7 +264,7 @@ WORK: tuple[Check, ...] = (
     Check(
         "sequence is within the model's context",
         "workload.sequence_length",
-        lambda c: c.sequence_length <= c.max_position_embeddings,
+        lambda c: _positions(c) <= c.max_position_embeddings,
         sentences.context,
         "warning",
     ),
