@@ -108,6 +108,7 @@ def _elsewhere() -> dict[str, tuple[str, ...]]:
         "requests": "request batch batch-size concurrency users max-num-seqs max-batch-size",
         "micro-batch": "batch mbs micro-batch-size microbatch",
         "sequence": "sequence-length prompt prompt-tokens context context-length tokens max-model-len max-seq-len",
+        "head-dim": "head-size head-dimension",
         "layers": "layer num-layers num-hidden-layers depth",
         "tp": "tensor-parallel-size tensor-model-parallel-size tensor-parallel tensor-parallelism",
         "pp": "pipeline-parallel-size pipeline-model-parallel-size pipeline-parallel stages",

@@ -188,6 +188,18 @@ def test_the_size_that_is_asked_for_need_not_be_given():
     assert bad.code == 2
 
 
+def test_the_memory_shown_is_that_of_the_largest_micro_batch():
+    job = "train llama-3.1-8b --system dgx-h100 --accelerators 8 --tp 8 --global-batch-size 512 --sequence-length 4096"
+    found = json.loads(rapid_llm("fit", *job.split(), "--max", "micro-batch", "--json").out)
+    work = found["scenario"]["workload"]
+    assert work["micro_batch_size"] == found["largest"]["micro-batch"] > 1
+    assert work["global_batch_size"] == 512 * work["micro_batch_size"]
+    said = fit(f"{job} --max micro-batch")
+    assert "% likely: memory of measured training runs" in said
+    given = json.loads(rapid_llm("fit", *job.split(), "--micro-batch-size", "2", "--max", "micro-batch", "--json").out)
+    assert given["scenario"]["workload"]["micro_batch_size"] == 2
+
+
 def test_words_of_the_largest():
     chip = "--accelerator h100-sxm"
     assert "tokens of prompt, and 64 of output" in largest(f"infer llama-3.1-8b {chip} {BATCH} --max sequence")

@@ -43,6 +43,20 @@ def test_every_family_answers(capsys, argv):
     assert out.startswith("time")
 
 
+def test_bytes_take_units(capsys):
+    sizes = ("--read-bytes", "1GB", "--write-bytes", "512 MiB", "--accelerator", "h100-sxm", "--json")
+    _, out, _ = run(capsys, "kernel", "pointwise", *sizes)
+    plain = ("--read-bytes", "1e9", "--write-bytes", str(2**29), "--accelerator", "h100-sxm", "--json")
+    assert run(capsys, "kernel", "pointwise", *plain)[1] == out
+    code, _, err = run(capsys, "kernel", "pointwise", "--read-bytes", "1 parsec", *sizes[2:-1])
+    assert (code, err) == (2, "--read-bytes has the unknown unit 'parsec'. Write it as in '80 GiB'.\n")
+
+
+def test_a_head_has_a_dimension(capsys):
+    _, _, err = run(capsys, "kernel", "attention", "--heads", "8", "--head-size", "128", "--accelerator", "h100-sxm")
+    assert "Did you mean '--head-dim'?" in err
+
+
 def test_a_device_that_was_not_measured_says_whose_constants_stand_in(capsys):
     _, out, _ = run(capsys, "kernel", "attention", "--heads", "32", "--new", "4096", "--accelerator", "rtx-pro-6000")
     assert "was not measured" in out

@@ -302,6 +302,15 @@ def test_tokens_go_once_to_each_rank_and_node(op):
     assert hurt["seconds"] > flow["seconds"]
 
 
+def test_tokens_of_decode_go_as_engines_decode():
+    given = ("dispatch", "--tokens", "128", "--accelerators", "64")
+    out = ask(*given)[1]
+    assert "mode low-latency" in out and "also wait for the host" in out
+    assert "mode (closed form, healthy)" in ask(*given, "--network", "flow")[1]
+    out = ask("dispatch", "--tokens", "129", *given[3:])[1]
+    assert "mode normal" in out and "wait for the host" not in out
+
+
 def test_faults_without_blanks_routes_and_a_picture(tmp_path):
     routes, picture = tmp_path / "routes.csv", tmp_path / "links.svg"
     routes.write_text("from,to,via\nnode0.gpu0,node1.gpu0,node0.nic0 leaf0.0 node1.nic0\n")
@@ -315,6 +324,7 @@ def test_faults_without_blanks_routes_and_a_picture(tmp_path):
 def test_nodes_that_a_group_fills_in_part():
     code, out, _ = ask("all_reduce", "--size", "64MiB", "--accelerators", "12", "--network", "flow")
     assert code == 0
+    assert "candidate (closed form, healthy)  protocol" in out
     assert "12 accelerators of dgx-h100, 2 nodes" in out
 
 

@@ -214,3 +214,21 @@ def test_an_answer_is_quick_once_loaded():
     start = time.process_time()
     rapid_llm("run", TRAINING, "--set", "workload.global_batch_size=1024")
     assert time.process_time() - start < 0.5
+
+
+def test_ports_that_nothing_joins_are_said(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("node: {accelerator: h100-sxm, accelerators: 8}\n")
+    note = (
+        "h100-sxm of a node meet over pcie5-x16 alone, not nvlink4 (node.scale_up: {topology: switch} would join them)"
+    )
+    sizes = ["--batch-size", "8", "--prompt-tokens", "100", "--output-tokens", "10"]
+    shown = " ".join(rapid_llm("show", "system", str(file)).out.split())
+    assert note in shown
+
+    def assumed(*more):
+        ran = rapid_llm("infer", "llama-3.1-8b", "--system", str(file), *sizes, *more, "--json")
+        return json.loads(ran.out)["assumptions"]
+
+    assert assumed("--tp", "8") == [note]
+    assert assumed("--tp", "8", "--set", "system.node.scale_up.topology=switch") == []

@@ -31,6 +31,30 @@ def test_groups_in_words():
     assert system.groups == read("groups: [{node: dgx-h100, nodes: 4}, {node: dgx-a100, nodes: 2}]").groups
 
 
+@pytest.mark.parametrize(
+    ("name", "tried"),
+    [
+        ("8x h100-sxm", "system: dgx-h100 and accelerators: 8"),
+        ("8x NVIDIA H100 80GB HBM3", "system: dgx-h100 and accelerators: 8"),
+        ("2x dgx-h100", "system: dgx-h100 and accelerators: 16"),
+        ("4x rtx-3060", "system: {node: {accelerator: rtx-3060, accelerators: 4}}"),
+    ],
+)
+def test_a_number_of_one_thing_is_no_system(name, tried):
+    with pytest.raises(InputError) as error:
+        hardware.system(name)
+    assert str(error.value) == (
+        f"system '{name}': Nx NAME is a group of nodes beside another, as in 4x dgx-h100 + 4x dgx-a100. Try {tried}."
+    )
+
+
+def test_names_with_an_x_are_no_numbers():
+    assert hardware.system("1x h100-sxm") == hardware.system("h100-sxm")
+    assert hardware.system("7900 XTX").name == "rx-7900-xtx"
+    with pytest.raises(InputError, match="system '4x nothing' is not in the catalogue"):
+        hardware.system("4x nothing")
+
+
 def test_a_group_may_change_what_it_takes():
     system = read("groups: [{base: dgx-h100, accelerator: h200-sxm, nodes: 1}, {node: rtx-4090, nodes: 2}]")
     assert [g.node.accelerator.name for g in system.groups] == ["h200-sxm", "rtx-4090"]

@@ -80,10 +80,21 @@ def test_routing_to_fewer_nodes_sends_less_over_the_network():
     assert limited.seconds < free.seconds
 
 
-def test_the_faster_mode_is_taken():
-    got = ask("dispatch", [1, 65536], 8, "dgx-h100")
+def test_the_mode_of_decode_is_taken_as_far_as_its_buffers_hold():
     names = list(expert_library("deepep").modes)
-    assert [names[m] for m in got.mode] == ["low-latency", "normal"]
+    for ranks in (8, 64):
+        got = ask("dispatch", [1, 128, 129, 65536], ranks, "dgx-h100")
+        assert [names[m] for m in got.mode] == ["low-latency", "low-latency", "normal", "normal"]
+    kernels = [ask("dispatch", 128, 64, "dgx-h100", mode=mode).seconds for mode in names]
+    assert ask("dispatch", 128, 64, "dgx-h100").seconds == kernels[names.index("low-latency")] > min(kernels)
+
+
+def test_without_a_wait_of_the_host_the_faster_mode_is_taken():
+    given = [1, 128, 4096, 65536]
+    modes = expert_library("trtllm-alltoall").modes
+    got = ask("dispatch", given, 8, "dgx-h100", library="trtllm-alltoall").seconds
+    each = [ask("dispatch", given, 8, "dgx-h100", library="trtllm-alltoall", mode=mode).seconds for mode in modes]
+    assert list(got) == list(np.min(each, axis=0))
 
 
 def test_speed_is_bought_with_compute_units():

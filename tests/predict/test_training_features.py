@@ -166,6 +166,17 @@ def test_an_image_encoder_sees_all_patches_and_classifies_one_token():
 
 
 @pytest.mark.parametrize(
+    ("field", "work"),
+    [("sequence_length", {"kind": "training", "global_batch_size": 512}),
+     ("prompt_tokens", {"kind": "inference", "batch_size": 32})],
+)  # fmt: skip
+def test_an_image_has_one_length(field, work):
+    found = from_mapping({"model": "vit-l-16", "system": "dgx-h100", "accelerators": 8, "workload": work})
+    assert getattr(found.workload, field) == 197
+    assert any(one.startswith(f"workload.{field}: 197 (the patches") for one in found.defaults)
+
+
+@pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         ({"sequence_length": 256}, "workload.sequence_length must be 197, the patches of an image of vit-l-16 and its "

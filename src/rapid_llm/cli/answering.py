@@ -41,6 +41,9 @@ def fit_job(kind: str, model: str, overrides: Sequence[str], fitting: Fitting) -
     said = [*overrides, *fitting.sets]
     found = grown_field(kind, fitting.max or "")
     mapping: dict[str, Any] = {"model": model, "workload": {"kind": kind}}
+    if fitting.max == "micro-batch" and not any(one.startswith("workload.micro_batch_size=") for one in said):
+        smallest = require(scenario_of(mapping, said))
+        return _fit(smallest, fitting, shown=grown(smallest, fitting.max, largest(smallest, fitting.max)))
     if not found or any(one.startswith(f"workload.{found}=") for one in said):
         return _fit(scenario_of(mapping, said), fitting)
     mapping["workload"][found] = 1

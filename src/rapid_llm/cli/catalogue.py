@@ -50,9 +50,13 @@ def show_entry(
         origins = {path: asdict(source) for path, source in sources.items()}
         print(json.dumps({kind: name, **facts, "fields": data, "sources": origins}, indent=2))
         return 0
-    lines = [f"{kind} {name}", *(f"  {key}".ljust(45) + _value(value) for key, value in facts.items())]
+    lines = [f"{kind} {name}", *(line for fact in facts.items() for line in _fact(*fact))]
     show([*lines, *_fields(data, sources)])
     return 0
+
+
+def _fact(key: str, value: Any) -> Sequence[str]:
+    return text.wrapped(f"  {key}", _value(value), indent=45, lines=4)
 
 
 def _kind(what: str) -> str:
@@ -98,7 +102,10 @@ def _facts(kind: str, name: str) -> dict[str, Any]:
         "link": network.link,
     }
     built = build[kind](name)
-    return _groups(built) if kind == "system" and len(built.groups) > 1 else {}
+    if kind != "system":
+        return {}
+    apart = dict.fromkeys(filter(None, (hardware.unjoined(group.node) for group in built.groups)))
+    return (_groups(built) if len(built.groups) > 1 else {}) | ({"note": "; ".join(apart)} if apart else {})
 
 
 def _groups(system: System) -> dict[str, str]:

@@ -9,7 +9,7 @@ import numpy as np
 from rapid_llm import hardware
 from rapid_llm.charts import Part, bar_list, page
 from rapid_llm.cli import text
-from rapid_llm.cli.networking import busiest, by_links, deliver, drawn_links, net_of
+from rapid_llm.cli.networking import busiest, by_links, deliver, drawn_links, net_of, of_form
 from rapid_llm.cli.style import show
 from rapid_llm.dtypes import dtype
 from rapid_llm.errors import InputError
@@ -148,7 +148,9 @@ def _of_experts(op: str, group: Group, links: OnLinks, tokens: Tokens) -> _Price
     ]
     times = [(c["mode"], c["seconds"]) for c in answer["candidates"]]
     rows = [[name, format_seconds(s), f"{s / max(closed, 1e-300):.2f}"] for name, s in times]
-    lines += ["", *text.columns(rows, ("mode", "time", "x best"), right=(1, 2))]
+    if tokens.mode is None and any(s < closed for _, s in times):
+        lines.append(f"{'':<13}as engines decode: calls of the faster mode also wait for the host, not in its time")
+    lines += ["", *text.columns(rows, (f"mode{of_form(flow)}", "time", "x best"), right=(1, 2))]
     return answer, lines, [Part(*one) for one in times], flow
 
 

@@ -218,7 +218,7 @@ def in_flags(error: InputError) -> InputError:
     return InputError(message, field=error.field, file=error.file, line=error.line, suggestions=suggestions)
 
 
-_TRIED = re.compile(r"\b(Try|or) (\w+): (?=[\w.-])")
+_TRIED = re.compile(r"\b(Try|or|and) (\w+): (?=[\w.-])")
 """A field and its value, where a sentence says what to try."""
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter, Token
 
 from rapid_llm.errors import InputError
+from rapid_llm.units import parse
 
 kernel = App(name="kernel", help="One kernel on one accelerator: time, tiles, traffic, bound.", help_format="plaintext")
 
@@ -20,6 +21,19 @@ def whole(_: object, tokens: Sequence[Token]) -> int:
         return int(text)
     except ValueError:
         raise InputError(f"{tokens[0].keyword} must be a whole number (got {text}).") from None
+
+
+def size(_: object, tokens: Sequence[Token]) -> float:
+    """Bytes, with a unit or without."""
+    text = tokens[0].value
+    try:
+        return float(text)
+    except ValueError:
+        pass  # it has a unit
+    try:
+        return parse(text, "bytes")
+    except ValueError as error:
+        raise InputError(f"{tokens[0].keyword} {error}") from None
 
 
 Whole = Annotated[int, Parameter(converter=whole)]
@@ -131,8 +145,8 @@ def kernel_scan(
 @kernel.command(name="pointwise")
 def kernel_pointwise(
     *,
-    read_bytes: float,
-    write_bytes: float,
+    read_bytes: Annotated[float, Parameter(converter=size, help="As 1GB or 512 MiB; a plain number is bytes.")],
+    write_bytes: Annotated[float, Parameter(converter=size, help="Likewise.")],
     kind: Annotated[str, Parameter(help="stream, reduce, gather or optimizer.")] = "stream",
     flops: float = 0.0,
     asked: Asked,

@@ -62,7 +62,14 @@ class Tokens:
         str | None,
         Parameter(group=_EXPERTS, help="Format on the wire, such as fp8 or bf16; default: the library's."),
     ] = None
-    mode: Annotated[str | None, Parameter(group=_EXPERTS, help="normal or low-latency; default: the faster.")] = None
+    mode: Annotated[
+        str | None,
+        Parameter(
+            group=_EXPERTS,
+            help="normal or low-latency; default as engines do: low-latency up to the tokens that its buffers hold "
+            "(128 a rank), else normal.",
+        ),
+    ] = None
     units: Annotated[int | None, Parameter(group=_EXPERTS, help="Compute units (SMs) that carry it.")] = None
     node_limit: Annotated[
         int | None, Parameter(group=_EXPERTS, help="Nodes that a token's experts may lie on; default: all.")

@@ -295,10 +295,16 @@ def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> li
     ]
     if any(c.passed and c.seconds < best.seconds for c in found):
         lines.append(f"{'':<13}the tuner of {asked.library} takes it, though another would be faster")
-    lines += ["", *text.columns(rows, ("candidate", "protocol", "time", "x best", "sent"), right=(2, 3, 4))]
+    header = (f"candidate{of_form(flow)}", "protocol", "time", "x best", "sent")
+    lines += ["", *text.columns(rows, header, right=(2, 3, 4))]
     if len(found) > _SHOWN:
         lines.append(f"and {len(found) - _SHOWN} more; --json lists all")
     return lines
+
+
+def of_form(flow: Contended | None) -> str:
+    """What the times of a table are, where the answer is of links one by one and of their faults."""
+    return "" if flow is None else " (closed form, healthy)"
 
 
 def busiest(flow: Contended | None) -> list[str]:

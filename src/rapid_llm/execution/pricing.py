@@ -355,8 +355,8 @@ def _by_pieces(message: PricedMessages, machine: Machine) -> PricedMessages:
 
 def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> PricedMessages:
     """Dispatch and combine priced by a library made for them. The backward pass of one is the other; training runs the
-    kernels that the host waits for, inference whichever is faster. Token states of one byte carry scales beside them.
-    Link by link, it takes longer by as much as the exchange of a collective library does.
+    kernels that the host waits for, inference those of decode as far as their buffers hold. Token states of one byte
+    carry scales beside them. Link by link, it takes longer by as much as the exchange of a collective library does.
     """
     rows, s, library = message.rows, lowered.shapes, machine.runtime.communication.expert
     if rows.op != "all_to_all" or rows.axis != "ep" or library is None:

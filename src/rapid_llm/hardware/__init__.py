@@ -33,6 +33,7 @@ from rapid_llm.hardware.system import (
     node_starts,
     part_of,
     shared_racks,
+    unjoined,
 )
 
 __all__ = [
@@ -64,4 +65,5 @@ __all__ = [
     "system_names",
     "system_with",
     "typical",
+    "unjoined",
 ]

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from rapid_llm.documents import Document, build, join
 from rapid_llm.errors import InputError, nearest
 from rapid_llm.hardware.accelerator import Accelerator
-from rapid_llm.hardware.grouping import build_groups, in_words, inner
+from rapid_llm.hardware.grouping import build_groups, in_words, inner, many_of
 from rapid_llm.hardware.naming import as_written
 from rapid_llm.hardware.system import LinkUse, Node, NodeGroup, System, SystemDescription
 from rapid_llm.nouns import replaced
@@ -198,6 +198,7 @@ def _find(name: str) -> tuple[Kind, str]:
         return "system", name
     if name in ACCELERATORS.names():
         return "accelerator", name
+    _refuse_many(name)
     kinds: tuple[tuple[Kind, Callable[[str], str]], ...] = (("system", SYSTEMS.resolve), ("accelerator", _resolved))
     for kind, resolve in kinds:
         try:
@@ -205,6 +206,29 @@ def _find(name: str) -> tuple[Kind, str]:
         except InputError:
             continue
     raise SYSTEMS.unknown(name, [*SYSTEMS.names(), *ACCELERATORS.names()])
+
+
+def _refuse_many(name: str) -> None:
+    """InputError for ``8x h100-sxm``, a number of one thing: how many of a system a job takes is said apart."""
+    many = many_of(name)
+    if many is None:
+        return
+    count, one = many
+    try:
+        kind, known = _find(one)
+    except InputError:
+        return  # the x belongs to a name, as in 7900 XTX
+    if kind == "accelerator" and count == 1:
+        return
+    whole = system_with(known, count) if kind == "accelerator" else known
+    tried = f"system: {whole} and accelerators: {count * _system(kind, known).groups[0].node.accelerators}"
+    if whole is None:
+        tried = f"system: {{node: {{accelerator: {known}, accelerators: {count}}}}}"
+    raise InputError(
+        f"system '{name}': Nx NAME is a group of nodes beside another, as in 4x dgx-h100 + 4x dgx-a100. Try {tried}.",
+        field="system",
+        suggestions=[tried],
+    )
 
 
 @lru_cache(maxsize=256)

@@ -12,6 +12,7 @@ from rapid_llm.nouns import replaced
 
 _PLUS: Final = "+"
 _COUNTED: Final = re.compile(r"\s*(\d+)\s*x\s*(\S+)\s*")
+_MANY: Final = re.compile(r"\s*(\d+)\s*x\s*(.+)", re.IGNORECASE)
 _TRY: Final = "Try groups: [{node: dgx-h100, nodes: 4}, {node: dgx-a100, nodes: 4}]"
 _ONE_GROUP: Final = ("node", "nodes", "accelerator")
 
@@ -26,6 +27,12 @@ def in_words(name: str) -> dict[str, Any] | None:
         return None
     groups = [{"node": one[2], "nodes": int(one[1])} for one in found if one]
     return {"name": " + ".join(f"{group['nodes']}x {group['node']}" for group in groups), "groups": groups}
+
+
+def many_of(name: str) -> tuple[int, str] | None:
+    """How many of what a name such as ``8x h100-sxm`` counts; None for any other name."""
+    found = _MANY.fullmatch(name)
+    return (int(found[1]), found[2].strip()) if found else None
 
 
 def inner(document: Document, data: Mapping[str, Any], path: str) -> Document:

@@ -125,6 +125,17 @@ class Node:
         _check_count(self.scale_up.topology, self.scale_up.sides, self.accelerators, "accelerators")
 
 
+def unjoined(node: Node) -> str:
+    """What to know of a node whose accelerators have ports that nothing joins; empty where there is none such."""
+    port = node.accelerator.scale_up
+    if port is None or node.accelerators == 1 or node.scale_up.topology != "none":
+        return ""
+    return (
+        f"{node.accelerator.name} of a node meet over {node.host_link.link} alone, not {port.link} (node.scale_up: "
+        "{topology: switch} would join them)"
+    )
+
+
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ScaleOutFabric:
     """The network between nodes: ``oversubscription`` is the ratio of down-link to up-link bandwidth at the leaf;

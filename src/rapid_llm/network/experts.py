@@ -4,6 +4,7 @@ A token goes once to every rank (and over the network once to every node) that h
 low-latency kernel once to each expert. The kernel is bound by the compute units that carry it or by the busiest link.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass as plain_dataclass
 from functools import lru_cache
 from math import ceil
@@ -59,7 +60,8 @@ class ExpertKernel:
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Mode:
     """One set of kernels. ``deduplicated`` sends a token once to each destination; ``units`` compute units that it
-    takes (at most one an expert where ``per_expert``).
+    takes (at most one an expert where ``per_expert``); ``most_tokens`` of a rank that its buffers hold, where its calls
+    leave out that the host reads how many tokens come: engines run it up to these.
     """
 
     units: Count
@@ -67,6 +69,7 @@ class Mode:
     combine: ExpertKernel
     deduplicated: bool = True
     per_expert: bool = False
+    most_tokens: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -124,10 +127,10 @@ def price_experts(
 ) -> ExpertPrices:
     """Price a phase, dispatch or combine, of ``tokens`` on every rank, a row each, under even routing.
 
-    ranks of the group stand ``stride`` accelerators apart; ``mode`` None takes the faster one; ``units`` compute units
-    given to it (default: the mode's own); ``node_limit`` the nodes that a token's experts may lie on, or ``node_share``
-    of those of the group (group-limited routing); ``element_bytes`` on the wire per element (default: the library's,
-    FP8 with scales out, BF16 back).
+    ranks of the group stand ``stride`` accelerators apart; ``mode`` None what engines run (``_best``); ``units``
+    compute units given to it (default: the mode's own); ``node_limit`` the nodes that a token's experts may lie on, or
+    ``node_share`` of those of the group (group-limited routing); ``element_bytes`` on the wire per element (default:
+    the library's, FP8 with scales out, BF16 back).
     InputError for an unknown phase or mode, and when a group does not fit the fabric.
     """
     if phase not in PHASES:
@@ -148,10 +151,25 @@ def price_experts(
     names, same = list(known.modes) if mode is None else [mode], work[1:].tobytes()
     shares = [_share(phase, known.modes[name], fabric, same, (node_limit, node_share)) for name in names]
     priced = np.array([_mode(work[0], share) for share in shares])
-    best = priced[:, 0].argmin(axis=0)
+    best = _best(priced[:, 0], work[0], [known.modes[name].most_tokens for name in names])
     seconds, wire, far, busy = (column.reshape(shape) for column in priced[best, :, np.arange(len(best))].T)
     index = np.array([list(known.modes).index(name) for name in names], dtype=np.int8)
     return ExpertPrices(seconds, wire, far, busy, index[best].reshape(shape))
+
+
+def _best(seconds: Column, tokens: Column, most: Sequence[int | None]) -> NDArray[np.intp]:
+    """Index of the mode that engines run, a row each: one whose buffers hold the tokens, and the fastest otherwise.
+
+    What a kernel takes says nothing of the wait of the host for the counts of what it receives, which other modes need
+    and decode cannot hide, nor lets it replay a graph (DeepEP's README: normal for training and prefill, low-latency
+    for decode).
+    """
+    if len(most) == 1 or not any(most):
+        return np.asarray(seconds.argmin(axis=0))
+    made = np.array([[limit or 0.0] for limit in most])
+    fits = tokens <= made
+    able = np.where(fits.any(axis=0), fits, made == 0.0)
+    return np.asarray(np.where(able, seconds, np.inf).argmin(axis=0))
 
 
 @light

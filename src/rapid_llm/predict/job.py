@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision
 from rapid_llm.execution.host_experts import FLOPS_PER_BYTE
+from rapid_llm.hardware import unjoined
 from rapid_llm.lowering import Shapes
 from rapid_llm.lowering.shapes import EVEN
 from rapid_llm.model import Model
@@ -53,13 +54,20 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
     work = scenario.workload
     spec = getattr(work, "speculation", None)
     asked = work.routing == EVEN, getattr(work, "images", None) is not None, spec is not None and spec.draft == "mtp"
-    found = _assumed(scenario.model, *asked)
+    found = (*_apart(scenario), *_assumed(scenario.model, *asked))
     node = scenario.system.groups[0].node
     if not runs_on_cpus(scenario) or node.host_matrix is not None:
         return found
     rate = FLOPS_PER_BYTE * node.host_memory_bandwidth / 1e12
     cpus = f"CPUs of {node.host_memory_bandwidth / 1e9:.0f} GB/s and {rate:.1f} TFLOP/s (system.node.host_*)"
     return (*found, cpus)
+
+
+def _apart(scenario: Scenario) -> tuple[str, ...]:
+    """Ports of accelerators that no fabric of their node joins, where a job takes several of them."""
+    if scenario.accelerators == 1:
+        return ()
+    return tuple(dict.fromkeys(said for group in scenario.system.groups if (said := unjoined(group.node))))
 
 
 @lru_cache(maxsize=256)

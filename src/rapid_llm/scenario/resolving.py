@@ -208,6 +208,9 @@ def _lengths(model: Model, defaults: list[str], value: Mapping[str, Any]) -> Map
     if encoder is not None and encoder.window and found.get(read) is None:
         found[read] = encoder.window
         defaults.append(f"workload.{read}: {encoder.window} (a window of sound)")
+    if model.patch_values and found.get(read) is None:
+        found[read] = model.max_position_embeddings
+        defaults.append(f"workload.{read}: {found[read]} (the patches of an image and its class)")
     if encoder is not None and training and found.get("decoder_sequence_length") is None:
         written = model.max_position_embeddings if encoder.window else found.get(read)
         found["decoder_sequence_length"] = written
