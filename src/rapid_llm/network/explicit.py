@@ -30,7 +30,7 @@ def closed_form(
 ) -> float:
     """Seconds of a collective among ``bounds[-1]`` ranks; arguments as of ``programs.program``.
 
-    Pipelined phases take the bytes of the busiest link, and the hops one after another. Else a rank goes on to the next
+    Pipelined phases take the bytes of the busiest link, or of the slowest channel, and the hops one after another. Else a rank goes on to the next
     phase once it has received all of one: blocks on a ring hop, or wait for the one before them; other sends take their
     hops and their busiest link.
     """
@@ -41,7 +41,7 @@ def closed_form(
 
     tasks = laid_out(template)
     if template.pipelined:
-        return float(_depth(tasks).max(initial=0.0) + _busy(tasks, topology.capacity).max(initial=0.0))
+        return float(_depth(tasks).max(initial=0.0) + _slowest(tasks, _busy(tasks, topology.capacity)).max(initial=0.0))
     finish, first = np.zeros(len(tasks)), 0
     for part in _steps(template):
         one = laid_out(part)
