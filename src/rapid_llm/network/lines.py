@@ -209,6 +209,8 @@ def _off_rails(phase: Phase, group: Group) -> float:
     inside, low, high = group.inside, phase.levels[0], phase.levels[1]
     if phase.pattern == "chain" or group.off_rails or not low < inside < high:
         return 0.0
+    if group.units[inside] > 1:  # it returns from leaf to leaf, where all rails are as far
+        return 0.0
     places = group.bounds[inside - 1] // (group.bounds[low - 1] if low else 1)
     back = places if places % 2 or both_ways(phase, group) else 2
     return group.tiers[inside].astray if group.bounds[high - 1] // group.bounds[inside - 1] % back else 0.0
