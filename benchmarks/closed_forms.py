@@ -2,9 +2,10 @@
 
 Run: python benchmarks/closed_forms.py [SYSTEM or CONSTRUCTOR ...] [--sample N --seed S]
 
-Systems of the catalogue are held to the closed form of their tiers, all groups of a job at once; constructors to that
-of their links. Cases whose sends meet on links beyond what the closed form counts are told apart by what the links
-carry (``network.agreement``); they are counted, not run. Exit 1 where any other is more than 1 % off.
+Systems of the catalogue, and some whose files name a constructor, are held to the closed form of their tiers, all
+groups of a job at once; constructors to that of their links. Cases whose sends meet on links beyond what the closed
+form counts are told apart by what the links carry (``network.agreement``); they are counted, not run. Exit 1 where any
+other is more than 1 % off.
 
 What stands for all: a system for those with the same tiers; of jobs a node, two, three, a leaf and one more node, and
 the largest up to 1,024, but for systems that differ from one before in rates and sizes alone two of these; of groups
@@ -17,6 +18,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,7 +26,7 @@ from rapid_llm import hardware
 from rapid_llm.hardware import System
 from rapid_llm.network.agreement import EXCHANGES, MOST_PAIRS, Compared, on_system, on_topology, sampled, worst
 from rapid_llm.network.fabric import Fabric
-from rapid_llm.network.specimens import FAMILIES
+from rapid_llm.network.specimens import FAMILIES, WRITTEN, written
 
 TARGET = 0.01
 MOST = 1024
@@ -73,12 +75,34 @@ def constructor(name: str) -> Iterator[Compared]:
             yield from on_topology(topology, ranks, takes=takes, where=name)
 
 
+def of_a_file(system: System) -> Iterator[Compared]:
+    """Groups of all of a system whose file names a constructor, of half and of three quarters: rows, strides, parts."""
+    node, nodes = system.groups[0].node.accelerators, system.accelerators // system.groups[0].node.accelerators
+    for total in sorted({node * max(1, part) for part in (nodes, nodes // 2, 3 * nodes // 4)}):
+        found = {
+            (total, 1),
+            (node, 1),
+            (total // node, node),
+            (2, 1),
+            (2, total // 2),
+            (total // 2, 1),
+            (3, 1),
+            (12, 1),
+        }
+        found |= {(total // 4, 4), (total // 2, 2), (4, 2), (4, total // 4)}
+        yield from on_system(system, total, sorted(one for one in found if min(one) > 0 and one[0] > 1))
+
+
 def every(names: list[str]) -> Iterator[tuple[str, list[Compared]]]:
     """Comparisons by fabric."""
-    chosen = [name for name in names if name not in FAMILIES] if names else hardware.system_names()
+    other = {*FAMILIES, *WRITTEN}
+    chosen = [name for name in names if name not in other] if names else hardware.system_names()
     known: set[tuple[object, ...]] = set()
     for system in alike(chosen):
         yield system.name, [one for total, groups in jobs(system, known) for one in on_system(system, total, groups)]
+    for name in WRITTEN:
+        if not names or name in names:
+            yield name, [replace(one, where=name) for one in of_a_file(written(name))]
     for name in FAMILIES:
         if not names or name in names:
             yield name, list(constructor(name))

@@ -8,9 +8,11 @@ from rapid_llm.documents import parse_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.health import Fault
 from rapid_llm.network import Fabric, candidates
+from rapid_llm.network.agreement import LINKS, on_system
 from rapid_llm.network.flow_prices import Links, interconnect, under_faults
 from rapid_llm.network.picture import topology_svg
 from rapid_llm.network.routing import route
+from rapid_llm.network.specimens import WRITTEN, written
 from rapid_llm.network.topology import LINK_KINDS, NODE_KINDS, Topology
 
 CHIPS = "{{name: s, node: {{accelerator: tpu-v5p, accelerators: 1}}, nodes: {n}, fabric: {{topology: {t}}}}}"
@@ -47,6 +49,40 @@ def test_all_of_it_is_linked_priced_and_drawn(text, n, t):
         assert flow.use.max() <= 1 + 1e-6
         assert flow.seconds > 0
         assert 0.5 < flow.flow / flow.bare < 2
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_closed_forms_are_what_links_carry(name):
+    """Strided groups, parts of a job and those that straddle nodes alike, wherever unlike sends do not take turns."""
+    of = written(name)
+    node, whole = of.groups[0].node.accelerators, of.accelerators
+    some = node * max(1, 3 * whole // node // 4)
+    groups = [
+        (whole, 1),
+        (whole // 2, 2),
+        (4, 2),
+        (2, 1),
+        (3, 1),
+        (12, 1),
+        (whole // node, node),
+        (some, 1),
+        (some // 2, 1),
+    ]
+    found = [
+        one
+        for total in {whole, some}
+        for one in on_system(of, total, [g for g in groups if g[0] > 1], [2.0**14, 2.0**26])
+    ]
+    assert [one for one in found if not one.meets and abs(one.off) > 0.001] == []
+    assert sum(not one.meets for one in found) > 5
+
+
+def test_what_a_library_adds_to_links_is_added_to_their_closed_form():
+    of = system(POD, 8, "torus, sides: [4, 2]")
+    fabric = Fabric.of(of, 64)
+    bare, ours = (candidates("all_reduce", 2.0**26, 8, 8, fabric=fabric, library=one, algorithm="ring")[0].seconds
+                  for one in (LINKS, "nccl"))  # fmt: skip
+    assert bare < ours < 2 * bare
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import combinations, groupby
 from typing import Final
 
@@ -13,12 +13,12 @@ from rapid_llm.hardware import System, system, system_names
 from rapid_llm.network.contention import RUNS, laid_out, lies_in_whole_units, on_links
 from rapid_llm.network.engine import simulate
 from rapid_llm.network.engine.state import solo_rates
-from rapid_llm.network.explicit import CIRCLES, by_turns, closed_form, takes_turns
+from rapid_llm.network.explicit import UNIT, Laid, by_turns, laid, takes_turns
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.groups import Members, group_of, members_of
 from rapid_llm.network.lines import Way, bare_line, ways
 from rapid_llm.network.own import nesting, templates
-from rapid_llm.network.programs import program, run_in_slices
+from rapid_llm.network.programs import program, run_in_slices, run_on
 from rapid_llm.network.regimes import Line
 from rapid_llm.network.specimens import BANDWIDTH, FAMILIES, LATENCY
 from rapid_llm.network.tasks import Floats, Result, Tasks
@@ -32,8 +32,6 @@ LINKS: Final = Library(
 )
 """A library that adds nothing to what links take, and has every algorithm that the flow engine lays out."""
 EXCHANGES: Final = ("direct", "pxn", "one-shot", "two-shot")
-UNIT: Final = 1e9
-"""Bytes of a message whose steps are weighed."""
 MOST_RANKS: Final = 1024
 MOST_PAIRS: Final = 1 << 14
 """Pairs of ranks that exchange at once in the largest cases: in what is alike for all ranks, more show nothing else."""
@@ -85,7 +83,7 @@ def on_system(
     """Every collective and algorithm of groups (ranks, stride) that fill a job, all groups at once."""
     fabric = Fabric.of(system, total)
     for ranks, stride in shapes_of:
-        if total % (ranks * stride) or (fabric.tiers[-1].kind == "torus" and total != ranks):
+        if total % (ranks * stride) or (_a_slice(fabric) and total != ranks):
             continue
         group = group_of(fabric, ranks, stride)
         for op in OPS:
@@ -93,6 +91,11 @@ def on_system(
                 wide = way.algorithm in EXCHANGES and total * ranks > MOST_PAIRS
                 if not wide and lies_in_whole_units(way):
                     yield from compared(system, total, op, way, sizes, meeting=meeting)
+
+
+def _a_slice(fabric: Fabric) -> bool:
+    """Whether jobs get parts of a torus, in the form that suits their size."""
+    return fabric.tiers[-1].kind == "torus" and not fabric.tiers[-1].by_links
 
 
 def compared(
@@ -103,9 +106,13 @@ def compared(
     ranks, stride = way.group.bounds[-1], way.group.stride
     members = members_of(total, ranks, stride)
     counted = max(one.per_byte for one in (line, *line.others))
-    meets = _carried(way, topology, members) > counted * 1.005 or (
-        way.group.scattered and _at_odds(way, topology, members)
-    )
+    if way.group.links is not None:  # what links carry is counted, group by group and all together
+        tasks = laid_out(way, UNIT, topology, members, slices=1)
+        meets = by_turns(tasks, run_on(way.template), topology.capacity)
+    else:
+        meets = _carried(way, topology, members) > counted * 1.005 or (
+            way.group.scattered and _at_odds(way, topology, members)
+        )
     for size in telling(line) if sizes is None else sizes:
         simulated = np.nan if meets and not meeting else on_links(way, size, topology, members).seconds
         closed = line.seconds(size)
@@ -134,12 +141,9 @@ def _at_odds(way: Way, topology: Topology, members: Members) -> bool:
     same step at the same time.
     """
     most = np.zeros((len(members), topology.links))
-    steps = list(_steps(way, topology, members))
-    if by_turns(
-        steps, [phase.pattern in CIRCLES for phase in way.template.phases], way.template.pipelined, topology.capacity
-    ):
+    if by_turns(laid_out(way, UNIT, topology, members, slices=1), run_on(way.template), topology.capacity):
         return True
-    for tasks in steps:
+    for tasks in _steps(way, topology, members):
         rate = solo_rates(tasks, topology.capacity)
         rate = np.minimum(rate, tasks.limit) if len(tasks.limit) else rate
         row = np.repeat(np.arange(len(tasks)) * len(members) // len(tasks), np.diff(tasks.resource_start))
@@ -169,24 +173,31 @@ def on_topology(
         for algorithm, template, _ in templates(op, bounds, None):
             if not takes(op, algorithm):
                 continue
-            turns = takes_turns(template, bounds, topology)
-            wanted = _telling(template, bounds, topology) if sizes is None else sizes
+            turns, closed = takes_turns(template, bounds, topology), laid(template, bounds, topology)
+            wanted = _telling(closed) if sizes is None else sizes
+            run = _Runs(template, bounds, topology)
             for size in wanted[:1] if turns and not meeting else wanted:
                 simulated = np.nan
                 if meeting or not turns:
-                    simulated = run_in_slices(template, partial(_run, template, bounds, size, topology)).seconds
-                closed = closed_form(template, bounds, size, topology)
-                yield Compared(where, total, op, algorithm, ranks, 1, size, closed, simulated, turns)
+                    simulated = run_in_slices(template, partial(run, size)).seconds
+                yield Compared(where, total, op, algorithm, ranks, 1, size, closed.seconds(size), simulated, turns)
 
 
-def _telling(template: Template, bounds: Bounds, topology: Topology) -> list[float]:
+def _telling(closed: Laid) -> list[float]:
     """``telling`` of the closed form on a topology: its ends, and where their lines meet."""
-    small, large = (closed_form(template, bounds, size, topology) for size in (SMALLEST, LARGEST))
-    return telling(Line(small, large / LARGEST, 0.0))
+    return telling(Line(closed.seconds(SMALLEST), closed.seconds(LARGEST) / LARGEST, 0.0))
 
 
-def _run(template: Template, bounds: Bounds, size: float, topology: Topology, slices: int) -> Result:
-    return simulate(program(template, bounds, size, topology, slices=slices), topology, measured=False)
+class _Runs:
+    """Flow simulation of one program in many sizes: laid out once, since all that it moves is proportional."""
+
+    def __init__(self, template: Template, bounds: Bounds, topology: Topology) -> None:
+        self.topology = topology
+        self.laid_out = cache(lambda slices: program(template, bounds, UNIT, topology, slices=slices))
+
+    def __call__(self, size: float, slices: int) -> Result:
+        tasks = self.laid_out(slices)
+        return simulate(replace(tasks, amount=tasks.amount * (size / UNIT)), self.topology, measured=False)
 
 
 def worst(found: Sequence[Compared]) -> list[tuple[str, str, str, int, Compared | None, int]]:
@@ -219,9 +230,8 @@ def sampled(count: int, seed: int, names: Sequence[str] = ()) -> Iterator[Compar
 def _of_a_system(draw: random.Random, name: str) -> Iterator[Compared]:
     """One collective and algorithm of a job of any size."""
     of = system(name)
-    tiers = Fabric.of(of).tiers
     node, most = of.groups[0].node.accelerators, min(MOST_RANKS, of.accelerators)
-    if tiers[-1].kind == "torus":
+    if _a_slice(Fabric.of(of)):
         total = ranks = 2 ** draw.randint(1, most.bit_length() - 1)
         stride = 1
     else:

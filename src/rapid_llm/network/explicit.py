@@ -3,12 +3,13 @@ that depend on each other, and no simulation. It is that of flow simulation wher
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.network.paths import Path, upper
 from rapid_llm.network.programs import program, run_on
 from rapid_llm.network.routing import Table
 from rapid_llm.network.tasks import Floats, Ints, Tasks
@@ -17,6 +18,82 @@ from rapid_llm.network.topology import Topology
 
 CIRCLES: Final = ("ring",)
 """Patterns whose blocks circulate."""
+UNIT: Final = 1e9
+"""Bytes of a message that is laid out: all that it moves is proportional."""
+ENDS: Final = (1.0, 2.0**40)
+"""Bytes between which a time is drawn as lines."""
+NEAR: Final = 1e-4
+"""Share by which sizes are apart whose times give a slope, and up to which a further line is left out."""
+DEEP: Final = 4
+"""Times that what lies between two lines is halved."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stage:
+    """Sends that begin together: ``rows`` of the program; seconds per byte of S that a round takes on the slowest link,
+    and seconds of its hop; the send ``before`` each on its ring, if blocks circulate; what hands over to ``after``.
+    """
+
+    rows: Ints
+    transfer: Floats
+    latency: Floats
+    rounds: Ints
+    before: Ints | None
+    handed: Ints
+    after: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Laid:
+    """A program whose stages are priced: seconds of a message of any size, all groups at once; of a ``pipelined`` one
+    the lines to where each chain of hops ends.
+    """
+
+    stages: tuple[_Stage, ...]
+    pipelined: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, tasks: Tasks, template: Template, capacity: Floats) -> "Laid":
+        """Of tasks that move ``UNIT`` bytes, in a single slice each."""
+        if template.pipelined:
+            busy = _slowest(tasks, _busy(tasks, capacity, np.ones(len(tasks))))
+            slowest = _along(tasks, busy / UNIT, np.maximum)
+            return cls((), tuple(upper(list(zip(_depth(tasks).tolist(), slowest.tolist(), strict=True)))))
+        circles = _circles(template)
+        return cls(tuple(_stage(tasks, k, circle, capacity) for k, circle in enumerate(circles)), ())
+
+    def seconds(self, size: float) -> float:
+        """Seconds of a message of ``size`` bytes."""
+        if self.pipelined:
+            return max(wait + moving * size for wait, moving in self.pipelined)
+        finish = np.zeros(sum(len(stage.rows) for stage in self.stages))
+        for stage in self.stages:
+            start = np.zeros(len(stage.rows))
+            np.maximum.at(start, stage.after, finish[stage.handed])
+            finish[stage.rows] = _ended(stage, start, stage.transfer * size)
+        return float(finish.max(initial=0.0))
+
+    def lines(self) -> list[Path]:
+        """The lines of which the highest counts: a time of maxima and sums is convex, and straight between kinks."""
+        if self.pipelined:
+            return list(self.pipelined)
+        small, large = map(self._tangent, ENDS)
+        return upper([small, large, *self._between(small, large, DEEP)])
+
+    def _tangent(self, size: float) -> Path:
+        at = self.seconds(size)
+        slope = (self.seconds(size * (1 + NEAR)) - at) / (size * NEAR)
+        return max(at - slope * size, 0.0), slope
+
+    def _between(self, low: Path, high: Path, deep: int) -> list[Path]:
+        (a, b), (c, d) = low, high
+        if not deep or d <= b * (1 + NEAR) or a <= c:
+            return []
+        size = (a - c) / (d - b)
+        if self.seconds(size) <= (a + b * size) * (1 + NEAR):
+            return []
+        one = self._tangent(size)
+        return [one, *self._between(low, one, deep - 1), *self._between(one, high, deep - 1)]
 
 
 def closed_form(
@@ -30,39 +107,35 @@ def closed_form(
 ) -> float:
     """Seconds of a collective among ``bounds[-1]`` ranks; arguments as of ``programs.program``.
 
-    Pipelined phases take the bytes of the busiest link, and the hops one after another. Else a rank goes on to the next
-    phase once it has received all of one: blocks on a ring hop, or wait for the one before them; other sends take their
-    hops and their busiest link.
+    Pipelined phases take the hops of a chain and the bytes of its busiest link, or of its slowest channel. Else
+    a rank goes on to the next phase once it has received all of one: blocks on a ring hop, or wait for the one before
+    them; other sends take their hops and their busiest link.
     """
-    template = run_on(template)
+    return laid(template, bounds, topology, placement=placement, policy=policy).seconds(size_bytes)
 
-    def laid_out(part: Template) -> Tasks:
-        return program(part, bounds, size_bytes, topology, placement=placement, policy=policy, slices=1)
 
-    tasks = laid_out(template)
-    if template.pipelined:
-        return float(_depth(tasks).max(initial=0.0) + _busy(tasks, topology.capacity).max(initial=0.0))
-    finish, first = np.zeros(len(tasks)), 0
-    for part in _steps(template):
-        one = laid_out(part)
-        rows = slice(first, first + len(one))
-        start = _handed(tasks, finish, first)[rows]
-        finish[rows] = _phase(one, start, part.phases[0].pattern in CIRCLES, topology.capacity)
-        first += len(one)
-    return float(finish.max(initial=0.0))
+def laid(
+    template: Template,
+    bounds: Bounds,
+    topology: Topology,
+    *,
+    placement: Sequence[int] | Ints | None = None,
+    policy: str | Table = "auto",
+) -> Laid:
+    """``closed_form`` of every size."""
+    tasks = program(template, bounds, UNIT, topology, placement=placement, policy=policy, slices=1)
+    return Laid.of(tasks, run_on(template), topology.capacity)
 
 
 def takes_turns(
     template: Template, bounds: Bounds, topology: Topology, *, placement: Sequence[int] | Ints | None = None
 ) -> bool:
     """``by_turns`` of a template's own steps."""
-    template = run_on(template)
-    steps = [program(step, bounds, 1.0, topology, placement=placement, slices=1) for step in _steps(template)]
-    circles = [phase.pattern in CIRCLES for phase in template.phases]
-    return by_turns(steps, circles, template.pipelined, topology.capacity)
+    tasks = program(template, bounds, UNIT, topology, placement=placement, slices=1)
+    return by_turns(tasks, run_on(template), topology.capacity)
 
 
-def by_turns(steps: Sequence[Tasks], circles: Sequence[bool], pipelined: bool, capacity: Floats) -> bool:
+def by_turns(tasks: Tasks, template: Template, capacity: Floats) -> bool:
     """Whether sends meet on a link that are not alike, by turns: mostly sooner than the closed form says, and later
     where they meet those of the next step.
 
@@ -72,29 +145,82 @@ def by_turns(steps: Sequence[Tasks], circles: Sequence[bool], pipelined: bool, c
     """
     links = len(capacity)
     used, apart = np.zeros(links, np.int64), False
-    for tasks, ring in zip(steps, circles, strict=False):
-        on = np.bincount(tasks.resource, minlength=links)
+    for k, ring in enumerate(_circles(template)):
+        step = _part(tasks, tasks.stage == k)
+        on = np.bincount(step.resource, minlength=links)
         if apart and ((on > 0) & (used > 0)).any():
             return True
-        transfer = _slowest(tasks, _busy(tasks, capacity, 1.0 / tasks.rounds))
-        free = ~np.isfinite(tasks.limit) if len(tasks.limit) else np.ones(len(tasks), np.bool_)
-        alike = np.ptp(transfer) <= 1e-6 * transfer.max() and np.ptp(tasks.latency) <= 1e-6 * tasks.latency.max()
-        late = _depth(tasks) if pipelined else tasks.latency
-        unlike = _differs(tasks, transfer, links, np.ones_like(free))
-        circle = ring and not pipelined
-        unlike |= (pipelined or circle) and _differs(tasks, late, links, free)
-        unlike |= circle and not alike and _differs(tasks, np.arange(len(tasks), dtype=np.float64), links, free)
+        transfer = _slowest(step, _busy(step, capacity, 1.0 / step.rounds))
+        free = ~np.isfinite(step.limit) if len(step.limit) else np.ones(len(step), np.bool_)
+        alike = np.ptp(transfer) <= 1e-6 * transfer.max() and np.ptp(step.latency) <= 1e-6 * step.latency.max()
+        late = _depth(step) if template.pipelined else step.latency
+        unlike = _differs(step, transfer, links, np.ones_like(free))
+        circle = ring and not template.pipelined
+        unlike |= (template.pipelined or circle) and _differs(step, late, links, free)
+        unlike |= circle and not alike and _differs(step, np.arange(len(step), dtype=np.float64), links, free)
         if unlike:
             return True
         used, apart = used + on, apart or not alike
     return False
 
 
-def _steps(template: Template) -> list[Template]:
-    """What follows on each other, a template each."""
-    if template.pipelined:
-        return [template]
-    return [replace(template, phases=(phase,)) for phase in template.phases]
+def _circles(template: Template) -> list[bool]:
+    """Of each stage whether its blocks circulate."""
+    phases, lanes = template.phases, template.lanes
+    stages = [phases] if template.pipelined else [phases[k : k + lanes] for k in range(0, len(phases), lanes)]
+    return [any(phase.pattern in CIRCLES for phase in stage) for stage in stages]
+
+
+def _part(tasks: Tasks, chosen: NDArray[np.bool_]) -> Tasks:
+    """Some of the tasks, and what they wait for among themselves."""
+    rows = np.flatnonzero(chosen)
+    place = np.cumsum(chosen) - 1
+    on, length = chosen[tasks.row], np.diff(tasks.resource_start)[rows]
+    waiting = np.repeat(np.arange(len(tasks)), np.diff(tasks.dependency_start))
+    kept = chosen[waiting] & chosen[tasks.dependency]
+    count = np.bincount(place[waiting[kept]], minlength=len(rows))
+    return replace(
+        tasks,
+        kind=tasks.kind[rows], queue=tasks.queue[rows], amount=tasks.amount[rows], rounds=tasks.rounds[rows],
+        delay=tasks.delay[rows], latency=tasks.latency[rows], stage=tasks.stage[rows],
+        resource_start=np.concatenate([[0], np.cumsum(length)]), resource=tasks.resource[on],
+        coefficient=tasks.coefficient[on] if len(tasks.coefficient) else tasks.coefficient,
+        dependency_start=np.concatenate([[0], np.cumsum(count)]),
+        dependency=place[tasks.dependency[kept]].astype(np.int32), lag=tasks.lag[kept],
+        limit=tasks.limit[rows] if len(tasks.limit) else tasks.limit,
+    )  # fmt: skip
+
+
+def _stage(tasks: Tasks, number: int, circle: bool, capacity: Floats) -> _Stage:
+    chosen = tasks.stage == number
+    rows, part = np.flatnonzero(chosen), _part(tasks, chosen)
+    transfer = _slowest(part, _busy(part, capacity, 1.0 / part.rounds))
+    before = None
+    if circle and (np.ptp(transfer) > 0 or np.ptp(part.latency) > 0 or number):
+        before = np.arange(len(part))
+        before[part.dependency_start[:-1] < part.dependency_start[1:]] = part.dependency
+    waiting = np.repeat(np.arange(len(tasks)), np.diff(tasks.dependency_start))
+    handed = chosen[waiting] & ~chosen[tasks.dependency]
+    after = (np.cumsum(chosen) - 1)[waiting[handed]]
+    return _Stage(rows, transfer / UNIT, part.latency, part.rounds, before, tasks.dependency[handed], after)
+
+
+def _ended(stage: _Stage, start: Floats, transfer: Floats) -> Floats:
+    """When each send of a stage has arrived.
+
+    Where blocks circulate on unequal links, a link carries one at a time, and a block leaves once it has arrived (the
+    recurrence of a max-plus system; Baccelli et al. 1992, section 2.3).
+    """
+    if stage.before is None or np.ptp(transfer) == 0.0 == np.ptp(stage.latency) == np.ptp(start):
+        return np.asarray(start + stage.rounds * (transfer + stage.latency))
+    free = arrived = start
+    ended, fewest = start, int(stage.rounds.min())
+    for k in range(int(stage.rounds.max())):
+        free = np.maximum(arrived, free) + transfer
+        arrived = (free + stage.latency)[stage.before]
+        if k >= fewest - 1:
+            ended = np.where(stage.rounds > k, free + stage.latency, ended)
+    return ended
 
 
 def _differs(tasks: Tasks, value: Floats, links: int, chosen: NDArray[np.bool_]) -> bool:
@@ -122,46 +248,20 @@ def _slowest(tasks: Tasks, busy: Floats) -> Floats:
     return np.maximum(found, tasks.amount / tasks.limit) if len(tasks.limit) else found
 
 
-def _handed(tasks: Tasks, finish: Floats, first: int) -> Floats:
-    """When tasks from ``first`` on have all that those before it, of which the ends are known, hand to them."""
-    row = np.repeat(np.arange(len(tasks)), np.diff(tasks.dependency_start))
-    known = tasks.dependency < first
-    start = np.zeros(len(tasks))
-    np.maximum.at(start, row[known], finish[tasks.dependency[known]])
-    return start
-
-
-def _phase(tasks: Tasks, start: Floats, circles: bool, capacity: Floats) -> Floats:
-    """When each task of a phase has arrived."""
-    if not len(tasks):
-        return start
-    transfer = _slowest(tasks, _busy(tasks, capacity, 1.0 / tasks.rounds))
-    if not circles or np.ptp(transfer) == 0.0 == np.ptp(tasks.latency) == np.ptp(start):
-        return np.asarray(start + tasks.rounds * (transfer + tasks.latency))
-    before = np.arange(len(tasks))
-    before[tasks.dependency_start[:-1] < tasks.dependency_start[1:]] = tasks.dependency
-    return _circulated(before, transfer, tasks.latency, start, int(tasks.rounds.max()))
-
-
-def _circulated(before: Ints, transfer: Floats, latency: Floats, start: Floats, rounds: int) -> Floats:
-    """When blocks have made ``rounds`` hops on rings of unequal links: a link carries one at a time, and a block leaves
-    once it has arrived (the recurrence of a max-plus system; Baccelli et al. 1992, section 2.3).
-    """
-    free = arrived = start
-    for _ in range(rounds):
-        free = np.maximum(arrived, free) + transfer
-        arrived = (free + latency)[before]
-    return free + latency
-
-
 def _depth(tasks: Tasks) -> Floats:
     """Seconds of the longest chain of hops that wait for each other up to each."""
+    return _along(tasks, tasks.latency, np.add)
+
+
+def _along(tasks: Tasks, own: Floats, join: np.ufunc) -> Floats:
+    """A value of each task ``join``ed with the largest of those that it waits for, from the first on."""
     row = np.repeat(np.arange(len(tasks)), np.diff(tasks.dependency_start))
-    arrived = tasks.latency.copy()
+    reached = own.copy()
     for _ in range(len(tasks)):
-        later = tasks.latency.copy()
-        np.maximum.at(later, row, arrived[tasks.dependency] + tasks.latency[row])
-        if (later == arrived).all():
+        before = np.zeros(len(tasks))
+        np.maximum.at(before, row, reached[tasks.dependency])
+        later = join(before, own)
+        if (later == reached).all():
             break
-        arrived = later
-    return arrived
+        reached = later
+    return reached

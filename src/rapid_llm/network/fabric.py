@@ -45,7 +45,7 @@ class Tier:
     host bridge, whose units cross over a single link; ``behind`` accelerators each, whose groups share it, ``wired``
     any other constructor, whose ``wires`` say what a pattern loads on them. ``port``: B/s of one whose neighbours are
     silent, where that is more; ``astray``: what a hop to another rail adds (s); ``lengths`` of a torus's dimensions
-    where its file says them, and ``rates`` (B/s) of them where they differ.
+    where its file says them, or of a ring of chips, and ``rates`` (B/s) of them where they differ.
     """
 
     name: str
@@ -63,6 +63,11 @@ class Tier:
     wires: Wires | None = None
     lengths: tuple[int, ...] = ()
     rates: tuple[float, ...] = ()
+
+    @property
+    def by_links(self) -> bool:
+        """Whether a pattern loads its links unevenly, by where ranks lie, so that what it loads is looked up."""
+        return self.wires is not None or bool(self.lengths)
 
     def reach(self, members: int, stride: int, beside: int = 1) -> float:
         """B/s per accelerator that a group of ``members``, ``stride`` apart, can use of this tier, where ``beside``
@@ -181,11 +186,14 @@ class Tier:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Fabric:
-    """Tiers of a system, innermost first; ``accelerators`` of the job that groups fill (0: of one group)."""
+    """Tiers of a system, innermost first; ``accelerators`` of the job that groups fill (0: of one group); ``links``:
+    the system, where what its links carry says more than tiers do.
+    """
 
     tiers: tuple[Tier, ...]
     name: str = "fabric"
     accelerators: int = 0
+    links: System | None = None
 
     @staticmethod
     def of(system: System, accelerators: int = 0) -> "Fabric":
@@ -211,7 +219,7 @@ def _without_reduction(fabric: Fabric) -> Fabric:
 def _for_job(system: System, accelerators: int) -> Fabric:
     fabric = _of(system)
     sizes = [accelerators, *(tier.span for tier in fabric.tiers if tier.span < accelerators)]
-    if all(size & (size - 1) == 0 for size in sizes):  # groups of such a job straddle nothing
+    if fabric.links is None and all(size & (size - 1) == 0 for size in sizes):  # groups of such a job straddle nothing
         return fabric
     return replace(fabric, accelerators=accelerators)
 
@@ -220,7 +228,8 @@ def _for_job(system: System, accelerators: int) -> Fabric:
 def _of(system: System) -> Fabric:
     system = of_equal_nodes(system)
     node = system.groups[0].node
-    return Fabric((*node_tiers(node), *network_tiers(node, system)), system.name)
+    tiers = (*node_tiers(node), *network_tiers(node, system))
+    return Fabric(tiers, system.name, links=system if any(tier.by_links for tier in tiers) else None)
 
 
 def of_equal_nodes(system: System) -> System:
@@ -353,7 +362,8 @@ def _chips(node: Node, fabric: ScaleOutFabric, total: int) -> Tier:
             f"a {fabric.topology} of {lacks} needs network cards to join them; give node.nics.",
             field="system.groups[0].node.nics",
         )
-    return _shaped(fabric, total, port.bandwidth, link(port.link).latency, port.link)
+    tier = _shaped(fabric, total, port.bandwidth, link(port.link).latency, port.link)
+    return replace(tier, lengths=(total,)) if tier.kind == "ring" else tier
 
 
 def cards_of(node: Node) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
+from rapid_llm.hardware.system import System
 from rapid_llm.network.fabric import Fabric, Tier
 
 Members = NDArray[np.int64]
@@ -21,7 +22,8 @@ class Group:
     ``units``: how many of each level a group touches. Where groups are ``scattered``, so that they straddle them at
     different places, units of ``bounds`` are what divides all their parts: 6 ranks on nodes of 8 are 6, 2 + 4 or 4 + 2,
     so that they run as three units of two, of which two hops at most leave a node. ``fewest`` ranks of such a
-    group in one unit of each level; ``job``: accelerators that groups fill.
+    group in one unit of each level; ``job``: accelerators that groups fill; ``links``: the system, where its tiers are
+    priced by what its links carry.
     """
 
     bounds: tuple[int, ...]
@@ -33,6 +35,7 @@ class Group:
     fewest: tuple[int, ...]
     job: int
     scattered: bool = False
+    links: System | None = None
 
     @property
     def crossings(self) -> tuple[int, ...] | None:
@@ -79,7 +82,8 @@ def group_of(fabric: Fabric, ranks: int, stride: int) -> Group:
     inside = min(ranks, max(1, fabric.node_span // stride))
     units = tuple(ceil(ranks / bound) for bound in bounds)
     filled, nodes = tuple(bounds), ceil(ranks / inside)
-    return Group(filled, tuple(tiers), stride, nodes, fabric.node_span, units, filled, job)
+    links = fabric.links if any(tier.by_links for tier in tiers) else None
+    return Group(filled, tuple(tiers), stride, nodes, fabric.node_span, units, filled, job, links=links)
 
 
 def members_of(accelerators: int, ranks: int, stride: int) -> Members:
@@ -113,7 +117,8 @@ def _scattered(fabric: Fabric, job: int, ranks: int, stride: int) -> Group:
         before = touched
     bounds, tiers, units, fewest = zip(*rows, strict=True)
     span = fabric.node_span
-    return Group(bounds, tiers, stride, nodes, span, units, fewest, job, scattered=True)
+    links = fabric.links if any(tier.by_links for tier in tiers) else None
+    return Group(bounds, tiers, stride, nodes, span, units, fewest, job, scattered=True, links=links)
 
 
 def _parts(members: Members, span: int) -> tuple[Members, Members]:

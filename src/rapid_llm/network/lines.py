@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from rapid_llm.network.circulation import ring_paths, tree
 from rapid_llm.network.fabric import TORUS_SIDE
 from rapid_llm.network.groups import Group, by_medium, in_whole_units, whole
-from rapid_llm.network.paths import in_stages
+from rapid_llm.network.paths import Path, in_stages
 from rapid_llm.network.regimes import Line, channels_of, copied, regimes, to_a_peer
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, loads, peers
 
+FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
+"""Links and nothing else."""
 Build = Callable[[str, Bounds, int], Template]
 Builders = Mapping[str, tuple[Build, tuple[str, ...]]]
 
@@ -53,8 +55,7 @@ def ways(op: str, group: Group, library: Library, builders: Builders = BUILDERS)
 
 def bare_line(way: Way) -> Line:
     """The closed form of a way with links and nothing else."""
-    free = LinkCost(launch=0, step=0, efficiency=1.0)
-    return _line("", way.template, way.group, [free] * len(way.group.tiers), Protocol(algorithms=(way.algorithm,)))
+    return _line("", way.template, way.group, [FREE] * len(way.group.tiers), Protocol(algorithms=(way.algorithm,)))
 
 
 NEEDS: Final = {
@@ -101,11 +102,12 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
     hop = np.array(
         [t.latency + c.step * protocol.step + c.fence * protocol.fence for t, c in zip(group.tiers, costs, strict=True)]
     )
+    extra = hop - [tier.latency for tier in group.tiers]
     in_order = template.phases[0].pattern in IN_ORDER
     off = np.array([tier.astray * (group.off_rails and in_order) for tier in group.tiers])
     crossed = np.array([hops(phase, group.bounds, group.crossings) for phase in template.phases])
     loaded = np.array([port_loads(_leaving(phase, group), phase, group) for phase in template.phases])
-    uneven = group.scattered or group.off_rails
+    uneven, outside = group.scattered or group.off_rails, len(group.tiers) == 1 and group.inside == 0
     trees = [k for k, phase in enumerate(template.phases) if uneven and phase.pattern == "tree"]
     farthest, sent = tree(group, hop) if trees else (0.0, 0.0)
     loaded[trees] = sent
@@ -130,7 +132,7 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
         paths = in_stages(np.array([apart]), busy[:, levels.start : levels.stop])
     elif template.pipelined:
         paths = [(float(waits.sum()), float(busy.sum(axis=0).max()))]
-    elif _mixed(template) or (group.off_rails and len(group.tiers) == 1 and in_order and not trees):
+    elif _mixed(template) or (outside and group.off_rails and in_order and not trees):
         busy = _by_one_card(busy, group)
         hop[0] += (group.tiers[0].hop_links(group.bounds[0], group.stride) - 1) * group.tiers[0].latency
         both = both_ways(template.phases[0], group)
@@ -141,9 +143,35 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
         if ahead and [phase.pattern for phase in template.phases] == ["direct"] * 2:
             (wait, moving), one = paths[0], float(busy[0, 0])
             paths = [(wait, moving - (1 - ends) * one), (wait - ahead * group.tiers[0].latency, moving)]
+    if group.links is not None and (found := paths_on_links(template, group)):
+        added = float((crossed @ extra + calls).sum())
+        paths = _with_costs(found, added, _stretch(busy, loaded, template, group, slowest))
     turning = _turning(template, group, costs, float(waits.sum())) if protocol.slots else (0.0, 0.0)
     first, *others = (one for path in paths for one in _in_loops(line(once + path[0], path[1]), *turning))
     return replace(first, others=tuple(others))
+
+
+def _stretch(
+    busy: NDArray[np.float64], loaded: NDArray[np.float64], template: Template, group: Group, slowest: int
+) -> float:
+    """How much longer a library keeps the busiest level than its links alone need."""
+    alone = loaded / port_rates(template, group, [FREE] * len(group.tiers))
+    return float(busy.sum(axis=0)[slowest] / alone.sum(axis=0)[slowest])
+
+
+def paths_on_links(template: Template, group: Group) -> list[Path] | None:
+    """``carried.paths`` (imported late: what lays sends out knows these lines)."""
+    from rapid_llm.network.carried import paths
+
+    return paths(template, group)
+
+
+def _with_costs(paths: list[Path], added: float, stretch: float) -> list[Path]:
+    """Paths on links alone with what a library adds: to the hops in proportion to those of each path, the longest has
+    all of it.
+    """
+    longest = max(wait for wait, _ in paths)
+    return [(wait * (1 + added / longest if longest else 1.0), moving * stretch) for wait, moving in paths]
 
 
 def _turning(template: Template, group: Group, costs: list[LinkCost], waits: float) -> tuple[float, float]:
@@ -180,6 +208,8 @@ def _off_rails(phase: Phase, group: Group) -> float:
     """
     inside, low, high = group.inside, phase.levels[0], phase.levels[1]
     if phase.pattern == "chain" or group.off_rails or not low < inside < high:
+        return 0.0
+    if group.units[inside] > 1:  # it returns from leaf to leaf, where all rails are as far
         return 0.0
     places = group.bounds[inside - 1] // (group.bounds[low - 1] if low else 1)
     back = places if places % 2 or both_ways(phase, group) else 2

@@ -20,6 +20,8 @@ from rapid_llm.network.topology import NODE_KINDS, Topology
 
 FEMTO: Final = 15
 """Decimals of a latency in seconds."""
+SHARES: Final = 9
+"""Decimals of what a send moves of the largest, so that messages of all sizes take the same routes."""
 
 
 def program(
@@ -64,7 +66,8 @@ def program(
     stage = np.tile(np.repeat(stage, tasks_of), groups)
     target = np.where(sends.target == SWITCH, SWITCH, nodes[sends.target])
     ends = (nodes[sends.source], target, stage)
-    return _tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, stage))
+    found = _tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, stage))
+    return replace(found, stage=stage)
 
 
 def run_on(template: Template) -> Template:
@@ -215,7 +218,9 @@ def _tasks(
     """
     source, target, stage = ends
     over = target == SWITCH
-    flows = tuple(column[~over] for column in (source, target, stage, sends.amount * sends.rounds))
+    moved = sends.amount * sends.rounds
+    moved = np.round(moved / max(moved.max(initial=0.0), 1e-300), SHARES)
+    flows = tuple(column[~over] for column in (source, target, stage, moved))
     routes = _routed(topology, *flows, policy=policy, seed=seed)
     if over.any():
         routes = _with_switch(topology, routes, source, over)

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
 
+from rapid_llm.documents import parse_yaml
+from rapid_llm.hardware import System, build_system
 from rapid_llm.network import clusters, shapes
 from rapid_llm.network.fabric import near_cube
 from rapid_llm.network.files import topology_of_edges, topology_of_matrix
@@ -99,3 +102,43 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "matrix": Family(_matrix, lambda n: n <= 64),
 }
 """Topologies by constructor, and the sizes that each has."""
+
+_CHIPS: Final = "{{name: s, node: {{accelerator: tpu-v5p, accelerators: 1}}, nodes: {n}, fabric: {{topology: {t}}}}}"
+_BOX: Final = "{{name: s, node: {{accelerator: h100-sxm, accelerators: {n}, scale_up: {{topology: {t}}}}}}}"
+_POD: Final = "{{base: dgx-h100, name: s, nodes: {n}, fabric: {{topology: {t}}}}}"
+_BOXES: Final = (
+    "{{base: dgx-h100, name: s, nodes: {n}, "
+    "node: {{accelerator: h100-sxm, accelerators: 8, scale_up: {{topology: {t}}}, "
+    "nics: {{link: infiniband-ndr, count: 8}}}}}}"
+)
+_WRITTEN: Final = {
+    "ring of chips": (_CHIPS, 16, "ring"),
+    "mesh of chips": (_CHIPS, 24, "mesh, sides: [6, 4]"),
+    "torus of chips": (_CHIPS, 32, "torus, sides: [8, 2, 2], link_bandwidth: [100 GB/s, 50 GB/s, 50 GB/s]"),
+    "hypercube of chips": (_CHIPS, 64, "hypercube"),
+    "king mesh of chips": (_CHIPS, 16, "king-mesh, sides: [4, 4]"),
+    "mesh box": (_BOX, 8, "mesh, sides: [4, 2], link_bandwidth: [100 GB/s, 25 GB/s]"),
+    "torus box": (_BOX, 8, "torus, sides: [4, 2]"),
+    "hypercube box": (_BOX, 8, "hypercube"),
+    "king mesh box": (_BOX, 9, "king-mesh, sides: [3, 3]"),
+    "ring of nodes": (_POD, 8, "ring"),
+    "full mesh of nodes": (_POD, 8, "full"),
+    "mesh of nodes": (_POD, 8, "mesh, sides: [4, 2]"),
+    "torus of nodes": (_POD, 16, "torus, sides: [4, 4]"),
+    "unequal torus of nodes": (_POD, 16, "torus, sides: [8, 2], link_bandwidth: [100 GB/s, 50 GB/s]"),
+    "hypercube of nodes": (_POD, 8, "hypercube"),
+    "king mesh of nodes": (_POD, 9, "king-mesh, sides: [3, 3]"),
+    "dragonfly of nodes": (_POD, 8, "dragonfly, groups: 4, routers: 2"),
+    "hypercube boxes": (_BOXES, 8, "hypercube"),
+}
+
+
+@cache
+def written(name: str) -> System:
+    """A system whose file names a constructor."""
+    text, n, t = _WRITTEN[name]
+    return build_system(parse_yaml(text.format(n=n, t=t), f"{name}.yaml"))
+
+
+WRITTEN: Final = tuple(_WRITTEN)
+"""Such systems."""

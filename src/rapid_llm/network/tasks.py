@@ -50,7 +50,8 @@ class Tasks:
     kind: index into KINDS; queue: id of an in-order queue, or OWN_QUEUE. CSR rows of a task are
     ``resource[resource_start[i]:resource_start[i + 1]]`` (``coefficient`` may be empty: all 1), in path order, and
     ``dependency[dependency_start[i]:...]``: round k waits until the dependency has arrived in ``k + 1 - lag`` rounds,
-    at most all of its rounds. ``lag`` 0 is the same round, 1 the round before, ALL every round.
+    at most all of its rounds. ``lag`` 0 is the same round, 1 the round before, ALL every round. ``stage`` of a program
+    that each belongs to (empty: not told).
     """
 
     kind: NDArray[np.int8]
@@ -66,6 +67,7 @@ class Tasks:
     dependency: NDArray[np.int32]
     lag: NDArray[np.int32]
     limit: Floats = field(default_factory=lambda: np.zeros(0))
+    stage: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __len__(self) -> int:
         return len(self.amount)
@@ -74,6 +76,11 @@ class Tasks:
     def total(self) -> Floats:
         """What each task moves in all its rounds."""
         return self.amount * self.rounds
+
+    @property
+    def row(self) -> Ints:
+        """The task of each entry of ``resource``."""
+        return np.repeat(np.arange(len(self)), np.diff(self.resource_start))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -82,6 +82,10 @@ class Load:
     longest: int
 
 
+ALONE: Final = Load(1e-300, 1.0, 1)
+"""Of a place that has no other to send to."""
+
+
 @dataclass(frozen=True, eq=False)
 class Wires:
     """The links of a tier whose places (nodes, or accelerators of one) are joined as a constructor says.
@@ -120,6 +124,8 @@ def _load(wires: Wires, members: int, apart: int, distance: int) -> Load:
     """The load of a pattern: rings both ways round (distance 0) or one way (-2), an exchange (-1) or pairs."""
     from rapid_llm.network.routing import route
 
+    if members < 2:
+        return ALONE
     top, ports = wires.topology, wires.ports
     group = _groups(wires.places, members, apart)
     place = np.arange(group.shape[1])
@@ -140,7 +146,7 @@ def _load(wires: Wires, members: int, apart: int, distance: int) -> Load:
     ends = (top.accelerators[side[apart_at_all]] for side in (source, target))
     routes = route(top, *ends)
     if not len(routes):
-        return Load(1e-300, 1.0, 1)
+        return ALONE
     busy = routes.load(top.links, 1.0 / len(steps)) / np.maximum(top.capacity, 1e-300)
     weight = routes.share if len(routes.share) else np.ones(len(routes.link))
     row = np.repeat(np.arange(len(routes)), np.diff(routes.start))
