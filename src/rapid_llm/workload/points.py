@@ -17,7 +17,7 @@ KV_TILE_TOKENS = 64
 """Decode kernels read whole tiles of the cache: within one tile a step costs the same, or affinely more."""
 
 MAX_GROUPS = 4096
-"""Groups that chunks of a prompt, or steps of decode, are told apart by: beyond it they span several chunks or tiles."""
+"""Groups that chunks of a prompt, or steps of decode, are told apart by: beyond it they span several of these."""
 
 
 @light
