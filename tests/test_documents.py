@@ -114,7 +114,7 @@ def test_bad_files(tmp_path, monkeypatch):
         "folder.yaml": "folder.yaml: is a folder, not a file.",
         "broken.json": "broken.json:2: is not valid JSON: expecting value.",
         "twice.json": "twice.json: the field 'a' is written twice.",
-        "large.yaml": "large.yaml: is too large: 4194307 bytes, at most 4194304 are read.",
+        "large.yaml": "large.yaml: is too large: at most 4,194,304 bytes are read. Try a smaller file.",
     }
     for name, sentence in expected.items():
         with pytest.raises(InputError) as error:

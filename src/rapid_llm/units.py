@@ -18,6 +18,12 @@ MAX_COUNT: Final = 10**12
 
 _DECIMAL: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY: Final = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60}
+MIN_BANDWIDTH: Final = 1.0
+"""The lowest bandwidth that a field takes (B/s)."""
+MAX_SECONDS: Final = 3600.0
+"""The longest latency that a field takes: times of hardware and hosts are far below."""
+MIN_SHARE: Final = 1e-6
+"""The least that a fault leaves: below it a link or an accelerator is down."""
 _NUMBER: Final = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]?\d+)?(?![\d.])")
 
 
@@ -92,8 +98,13 @@ class Si(float):
     """A number already in SI units: passes the door of a noun without a unit (used by Python callers and tests)."""
 
 
-def _quantity(dimension: str, *, bare: bool = False, integer: bool = False) -> BeforeValidator:
-    example = DIMENSIONS[dimension].example
+def _quantity(
+    dimension: str, *, bare: bool = False, integer: bool = False, least: float = 0.0, most: float = math.inf
+) -> BeforeValidator:
+    """Reads a quantity; ``least``: of those above 0, ``most``: of all, in the SI unit. What is beyond has no meaning,
+    and overflows where it divides.
+    """
+    example, unit = DIMENSIONS[dimension].example, next(iter(DIMENSIONS[dimension].units))
 
     def read(value: Any) -> Any:
         if isinstance(value, str):
@@ -106,6 +117,10 @@ def _quantity(dimension: str, *, bare: bool = False, integer: bool = False) -> B
             raise ValueError(f"needs a unit, such as '{example}' (got {value:g}).")
         if not math.isfinite(value):
             raise ValueError(f"must be finite (got {value}).")
+        if 0 < value < least:
+            raise ValueError(f"must be at least {least:g} {unit} (got {value:g} {unit}). Try '{example}'.")
+        if value > most:
+            raise ValueError(f"must be at most {most:g} {unit} (got {value:g} {unit}). Try '{example}'.")
         return round(value) if integer else float(value)
 
     return BeforeValidator(read)
@@ -150,13 +165,25 @@ def _schema(dimension: str) -> WithJsonSchema:
 
 
 Bytes = Annotated[int, Unit("B"), _quantity("bytes", integer=True), Field(ge=0), _schema("bytes")]
-BytesPerSecond = Annotated[float, Unit("B/s"), _quantity("bandwidth"), Field(gt=0), _schema("bandwidth")]
+BytesPerSecond = Annotated[
+    float, Unit("B/s"), _quantity("bandwidth", least=MIN_BANDWIDTH), Field(gt=0), _schema("bandwidth")
+]
 FlopsPerSecond = Annotated[float, Unit("FLOP/s"), _quantity("flops"), Field(gt=0), _schema("flops")]
 Hertz = Annotated[float, Unit("Hz"), _quantity("frequency"), Field(gt=0), _schema("frequency")]
 Watts = Annotated[float, Unit("W"), _quantity("power"), Field(ge=0), _schema("power")]
 JoulesPerByte = Annotated[float, Unit("J/B"), _quantity("energy per byte"), Field(gt=0), _schema("energy per byte")]
-Seconds = Annotated[float, Unit("s"), _quantity("time"), Field(ge=0), _schema("time")]
+Seconds = Annotated[float, Unit("s"), _quantity("time", most=MAX_SECONDS), Field(ge=0), _schema("time")]
 Fraction = Annotated[float, Field(gt=0, le=1), _quantity("fraction", bare=True)]
+
+
+def _share(value: Any) -> Any:
+    if isinstance(value, float) and 0 < value < MIN_SHARE:
+        raise ValueError(f"must be at least {MIN_SHARE:.4%} (got {value:g}). Try down: true.".replace("%", " %"))
+    return value
+
+
+Share = Annotated[float, BeforeValidator(_share), Field(gt=0, le=1), _quantity("fraction", bare=True)]
+"""A fraction that a fault leaves."""
 Count = Annotated[int, Field(ge=1), BeforeValidator(_count)]
 """A whole number of things: an integer, or a float without a fraction (``1e6``), up to MAX_COUNT."""
 Whole = Annotated[int, Field(ge=0, strict=True)]

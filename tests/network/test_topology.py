@@ -163,7 +163,7 @@ def test_a_matrix_is_a_link_for_every_pair():
         ),
         (
             lambda: shapes.ring(4, -1e9),
-            "ring-4: bandwidth from gpu0 to gpu1 must be above 0 (got -1e+09 B/s); "
+            "ring-4: bandwidth from gpu0 to gpu1 must be at least 1 B/s (got -1e+09 B/s); "
             "leave out a link that does not exist.",
         ),
         (

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
+from rapid_llm.documents import read_bytes
 from rapid_llm.errors import InputError
 from rapid_llm.network import OPS
 
@@ -60,7 +61,7 @@ def read(path: Path | str, *, op: str | None = None, ranks: int | None = None) -
     """
     file = Path(path)
     try:
-        data = file.read_bytes()
+        data = read_bytes(file)
         text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {_reason(error)}.", field="table") from None

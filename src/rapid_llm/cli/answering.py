@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from rapid_llm.cli import text
 from rapid_llm.cli.files import page_file, write_page
 from rapid_llm.cli.flags import Answering, Fitting, Serving, in_flags
 from rapid_llm.cli.style import show, status
+from rapid_llm.cli.text import json_text
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.predict import fit, grown, grown_field, largest
 from rapid_llm.predict.feasibility import filled
@@ -61,7 +61,7 @@ def _fit(scenario: Scenario, fitting: Fitting, shown: Scenario | None = None) ->
         return _print(report, as_json=fitting.json)
     size = largest(scenario, fitting.max)
     if fitting.json:
-        print(json.dumps({**report.to_dict(), "largest": {fitting.max: size}}, indent=2))
+        print(json_text({**report.to_dict(), "largest": {fitting.max: size}}))
     else:
         _print(report, as_json=False)
         show(_largest(scenario, fitting.max, size, said={one.message for one in check(shown or scenario)}))
@@ -145,7 +145,7 @@ def _memory_timeline(scenario: Scenario, file: str) -> None:
 
 def _print(report: Report, *, as_json: bool) -> int:
     if as_json:
-        print(json.dumps(report.to_dict(), indent=2))
+        print(json_text(report.to_dict()))
     else:
         show_report(report)
     return 0 if report.feasible else InfeasibleError.exit_code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from rapid_llm import hardware
 from rapid_llm.calibration import Calibration, calibrate, read
 from rapid_llm.calibration.fabric import write
 from rapid_llm.cli.style import show
-from rapid_llm.cli.text import wrapped
+from rapid_llm.cli.text import json_text, wrapped
 from rapid_llm.errors import InputError
 from rapid_llm.network import Fabric
 from rapid_llm.network.technologies import library_for
@@ -41,7 +40,7 @@ def calibrate_fabric(system: str, asked: Request, *, as_json: bool) -> int:
     source = f"rapid-llm calibrate fabric {known.name} on {Path(asked.table).name}: {found.rows} rows"
     write(found.document(path.stem, source), path)
     if as_json:
-        print(json.dumps(_object(found, path), indent=2))
+        print(json_text(_object(found, path)))
     else:
         show(_lines(found, path))
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from rapid_llm.cli.answering import check_pages, scenario_of, show_report, write
 from rapid_llm.cli.flags import Objective, Serving
 from rapid_llm.cli.objective import replicas
 from rapid_llm.cli.style import show, status
+from rapid_llm.cli.text import json_text
 from rapid_llm.errors import InfeasibleError
 from rapid_llm.predict.report import Report
 from rapid_llm.predict.within import asked, open_batch, read_objective, within
@@ -29,7 +29,7 @@ def answer_objective(model: str, overrides: Sequence[str], objective: Objective,
     if report is None:
         none = f"{asked(limits)}: NO plan of {scenario.system.name} keeps it"
         if answering.json:
-            print(json.dumps({"feasible": False, "limits_s": limits}, indent=2))
+            print(json_text({"feasible": False, "limits_s": limits}))
         else:
             show(text.wrapped("objective", none, width=text.terminal_width()))
         return InfeasibleError.exit_code
@@ -37,7 +37,7 @@ def answer_objective(model: str, overrides: Sequence[str], objective: Objective,
     write_files(report.origin, report, answering)
     if answering.json:
         found = {"feasible": report.objective.met, "limits_s": limits, **_plain(report, report.origin)}
-        print(json.dumps({**found, "report": report.to_dict()}, indent=2))
+        print(json_text({**found, "report": report.to_dict()}))
     else:
         show_report(report)
     return 0 if report.objective.met else InfeasibleError.exit_code

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rapid_llm.cli import text
 from rapid_llm.cli.style import show
+from rapid_llm.cli.text import json_text
 from rapid_llm.documents import Document
 from rapid_llm.errors import InputError, nearest
 from rapid_llm.provenance import Source, Sources
@@ -48,7 +49,7 @@ def show_entry(
     data = document.data
     if as_json:
         origins = {path: asdict(source) for path, source in sources.items()}
-        print(json.dumps({kind: name, **facts, "fields": data, "sources": origins}, indent=2))
+        print(json_text({kind: name, **facts, "fields": data, "sources": origins}))
         return 0
     lines = [f"{kind} {name}", *(line for fact in facts.items() for line in _fact(*fact))]
     show([*lines, *_fields(data, sources)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -10,6 +9,7 @@ from rapid_llm import scenario
 from rapid_llm.cli import text
 from rapid_llm.cli.flags import Common
 from rapid_llm.cli.style import show
+from rapid_llm.cli.text import json_text
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.scenario import Finding
 
@@ -23,7 +23,7 @@ def check_file(file: str, common: Common) -> int:
         findings.append(_memory(loaded))
         findings += _routes(loaded)
     if common.json:
-        print(json.dumps({"checks": [{**asdict(one), "passed": one.passed} for one in findings]}, indent=2))
+        print(json_text({"checks": [{**asdict(one), "passed": one.passed} for one in findings]}))
     else:
         show(_lines(findings))
     if broken:
@@ -67,5 +67,5 @@ def _lines(findings: Sequence[Finding]) -> list[str]:
 
 def print_schema() -> int:
     """Print the JSON Schema of a scenario."""
-    print(json.dumps(scenario.schema(), indent=2))
+    print(json_text(scenario.schema()))
     return 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rapid_llm.cli import text, words
 from rapid_llm.cli.style import show
+from rapid_llm.cli.text import json_text
 from rapid_llm.documents import read_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.predict import predict
@@ -70,7 +70,7 @@ def compare(a: str, b: str, *, as_json: bool) -> int:
     came_out = [_pair(key, first.get(key), second.get(key)) for key in (*_RESULTS, *parts)]
     came_out = [pair for pair in came_out if pair["a"] is not None or pair["b"] is not None]
     if as_json:
-        print(json.dumps({"scenario": asked, "results": came_out}, indent=2))
+        print(json_text({"scenario": asked, "results": came_out}))
         return 0
     inputs = [[row["field"].removeprefix("scenario."), _cell(row["a"]), _cell(row["b"])] for row in asked[:_SHOWN]]
     results = [_cells(row) for row in came_out[: len(_RESULTS) + _SHOWN]]

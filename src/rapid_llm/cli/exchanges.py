@@ -16,7 +16,7 @@ from rapid_llm.errors import InputError
 from rapid_llm.network import Fabric, price_experts, price_matrix
 from rapid_llm.network.experts import distinct, expert_library
 from rapid_llm.network.technologies import library_for
-from rapid_llm.units import format_bandwidth, format_bytes, format_seconds
+from rapid_llm.units import MAX_COUNT, format_bandwidth, format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rapid_llm.cli.network_flags import OnLinks, Tokens, Written
@@ -186,6 +186,9 @@ def _checked(tokens: Tokens, ranks: int) -> None:
         value = getattr(tokens, name)
         if value is not None and value < 1:
             raise InputError(f"--{name.replace('_', '-')} must be at least 1 (got {value}).", field=name)
+        if value is not None and value > MAX_COUNT:
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(f"{flag} must be an integer of at most {MAX_COUNT:,} (got {str(value)[:40]}).", field=name)
     if tokens.topk > tokens.experts:
         raise InputError(f"--topk {tokens.topk} is above --experts {tokens.experts}.", field="topk")
     if ranks > 1 and tokens.experts % ranks:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 from rapid_llm import charts
 from rapid_llm.cli import text, words
 from rapid_llm.cli.answer import answer
 from rapid_llm.cli.flags import Common
 from rapid_llm.cli.style import show
+from rapid_llm.cli.text import json_text
 from rapid_llm.errors import InfeasibleError
 from rapid_llm.hardware import Accelerator
 from rapid_llm.predict import predict
@@ -28,7 +27,7 @@ def explain_file(file: str, common: Common, roofline: str | None = None) -> int:
 
         write(_critical(report, scenario), kernels, roofline)
     if common.json:
-        print(json.dumps({**report.to_dict(), "kernels": plain_value(kernels)}, indent=2))
+        print(json_text({**report.to_dict(), "kernels": plain_value(kernels)}))
     else:
         width = text.terminal_width()
         show([*answer(report, width=width), "", *_tree(report.breakdown), "", *_lines(kernels, width)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from rapid_llm.calibration import accelerators, kernels
 from rapid_llm.calibration.benchmark import script
 from rapid_llm.calibration.kernels import Calibration, Errors
 from rapid_llm.cli.style import show
+from rapid_llm.cli.text import json_text
 from rapid_llm.errors import InputError
 from rapid_llm.units import format_percent, format_seconds
 
@@ -34,7 +34,7 @@ def calibrate_accelerator(name: str, table: Sequence[str], out: str | None, *, a
     found = accelerators.calibrate(name, _paths(table))
     path = accelerators.write(found, _folder(out))
     if as_json:
-        print(json.dumps({**asdict(found), "file": str(path)}, indent=2))
+        print(json_text({**asdict(found), "file": str(path)}))
         return 0
     show(
         [
@@ -58,7 +58,7 @@ def calibrate_kernel(name: str, table: Sequence[str], out: str | None, *, as_jso
         if not as_json:
             show(_lines(found))
     if as_json:
-        print(json.dumps({"kernel": name, "architectures": done}, indent=2))
+        print(json_text({"kernel": name, "architectures": done}))
     else:
         family = operators.kernel(name).family
         show([f"written      {path}", f"use it       --set runtime.kernels.{family}.default={path}"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from ruamel.yaml import YAML
 
 from rapid_llm.cli.files import write_page
 from rapid_llm.cli.page import page
+from rapid_llm.cli.text import json_text
 from rapid_llm.errors import InputError
 from rapid_llm.predict.explaining import explain
 from rapid_llm.predict.report import Cost, Report, plain_value
@@ -26,7 +26,7 @@ def write(scenario: Scenario, report: Report, folder: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     with (out / "scenario.yaml").open("w", encoding="utf-8") as stream:
         YAML().dump(dict(report.scenario), stream)
-    (out / "report.json").write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
+    (out / "report.json").write_text(json_text(report.to_dict()) + "\n", encoding="utf-8")
     (out / "report.html").write_text(page(report), encoding="utf-8")
     if report.breakdown is not None:
         _table(out / "breakdown.csv", _breakdown(report.breakdown))

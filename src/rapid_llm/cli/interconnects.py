@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from rapid_llm.cli import text
 from rapid_llm.cli.files import write_picture
 from rapid_llm.cli.networking import background_of, fault, is_file, message_size, operation
 from rapid_llm.cli.style import show
+from rapid_llm.cli.text import json_text
 from rapid_llm.documents import read_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.network import bus_bandwidth
@@ -75,7 +75,7 @@ def links(
         write_picture("--svg", svg, topology_svg(hurt, found[0].result.moved))
     ranks = len(healthy.accelerators) if accelerators is None else accelerators
     if as_json:
-        print(json.dumps(_answer(op, amount, ranks, hurt, found), indent=2))
+        print(json_text(_answer(op, amount, ranks, hurt, found)))
     else:
         show(_lines(op, amount, ranks, hurt, found))
     return 0

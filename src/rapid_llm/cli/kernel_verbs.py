@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter, Token
 
 from rapid_llm.errors import InputError
-from rapid_llm.units import parse
+from rapid_llm.units import MAX_COUNT, parse
 
 kernel = App(name="kernel", help="One kernel on one accelerator: time, tiles, traffic, bound.", help_format="plaintext")
 
@@ -18,9 +18,12 @@ def whole(_: object, tokens: Sequence[Token]) -> int:
     """A whole number; a fraction is not rounded in silence."""
     text = tokens[0].value
     try:
-        return int(text)
+        found = int(text)
     except ValueError:
-        raise InputError(f"{tokens[0].keyword} must be a whole number (got {text}).") from None
+        raise InputError(f"{tokens[0].keyword} must be a whole number (got {text[:40]}).") from None
+    if found > MAX_COUNT:
+        raise InputError(f"{tokens[0].keyword} must be an integer of at most {MAX_COUNT:,} (got {text[:40]}).")
+    return found
 
 
 def size(_: object, tokens: Sequence[Token]) -> float:

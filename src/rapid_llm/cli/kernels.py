@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from rapid_llm import hardware, operators, runtime
 from rapid_llm.cli.kernel_verbs import Asked
 from rapid_llm.cli.style import show
+from rapid_llm.cli.text import json_text
 from rapid_llm.dtypes import dtype as named
 from rapid_llm.errors import InputError
 from rapid_llm.execution.pricing import implementation
@@ -27,7 +27,7 @@ def answer(
     operators.check_shape(family, columns)
     found = _found(family, columns, asked, (kind, dtype))
     if asked.json:
-        print(json.dumps(found, indent=2))
+        print(json_text(found))
     else:
         show(_lines(found))
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from rapid_llm.charts import Part, Series, bar_list, heat_map, page, plot, table
 from rapid_llm.cli import text
 from rapid_llm.cli.files import write_page, write_picture
 from rapid_llm.cli.style import show
+from rapid_llm.cli.text import json_text
 from rapid_llm.documents import parse_yaml
 from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.network import OPS, Candidate, Fabric, bus_bandwidth, candidates, read_recipe
@@ -335,13 +335,13 @@ def deliver(answer: dict[str, Any], drawn: str, flow: Contended | None, links: O
     if html is not None:
         write_page("--html", html, drawn)
     if written.json:
-        print(json.dumps(answer, indent=2))
+        print(json_text(answer))
     if out is not None:
         folder = Path(out)
         if folder.exists() and not folder.is_dir():
             raise InputError(f"--out {out} is a file. Name a folder.")
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "collective.json").write_text(json.dumps(answer, indent=2) + "\n", "utf-8")
+        (folder / "collective.json").write_text(json_text(answer) + "\n", "utf-8")
         (folder / "collective.html").write_text(drawn, "utf-8")
 
 

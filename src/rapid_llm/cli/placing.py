@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from rapid_llm.cli import text
 from rapid_llm.cli.style import show
+from rapid_llm.cli.text import json_text
 from rapid_llm.errors import InputError
 from rapid_llm.units import format_seconds
 
@@ -42,7 +42,7 @@ def placement(file: str, common: Common) -> int:
     again = load(file, overrides=[*common.sets, f"placement.order=[{', '.join(found.best.order)}]"])
     before, after = float(table.step_time_s[0]), float(evaluate(again).step_time_s[0])  # type: ignore[union-attr]
     if common.json:
-        print(json.dumps(_orders(found, before, after), indent=2))
+        print(json_text(_orders(found, before, after)))
     else:
         show(_order_lines(found, before, after))
     return 0

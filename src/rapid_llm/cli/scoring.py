@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from rapid_llm import charts
 from rapid_llm.cli import text
 from rapid_llm.cli.files import write_page
 from rapid_llm.cli.style import show
+from rapid_llm.cli.text import json_text
 from rapid_llm.validation import STRUCTURAL, Scorecard, ScoreRow, against, confidence, run
 
 _HEADER = ("suite", "metric", "group", "rows", "scored", "MAPE", "unseen", "median", "p90", "bias", "rank", "baselines")
@@ -46,7 +46,7 @@ def score(suites: Sequence[str], *, data: str | None, as_json: bool, files: File
     if files.kernel_quantiles is not None:
         confidence.write((card,), Path(files.kernel_quantiles), confidence.KERNELS)
     if as_json:
-        print(json.dumps(card.to_json(), indent=2))
+        print(json_text(card.to_json()))
     else:
         show(_lines(card))
     return 0

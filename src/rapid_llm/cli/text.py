@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from rapid_llm.errors import InternalError
 from rapid_llm.units import format_seconds
 
 WIDTH = 100
@@ -16,6 +19,14 @@ INDENT = 13
 MINUTE, HOUR = 60.0, 3600.0
 _UNIT = re.compile(r"(?<=\d) (?=[A-Za-zµ%])")
 _GLUE = "\u00a0"
+
+
+def json_text(answer: Any) -> str:
+    """An answer as JSON; InternalError for a number that JSON does not have."""
+    try:
+        return json.dumps(answer, indent=2, allow_nan=False)
+    except ValueError:
+        raise InternalError("the answer holds a number that is not finite.") from None
 
 
 def terminal_width() -> int:

@@ -15,6 +15,8 @@ from rapid_llm.errors import InputError, nearest
 
 MAX_FILE_BYTES = 4 * 2**20
 """A larger file is not a description that a person wrote (the largest config.json in use is below 200 KiB)."""
+MAX_TABLE_BYTES = 64 * 2**20
+"""The same of a table: edges, messages, measurements."""
 MAX_NODES = 200_000
 """Values in one file, aliases expanded."""
 MAX_DEPTH = 64
@@ -93,19 +95,25 @@ def read_yaml(path: str | Path) -> Document:
     return parse_json(text, str(path)) if str(path).endswith(".json") else parse_yaml(text, str(path))
 
 
+def read_bytes(path: Path, most: int = MAX_TABLE_BYTES) -> bytes:
+    """The bytes of a file or a pipe; InputError for more than ``most``, of which no more is read."""
+    with path.open("rb") as stream:
+        raw = stream.read(most + 1)
+    if len(raw) > most:
+        raise InputError(f"is too large: at most {most:,} bytes are read. Try a smaller file.", file=str(path))
+    return raw
+
+
 def _text(path: Path) -> str:
     if path.is_dir():
         raise InputError("is a folder, not a file.", file=str(path))
     try:
-        size = path.stat().st_size
-        raw = path.read_bytes() if size <= MAX_FILE_BYTES else b""
+        raw = read_bytes(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         raise _missing(path) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(f"cannot be read: {reason.lower()}.", file=str(path)) from None
-    if size > MAX_FILE_BYTES:
-        raise InputError(f"is too large: {size} bytes, at most {MAX_FILE_BYTES} are read.", file=str(path))
     if b"\0" in raw:
         raise InputError("is a binary file; a YAML or JSON text is needed.", file=str(path))
     try:

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT
-from rapid_llm.units import Count, Fraction, Seconds, format_percent, format_seconds
+from rapid_llm.units import Count, Seconds, Share, format_percent, format_seconds
 
 
 def _pair(value: Any) -> Any:
@@ -40,9 +40,9 @@ class Fault:
     accelerator: int | None = None
     random: RandomFaults | None = None
     down: bool = False
-    bandwidth: Fraction | None = None
+    bandwidth: Share | None = None
     latency: Seconds | None = None
-    speed: Fraction | None = None
+    speed: Share | None = None
 
     def __post_init__(self) -> None:
         """Refuse a fault without a place or without an effect."""

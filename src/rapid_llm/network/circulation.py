@@ -15,6 +15,8 @@ from rapid_llm.network.paths import Path, highest
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+NEGLIGIBLE = 1e-6
+"""Share of what two paths differ by, by which one beyond both is none of its own."""
 
 
 def ring_paths(group: Group, laps: int, hop: Floats, transfer: Floats, both: bool) -> list[Path]:
@@ -41,24 +43,54 @@ def ring_paths(group: Group, laps: int, hop: Floats, transfer: Floats, both: boo
     for pattern in np.unique(patterns, axis=0) if len(patterns) > 1 else patterns:
         edges = np.tile(pattern, laps + 1)
         late, moving = (np.concatenate([[0.0], np.cumsum(column[edges])]) for column in (hop, transfer))
-        slowest = np.flatnonzero(transfer[edges] == slow)
-        begin, first, last = np.arange(len(pattern)), slowest[slowest < len(pattern)], slowest
-        if not group.scattered:
-            period = group.bounds[-2] if len(group.bounds) > 1 else group.node_span
-            begin, first, last = (_telling(one, len(pattern), rounds, period) for one in (begin, first, last))
+        begin = np.arange(len(pattern))
         found.append((_between(begin, begin + rounds, late), _between(begin, begin + rounds, moving)))
-        begin, end = (side.ravel() for side in np.meshgrid(first, last + 1))
-        within = (begin < end) & (end - begin <= rounds)
-        begin, end = begin[within], end[within]
-        queued = (rounds - (end - begin)) * slow
-        found.append((_between(begin, end, late), _between(begin, end, moving) + queued))
+        queue = _Queue(late, moving - slow * np.arange(len(moving)), transfer[edges] == slow, len(pattern), rounds)
+        found.append((np.array([0.0, rounds * slow]) + queue.farthest()).T)
     return highest(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
-def _telling(edges: Ints, ring: int, rounds: int, period: int) -> Ints:
-    """Where units are alike, paths grow evenly with the units that they pass: the shortest and the longest count."""
-    near = [np.abs(edges - place) <= 2 * period for place in (0, ring, rounds, rounds + ring)]
-    return edges[np.any(near, axis=0)]
+class _Queue:
+    """Paths that begin on a ``slow`` link of the ring's first lap and end behind one at most ``rounds`` later, by what
+    they add to two sums along the ring.
+    """
+
+    def __init__(self, late: Floats, moving: Floats, slow: NDArray[np.bool_], ring: int, rounds: int) -> None:
+        self.sums, self.ring, self.rounds = np.array([late, moving]), ring, rounds
+        self.begins = np.flatnonzero(slow[:ring])
+        self.ends = np.flatnonzero(slow) + 1
+        self.ends = self.ends[(self.ends > self.begins[0]) & (self.ends - rounds <= self.begins[-1])]
+        # what begins where: up to the end's link, or from where the rounds of a later end begin
+        self.near = self.ends <= rounds
+        self.upto = np.searchsorted(self.begins, self.ends[self.near]) - 1
+        self.since = np.searchsorted(self.begins, self.ends[~self.near] - rounds)
+
+    def farthest(self) -> Floats:
+        """Those that are the highest in any direction [paths, 2], found by asking between two for one beyond both."""
+        corners = [self._highest(1.0, 0.0), self._highest(0.0, 1.0)]
+        k = 0
+        while k < len(corners) - 1:
+            (a, b), (c, d) = corners[k], corners[k + 1]
+            beyond = self._highest(d - b, a - c) if a > c and d > b else corners[k]
+            if (beyond[0] - a) * (d - b) + (beyond[1] - b) * (a - c) > NEGLIGIBLE * (a - c) * (d - b):
+                corners.insert(k + 1, beyond)
+            else:
+                k += 1
+        return np.array(corners)
+
+    def _highest(self, late: float, moving: float) -> tuple[float, float]:
+        """The path that adds the most to both sums, so weighted: of every end, the lowest begin that it may have."""
+        height = late * self.sums[0] + moving * self.sums[1]
+        start = height[self.begins]
+        low = np.empty(len(self.ends))
+        low[self.near] = np.minimum.accumulate(start)[self.upto]
+        low[~self.near] = np.minimum.accumulate(start[::-1])[::-1][self.since]
+        best = int(np.argmax(height[self.ends] - low))
+        end = self.ends[best]
+        able = self.begins[(self.begins < end) & (self.begins >= end - self.rounds)]
+        begin = able[np.argmin(height[able])]
+        added = self.sums[:, end] - self.sums[:, begin]
+        return float(added[0]), float(added[1])
 
 
 def _everywhere(group: Group) -> Ints:

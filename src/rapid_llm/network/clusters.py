@@ -106,6 +106,7 @@ def dragonfly(
         _at_least_one(what, value)
     build = Builder(f"dragonfly-{groups}x{routers}x{hosts}")
     total = groups * routers
+    build.refuse_many(total * (routers - 1) + groups * (groups - 1) + 2 * total * hosts)
     ends = build.add(
         [f"gpu{i}" for i in range(total * hosts)], "accelerator", box=np.arange(total * hosts) // (routers * hosts)
     )

@@ -43,6 +43,7 @@ def hypercube(count: int, bandwidth: float, latency: float = 0.0) -> Topology:
 def fully_connected(count: int, bandwidth: float, latency: float = 0.0) -> Topology:
     """A link for every pair; ``bandwidth`` is of one link."""
     build, nodes = _accelerators(f"full-{_positive((count,))[0]}", count)
+    build.refuse_many(count * (count - 1))
     a, b = np.triu_indices(count, 1)
     build.join(nodes[a], nodes[b], bandwidth, latency, "scale-up")
     return build.build()
@@ -102,6 +103,7 @@ def _lattice(
 
 def _accelerators(name: str, count: int) -> tuple[Builder, Ints]:
     build = Builder(name)
+    build.refuse_many(count)
     return build, build.add([f"gpu{i}" for i in range(count)], "accelerator")
 
 

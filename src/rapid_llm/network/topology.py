@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError, unknown_name
+from rapid_llm.units import MAX_SECONDS, MIN_BANDWIDTH
 
 if TYPE_CHECKING:
     from rapid_llm.hardware.system import System
@@ -20,6 +21,8 @@ NODE_KINDS: Final = ("accelerator", "nvswitch", "nic", "host", "leaf", "spine", 
 """What a node is; its code is the index here. ``idle``: an accelerator of no job, which forwards what passes."""
 LINK_KINDS: Final = ("scale-up", "host", "nic", "fabric", "global")
 """What a link is: inside a box, to a network card, from card to leaf, between switches, between dragonfly groups."""
+MAX_LINKS: Final = 1_000_000
+"""Nodes, or directed links, that a topology holds: each is built and routed by itself."""
 NONE: Final = -1
 """No box, no rail, no link."""
 
@@ -165,6 +168,7 @@ class Builder:
         if kind not in NODE_KINDS:
             raise InputError(unknown_name("kind of node", kind, NODE_KINDS), field="topology")
         first, count = len(self.names), len(names)
+        self.refuse_many(first + count)
         self.names.extend(names)
         self.kinds.extend([NODE_KINDS.index(kind)] * count)
         self.boxes.extend(np.broadcast_to(box, count).tolist())
@@ -186,22 +190,32 @@ class Builder:
         ``kind`` is one of LINK_KINDS, or the index of one for each link.
         """
         a, b = np.broadcast_arrays(np.asarray(a, np.int64), np.asarray(b, np.int64))
+        self.refuse_many(sum(len(links[0]) for links in self._links) + a.size * (1 + both))
         bandwidth = np.broadcast_to(np.asarray(bandwidth, np.float64), a.shape)
         latency = np.broadcast_to(np.asarray(latency, np.float64), a.shape)
-        if not (np.isfinite(bandwidth).all() and (bandwidth > 0).all()):
+        if not (np.isfinite(bandwidth).all() and (bandwidth >= MIN_BANDWIDTH).all()):
             worst = int(np.argmin(np.where(np.isfinite(bandwidth), bandwidth, -np.inf)))
             pair = f"{self.names[a.ravel()[worst]]} to {self.names[b.ravel()[worst]]}"
             raise InputError(
-                f"{self.name}: bandwidth from {pair} must be above 0 (got {bandwidth.ravel()[worst]:g} B/s); "
+                f"{self.name}: bandwidth from {pair} must be at least 1 B/s (got {bandwidth.ravel()[worst]:g} B/s); "
                 "leave out a link that does not exist.",
                 field="topology.bandwidth",
             )
-        if not (np.isfinite(latency).all() and (latency >= 0).all()):
-            raise InputError(f"{self.name}: latency must be 0 s or more.", field="topology.latency")
+        if not (np.isfinite(latency).all() and ((latency >= 0) & (latency <= MAX_SECONDS)).all()):
+            raise InputError(f"{self.name}: latency must be 0 s to {MAX_SECONDS:,.0f} s.", field="topology.latency")
         code = np.broadcast_to(np.asarray(LINK_KINDS.index(kind) if isinstance(kind, str) else kind, np.int8), a.shape)
         self._links.append((a.ravel(), b.ravel(), bandwidth.ravel(), latency.ravel(), code.ravel()))
         if both:
             self._links.append((b.ravel(), a.ravel(), bandwidth.ravel(), latency.ravel(), code.ravel()))
+
+    def refuse_many(self, count: int) -> None:
+        """InputError for more nodes or links than can be built one by one."""
+        if count > MAX_LINKS:
+            raise InputError(
+                f"{self.name} has {count:,} nodes or links, and at most {MAX_LINKS:,} are built one by one. "
+                "Try fewer, or topology: leaf-spine.",
+                field="topology",
+            )
 
     def build(self, grid: tuple[tuple[int, ...], tuple[bool, ...]] | None = None) -> Topology:
         """The topology; ``grid`` (sides, wraps) gives direct networks their coordinates."""

@@ -40,6 +40,10 @@ def resolve_whole(document: Document) -> Scenario:
     decode = found["decode"]
     if not isinstance(decode.workload, Inference):
         raise document.error("pools are for inference, and workload.kind is training. Try to leave pools out.", "pools")
+    if not decode.workload.output_tokens:
+        raise document.error(
+            "pools need output tokens, and workload.output_tokens is 0. Try to leave pools out.", "pools"
+        )
     if given.link is not None:
         located(document, "pools.link", link, given.link)
     pools = Pools(

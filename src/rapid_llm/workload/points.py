@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ Column = NDArray[np.float64]
 
 KV_TILE_TOKENS = 64
 """Decode kernels read whole tiles of the cache: within one tile a step costs the same, or affinely more."""
+
+MAX_GROUPS = 4096
+"""Groups that chunks of a prompt, or steps of decode, are told apart by: beyond it they span several of these."""
 
 
 @light
@@ -59,7 +63,11 @@ def prefill_points(batch: int, new: int, budget: int, past: int = 0) -> Points:
         rows = [(together, new, past, full)] + ([(rest, new, past, 1)] if rest else [])
     else:
         full, rest = divmod(new, budget)
-        rows = [(1, budget, past + i * budget, batch) for i in range(full)]
+        runs = ceil(full / MAX_GROUPS)  # a group of chunks stands for its mean past
+        rows = [
+            (1, budget, past + (i + min(i + runs, full) - 1) / 2 * budget, batch * (min(i + runs, full) - i))
+            for i in range(0, full, runs)
+        ]
         rows += [(1, rest, past + full * budget, batch)] if rest else []
     return points_of(rows)
 
@@ -72,9 +80,10 @@ def decode_points(batch: float, prompt: int, output: int) -> Points:
     if output < 2:
         return points_of([])
     first, last = prompt, prompt + output - 2
-    edges = np.arange(first // KV_TILE_TOKENS, last // KV_TILE_TOKENS + 1) * float(KV_TILE_TOKENS)
+    tile = KV_TILE_TOKENS * ceil((last // KV_TILE_TOKENS - first // KV_TILE_TOKENS + 1) / MAX_GROUPS)
+    edges = np.arange(first // tile, last // tile + 1) * float(tile)
     low = np.maximum(edges, first)
-    high = np.minimum(edges + (KV_TILE_TOKENS - 1.0), last)
+    high = np.minimum(edges + (tile - 1.0), last)
     width = len(edges)
     return Points(np.full(width, float(batch)), np.ones(width), (low + high) / 2.0, high - low + 1.0)
 
