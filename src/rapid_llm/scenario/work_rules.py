@@ -223,6 +223,12 @@ WORK: tuple[Check, ...] = (
         lacking.both_ways,
     ),
     Check(
+        "what decodes has tokens to write",
+        "workload.output_tokens",
+        lambda c: (c.training > 0) | (c.output_tokens > 0) | ((c.beams == 1) & (c.speculates == 0)),
+        lacking.output,
+    ),
+    Check(
         "a prompt holds its images",
         "workload.prompt_tokens",
         lambda c: c.shown_tokens <= c.read_tokens,
