@@ -15,7 +15,7 @@ from rapid_llm.model import MLP, Model, MoE
 from rapid_llm.parallelism import FOLDED, TWO_WAY, Parallelism
 from rapid_llm.runtime import Runtime, runs_on, usual
 from rapid_llm.scenario.scenario import Scenario
-from rapid_llm.scenario.seating import reached_groups, unseated, used_groups
+from rapid_llm.scenario.seating import apart, reached_groups, unseated, used_groups
 from rapid_llm.workload import Inference, Routing, Training
 
 
@@ -319,6 +319,7 @@ def _places(scenario: Scenario) -> dict[str, int]:
     """Whether the job has the places that its faults and its stages name."""
     return {
         "unseated": bool(unseated(scenario)),
+        "apart": bool(apart(scenario)),
         "flow": scenario.network == "flow",
         "link_faults": any(fault.of_links for fault in scenario.faults),
         "misplaced": bool(_misplaced(scenario)),
@@ -382,6 +383,7 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "last_group": groups[-1].name,
         "held": " + ".join(f"{g.count} x {g.node.accelerators}" for g in scenario.system.groups),
         "why_unseated": unseated(scenario),
+        "why_apart": apart(scenario),
         "usual_runtime": usual(scenario.workload.kind, chip.vendor, chip.architecture, scenario.model.kind),
         "lacked": _lacked(scenario),
         "lacked_module": _lacked_module(scenario),
