@@ -60,7 +60,7 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     speculates, drafts_by_model, decoder_length, read_tokens, output_tokens, predictions, starts_decoder, beyond (what
     is modelled of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, draft_decodes, pooled, and of the
     model: hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an
-    encoder), sees_both_ways, masked (0 or 1), window (of sound), num_attention_heads, num_key_value_heads,
+    encoder), sees_both_ways, masked (0 or 1), encoder_positions, window (of sound), num_attention_heads, num_key_value_heads,
     num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
     greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
     """
@@ -90,6 +90,7 @@ def _model(model: Model) -> dict[str, int]:
         "writes": model.writes,
         "reads_apart": model.encoder is not None,
         "sees_both_ways": model.crosses or not model.writes,
+        "encoder_positions": model.encoder.num_positions if model.encoder and not model.encoder.window else 0,
         "window": model.encoder.window or 0 if model.encoder else 0,
         "masked": model.head != "none" and not model.writes and not model.patch_values,
         "num_attention_heads": _common(getattr(mixer, "num_attention_heads", 0) for mixer in mixers),

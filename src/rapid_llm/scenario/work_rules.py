@@ -24,6 +24,11 @@ def _micro_batches(c: Columns) -> Any:
     return c.global_batch_size / (c.micro_batch_size * (c.dp + (c.dp == 0)))
 
 
+def _decoded(c: Columns) -> Any:
+    """Tokens of one sequence of the model, of a decoder that has an encoder beside it, its own."""
+    return c.sequence_length + (c.decoder_length > 0) * (c.decoder_length - c.sequence_length)
+
+
 def _sequence(c: Columns) -> Any:
     ring = c.cp * (1 + (c.cp > 1))
     cut = ring * (1 + (c.sp > 0) * (c.tp - 1))
@@ -264,8 +269,15 @@ WORK: tuple[Check, ...] = (
     Check(
         "sequence is within the model's context",
         "workload.sequence_length",
-        lambda c: c.sequence_length <= c.max_position_embeddings,
+        lambda c: _decoded(c) <= c.max_position_embeddings,
         sentences.context,
+        "warning",
+    ),
+    Check(
+        "an encoder reads within its positions",
+        "workload.prompt_tokens",
+        lambda c: (c.encoder_positions == 0) | (c.read_tokens <= c.encoder_positions),
+        sentences.encoder_context,
         "warning",
     ),
 )
