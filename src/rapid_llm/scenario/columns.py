@@ -62,7 +62,8 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     model: hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an
     encoder), sees_both_ways, masked (0 or 1), encoder_positions, window (of sound), num_attention_heads,
     num_key_value_heads, num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers
-    differ, a model's size is the greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
+    differ, a model's size is the greatest common divisor over them, since what divides it divides all; 0 means that
+    the model has no such thing.
     """
     runtime, plan = scenario.runtime, scenario.parallelism
     seated = bool(scenario.placement.stages)
