@@ -50,3 +50,16 @@ def test_unknown_name():
     assert unknown_name("precision", "bf61", ["bf16", "fp16"]) == (
         "precision 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16."
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (f"system '{'a' * 100000}' is unknown.", f"system '{'a' * 76}...' is unknown."),
+        (f"must be 0 or more (got {'1' * 400}). Try 1.", f"must be 0 or more (got {'1' * 77}...). Try 1."),
+        (f"'{'a b ' * 100}' is no name.", f"'{('a b ' * 100)[:76]}...' is no name."),
+        (f"/tmp/{'a' * 100} is a folder.", f"/tmp/{'a' * 100} is a folder."),
+    ],
+)
+def test_a_long_value_is_cut(given, said):
+    assert InputError(given).message == said

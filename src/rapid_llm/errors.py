@@ -10,12 +10,26 @@
 The numbers are the exit codes of the command line.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+QUOTED, QUOTED_PATH = 80, 400
+"""Characters of a given value, and of a path, that a sentence repeats."""
+_LONG = re.compile(rf"(?<![^\s(])'[^']{{{QUOTED + 1},}}'|\S{{{QUOTED + 1},}}")
+"""A quoted value or a word that may be too long to repeat."""
+
+
+def _cut(found: re.Match[str]) -> str:
+    """The start of a long value, and what closes it."""
+    text = found[0]
+    most = QUOTED_PATH if "/" in text else QUOTED
+    end = text[-3:][len(text[-3:].rstrip("').:,;")) :]
+    return text if len(text) - len(end) <= most else f"{text[: most - 3]}...{end}"
+
 
 class RapidError(Exception):
-    """One sentence: what, where, what was given, why it is wrong, what to try.
+    """One sentence: what, where, what was given (no more than QUOTED of it), why it is wrong, what to try.
 
     ``str(error)`` is ``file:line: message``; ``field`` is the dotted path of the input at fault.
     """
@@ -31,6 +45,7 @@ class RapidError(Exception):
         line: int | None = None,
         suggestions: Sequence[str] = (),
     ) -> None:
+        message = _LONG.sub(_cut, message)
         super().__init__(message)
         self.message = message
         self.field = field

@@ -335,6 +335,14 @@ def test_nodes_that_a_group_fills_in_part():
         (("all_to_allv",), "all_to_allv needs --matrix, such as --matrix FILE."),
         (("dispatch",), "dispatch needs --tokens, such as --tokens 4096."),
         (("all_reduce", "--size", "1MiB", "--tokens", "8"), "all_reduce does not take --tokens; it takes --size."),
+        (("all_reduce", "--size", "1MiB", "--topk", "4"), "all_reduce does not take --topk; it takes --size."),
+        (("all_reduce", "--size", "1MiB", "--units", "4"), "all_reduce does not take --units; it takes --size."),
+        (("all_reduce", "--size", "1MiB", "--svg", ""), "--svg is empty. Try the path of a file, or to leave it out."),
+        (("all_to_allv", "--matrix", ""), "--matrix is empty. Try the path of a file, or to leave it out."),
+        (
+            ("dispatch", "--tokens", "8", "--accelerators", "32", "--node-limit", "99"),
+            "--node-limit 99 is more than the nodes of these ranks, 4. Try 4, or to leave it out.",
+        ),
         (("dispatch", "--tokens", "8", "--size", "1MiB"), "dispatch does not take --size; it takes --tokens."),
         (("dispach", "--tokens", "8"), "collective 'dispach' is unknown. Did you mean 'dispatch'?"),
         (("combine", "--tokens", "0", "--accelerators", "8"), "--tokens must be at least 1 (got 0)."),
@@ -358,6 +366,8 @@ def test_what_an_operation_lacks_or_does_not_take(more, sentence):
     [
         ("0,1,2\n1,5\n", ":1: must be square, a row and a column for each rank (got 2 rows and 3 columns)."),
         ("0,1\n1,-5\n", ":2: a message must be 0 bytes or more (got -5)."),
+        ("a,b\n0,1\n1,0\n", ":1: line 1 is a header. Try rows of numbers alone."),
+        ("0,1\n1e308,0\n", ":2: a message must be at most 1 EiB (got 1e308). Try a size such as 1MiB."),
         ("0,x\n1,5\n", ":1: a message is not a quantity"),
         ("0\n", "one accelerator has nobody to talk to"),
     ],

@@ -1,7 +1,11 @@
 """The scorecard as a table: one line per group, splits side by side."""
 
+import pytest
+
 from rapid_llm.cli.scoring import _lines, _page
 from rapid_llm.validation import Scorecard, ScoreRow
+
+from .shell import rapid_llm
 
 
 def row(split, **fields):
@@ -40,3 +44,20 @@ def test_verdicts_show_accuracy_precision_recall():
 
 def test_page_has_every_line():
     assert _page(CARD).count("<tr>") == 1 + 3
+
+
+def _table(folder, value):
+    columns = "id source gpu n_gpus framework hidden layers heads seq_len global_batch micro_batch tp pp metric value"
+    cells = f"a own A100-SXM 8 Megatron-LM 4096 32 32 2048 8 1 8 1 step_time_s {value}"
+    (folder / "training.csv").write_text(",".join(columns.split()) + "\n" + ",".join(cells.split()) + "\n")
+
+
+@pytest.mark.parametrize("value", ["x.xx", "-1", "nan"])
+def test_table_of_broken_rows_alone_is_refused(tmp_path, value):
+    _table(tmp_path, value)
+    ran = rapid_llm("validate", "--data", tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.strip() == (
+        f"{tmp_path}/training.csv:2: value must be a number above 0, or blank (got '{value}'). "
+        "Nothing is left to score. Try the table as it was measured."
+    )

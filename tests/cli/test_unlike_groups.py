@@ -80,3 +80,31 @@ def test_what_cannot_be_asked_of_groups(argv: tuple[str, ...], sentence: str):
     ran = rapid_llm(*argv)
     assert ran.code == 2
     assert sentence in flat(ran.err)
+
+
+UNJOINED = """workload: {kind: training, global_batch_size: 64, sequence_length: 512}
+model: llama-3.1-8b
+parallelism: {tp: 8, pp: 3}
+system:
+  groups: [{node: dgx-h100, nodes: 1}, {node: dgx-a100, nodes: 1}, {node: dgx-h200, nodes: 1}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ("  links: [{bandwidth: 10 GB/s, between: [dgx-h100, dgx-a100]}]\n",
+         "{f}:5: system '1x dgx-h100 + 1x dgx-a100 + 1x dgx-h200' does not say what joins dgx-h100 and dgx-h200. "
+         "Try links: [{bandwidth: 100 Gb/s, latency: 10 us, between: [dgx-h100, dgx-h200]}]."),
+        ("  fabric: {topology: ring}\n",
+         "{f}:5: system '1x dgx-h100 + 1x dgx-a100 + 1x dgx-h200': a ring joins nodes of one kind, so no fabric joins "
+         "it. Try a fabric in each group."),
+    ],
+)  # fmt: skip
+def test_groups_that_nothing_joins_fail_a_check(tmp_path: Path, more: str, sentence: str):
+    file = tmp_path / "job.yaml"
+    file.write_text(UNJOINED + more)
+    said = sentence.replace("{f}", str(file))
+    ran = rapid_llm("run", file)
+    assert (ran.code, ran.err) == (2, said + "\n")
+    assert "groups are joined" in rapid_llm("check", file).out

@@ -119,6 +119,13 @@ def test_nodes_are_counted_through_the_groups():
         (f"{TWO}\nlinks: [{{bandwidth: 10 GB/s, between: [dgx-h100]}}]",
          "system.yaml:2: links[0].between must name the two groups that the link joins (got ['dgx-h100']). "
          "Try [dgx-h100, dgx-h100-2]."),
+        (f"{TWO}\nlinks: [{{bandwidth: 10 GB/s}}, {{bandwidth: 1 GB/s}}]",
+         "system.yaml:2: links[1] joins every two groups, which links[0] does. "
+         "Try one link with the bandwidth of both."),
+        (f"{TWO}\nlinks:\n- {{bandwidth: 10 GB/s, between: [dgx-h100, dgx-h100-2]}}\n"
+         "- {bandwidth: 1 GB/s, between: [dgx-h100-2, dgx-h100]}",
+         "system.yaml:4: links[1] joins dgx-h100-2 and dgx-h100, which links[0] does. "
+         "Try one link with the bandwidth of both."),
         (f"{TWO}\nlinks: [{{bandwidth: 10}}]",
          "system.yaml:2: links[0].bandwidth needs a unit, such as '3.35 TB/s' (got 10)."),
     ],

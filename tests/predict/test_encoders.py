@@ -15,7 +15,7 @@ from rapid_llm.operators.work import attention_work
 from rapid_llm.predict import evaluate, explain, fit, predict
 from rapid_llm.predict.job import plans_of, training_shapes
 from rapid_llm.predict.stepping import stepper
-from rapid_llm.scenario import from_mapping
+from rapid_llm.scenario import check, from_mapping
 
 FEW = settings(max_examples=12, deadline=None)
 READ = st.integers(16, 2048)
@@ -378,3 +378,27 @@ def test_tiles_are_what_cross_attention_reads():
     grows = four.memory.by_category["kv_cache"] - one.memory.by_category["kv_cache"]
     assert grows == 8 * (rows[1] - rows[0]) * 8 * 2 * 1024 * 2
     assert four.ttft_s == pytest.approx(one.ttft_s, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("model", "lengths", "said"),
+    [
+        ("whisper-large-v3", {"sequence_length": 1500}, []),
+        (
+            "whisper-large-v3",
+            {"sequence_length": 1500, "decoder_sequence_length": 600},
+            ["workload.decoder_sequence_length 600 is beyond max_position_embeddings 448 of whisper-large-v3, and "
+             "taken as if it were made for that."],
+        ),
+        (
+            "bart-large",
+            {"sequence_length": 2048, "decoder_sequence_length": 64},
+            ["workload.sequence_length 2048 is beyond the 1026 positions of the encoder of bart-large, and taken as "
+             "if it were made for that."],
+        ),
+    ],
+)  # fmt: skip
+def test_encoder_and_decoder_are_held_to_their_own_positions(model: str, lengths: dict[str, int], said: list[str]):
+    work = {"kind": "training", "global_batch_size": 64, **lengths}
+    scenario = from_mapping({"model": model, "system": "dgx-a100", "accelerators": 8, "workload": work})
+    assert [one.message for one in check(scenario) if one.message] == said

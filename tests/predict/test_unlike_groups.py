@@ -335,6 +335,5 @@ def test_what_groups_cannot_do_is_said(given: dict[str, Any], sentence: str):
 
 
 def test_groups_that_nothing_joins_are_refused():
-    bare = job("1x rtx-4090 + 1x rtx-3090", accelerators=2, tp=1, pp=2)
     with pytest.raises(InputError, match="does not say what joins rtx-4090 and rtx-3090"):
-        evaluate(bare)
+        job("1x rtx-4090 + 1x rtx-3090", accelerators=2, tp=1, pp=2)

@@ -101,6 +101,14 @@ def _of_experts(op: str, group: Group, links: OnLinks, tokens: Tokens) -> _Price
     fabric = Fabric.of(known)
     ranks = known.accelerators if group.accelerators is None else group.accelerators
     _checked(tokens, ranks)
+    inside = min(ranks, max(1, fabric.node_span // group.stride))
+    nodes = -(-ranks // inside)
+    if (tokens.node_limit or 0) > nodes:
+        raise InputError(
+            f"--node-limit {tokens.node_limit} is more than the nodes of these ranks, {nodes}. Try {nodes}, or to "
+            "leave it out.",
+            field="node_limit",
+        )
     element = None if tokens.dtype is None else _SCALED.get(tokens.dtype, dtype(tokens.dtype).bytes)
 
     def price(mode: str | None) -> Any:
@@ -113,8 +121,7 @@ def _of_experts(op: str, group: Group, links: OnLinks, tokens: Tokens) -> _Price
     best, modes = price(tokens.mode), list(library.modes)
     mode = modes[int(best.mode)]
     sent, far = float(best.wire_bytes), float(best.node_bytes)
-    closed, inside = float(best.seconds), min(ranks, max(1, fabric.node_span // group.stride))
-    nodes, flow = -(-ranks // inside), None
+    closed, flow = float(best.seconds), None
     if by_links(links):
         flow = _expert_flow(op, group, links, (sent, far), closed, ranks, inside, library.modes[mode].deduplicated)
     seconds = closed if flow is None else flow.seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +113,7 @@ def collective(
     op = operation(given)
     if group.stride < 1:
         raise InputError(f"--stride must be at least 1 (got {group.stride}).", field="stride")
+    _refuse_empty(links, tokens, written)
     _whole_question(op, size, tokens, algorithm)
     if op in ELSEWHERE:
         from rapid_llm.cli.exchanges import exchange
@@ -143,6 +144,14 @@ def collective(
     return 0
 
 
+def _refuse_empty(links: OnLinks, tokens: Tokens, written: Written) -> None:
+    """InputError for a flag that names a file and is given none."""
+    files = {"--matrix": tokens.matrix, "--traffic": links.traffic, "--routing": links.routing, "--svg": links.svg}
+    for flag, value in {**files, "--html": written.html, "--out": written.out}.items():
+        if value == "":
+            raise InputError(f"{flag} is empty. Try the path of a file, or to leave it out.", field=flag[2:])
+
+
 def _whole_question(op: str, size: str | None, tokens: Tokens, algorithm: str | None) -> None:
     """InputError where an operation lacks what it needs, or has what it does not take."""
     wants = ELSEWHERE.get(op, "--size 256MiB")
@@ -153,10 +162,16 @@ def _whole_question(op: str, size: str | None, tokens: Tokens, algorithm: str | 
         raise InputError(f"{op} needs {wants.split()[0]}, such as {wants}.", field=wants.split()[0][2:])
     other: dict[str, str | int | None] = {"--size": size, "--algorithm": algorithm} if op in ELSEWHERE else {}
     other |= {} if op == "all_to_allv" else {"--matrix": tokens.matrix}
-    other |= {} if op in ("dispatch", "combine") else {"--tokens": tokens.tokens}
+    other |= {} if op in ("dispatch", "combine") else _of_experts(tokens)
     for flag, value in other.items():
         if value is not None:
             raise InputError(f"{op} does not take {flag}; it takes {wants.split()[0]}.", field=flag[2:])
+
+
+def _of_experts(tokens: Tokens) -> dict[str, int | str | None]:
+    """The flags of an exchange among experts that are not as they are by default."""
+    given = {one.name: (getattr(tokens, one.name), one.default) for one in fields(tokens) if one.name != "matrix"}
+    return {f"--{name.replace('_', '-')}": value for name, (value, default) in given.items() if value != default}
 
 
 def by_links(links: OnLinks) -> bool:

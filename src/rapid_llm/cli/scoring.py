@@ -13,9 +13,12 @@ from rapid_llm.cli import text
 from rapid_llm.cli.files import write_page
 from rapid_llm.cli.style import show
 from rapid_llm.cli.text import json_text
+from rapid_llm.errors import InputError
 from rapid_llm.validation import STRUCTURAL, Scorecard, ScoreRow, against, confidence, run
 
 _HEADER = ("suite", "metric", "group", "rows", "scored", "MAPE", "unseen", "median", "p90", "bias", "rank", "baselines")
+_SHOWN = 5
+"""Broken rows that the terminal lists."""
 _NOTE = (
     "MAPE: mean of |predicted / measured - 1|. unseen: the same over rows that took no part in any fit. "
     "rank: Spearman's correlation inside a group. baselines: MAPE of simpler models on the same rows, "
@@ -37,6 +40,7 @@ class Files:
 def score(suites: Sequence[str], *, data: str | None, as_json: bool, files: Files) -> int:
     """Run the suites, write the files that were asked for and print the scorecard."""
     card = run(suites, data, progress=_progress if sys.stderr.isatty() else None)
+    _refuse_nothing(card)
     if files.rows is not None:
         card.write_rows(Path(files.rows))
     if files.html is not None:
@@ -50,6 +54,13 @@ def score(suites: Sequence[str], *, data: str | None, as_json: bool, files: File
     else:
         show(_lines(card))
     return 0
+
+
+def _refuse_nothing(card: Scorecard) -> None:
+    """InputError where rows are broken and nothing is left to score."""
+    if card.broken and all(result.predicted is None for result in card.results):
+        rest = f" So are {len(card.broken) - 1} more rows." if len(card.broken) > 1 else ""
+        raise InputError(f"{card.broken[0]}{rest} Nothing is left to score. Try the table as it was measured.")
 
 
 def _published(suites: Sequence[str], data: str | None) -> tuple[Scorecard, ...]:
@@ -70,6 +81,7 @@ def _lines(card: Scorecard) -> list[str]:
         *_simpler(card.rows),
         *_structural(card.rows),
         *_skipped(card.rows),
+        *_broken(card.broken),
         *text.wrapped("", _NOTE, indent=0, lines=5),
     ]
 
@@ -130,6 +142,12 @@ def _skipped(rows: Iterable[ScoreRow]) -> list[str]:
         for reason, count in row.skipped.items()
         for line in text.wrapped("skipped", f"{count} rows of {row.suite} {row.metric}: {reason}", lines=2)
     ]
+
+
+def _broken(said: Sequence[str]) -> list[str]:
+    """The first broken rows, by file and line."""
+    more = [f"and {len(said) - _SHOWN} more rows"] if len(said) > _SHOWN else []
+    return [line for one in (*said[:_SHOWN], *more) for line in text.wrapped("broken", one, lines=3)]
 
 
 def _page(card: Scorecard) -> str:

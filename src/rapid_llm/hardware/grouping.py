@@ -46,7 +46,7 @@ def build_groups(document: Document, alone: Alone, prefix: str = "") -> System:
     """The system of a document with ``groups``; ``prefix`` is its path in the file.
 
     ``node: NAME`` of a group is short for the node and the network of that system. Without a ``fabric`` of the whole,
-    groups keep their own and the first of these joins them.
+    groups keep their own and the first of these joins them, unless ``links`` do: these say all that joins groups then.
     """
     data: dict[str, Any] = {**document.data}
     _refuse(document, data, prefix)
@@ -58,9 +58,10 @@ def build_groups(document: Document, alone: Alone, prefix: str = "") -> System:
     groups = _named(document, groups, [_said(item) for item in written], join(prefix, "groups"))
     name = " + ".join(f"{group.count}x {group.name}" for group in groups)
     described = build(GroupedDescription, {"name": name, **data, "groups": groups}, document, prefix)
-    joined = described.fabric or next((g.fabric for g in groups if g.fabric), None)
+    joined = described.fabric or next((g.fabric for g in groups if g.fabric and not described.links), None)
     for i, link in enumerate(described.links):
         _refuse_link(document, link.between, [g.name for g in groups], join(prefix, "links", i, "between"))
+    _refuse_twice(document, [link.between for link in described.links], join(prefix, "links"))
     return System(name=described.name, groups=tuple(groups), fabric=joined, links=described.links)
 
 
@@ -129,3 +130,16 @@ def _refuse_link(document: Document, between: Sequence[str], names: Sequence[str
             f"Try [{names[0]}, {names[-1]}].",
             path,
         )
+
+
+def _refuse_twice(document: Document, pairs: Sequence[Sequence[str]], path: str) -> None:
+    """InputError for two links between the same groups, in either order."""
+    seen = [frozenset(pair) for pair in pairs]
+    for i, pair in enumerate(seen):
+        if pair in seen[:i]:
+            what = " and ".join(pairs[i]) or "every two groups"
+            raise document.error(
+                f"{path}[{i}] joins {what}, which {path}[{seen.index(pair)}] does. Try one link with the bandwidth "
+                "of both.",
+                f"{path}[{i}]",
+            )

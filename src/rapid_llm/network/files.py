@@ -21,6 +21,8 @@ COLUMNS: Final = ("from", "to", "bandwidth")
 """Columns of an edge list; those of MORE may follow."""
 MORE: Final = ("latency", "reverse", "kind")
 """``reverse``: bandwidth of the way back, 0 for none; ``kind``: one of LINK_KINDS."""
+MOST_BYTES: Final = 2.0**60
+"""A message of more is no message (1 EiB)."""
 GIGA: Final = 1e9
 """Bandwidths are decimal (B/s per GB/s)."""
 GUESSES: Final = {
@@ -93,6 +95,8 @@ def read_messages(path: Path | str) -> Floats:
     """
     file = Path(path)
     rows = [re.split(r"[,;\t]", line.strip().rstrip(",;")) for line in _text(file).splitlines() if line.strip()]
+    if not any(re.match(r"\s*[-+.\d]", cell) for cell in rows[0]) and not any(map(_number, rows[0])):
+        raise InputError("line 1 is a header. Try rows of numbers alone.", field="matrix", file=str(file), line=1)
     for line, row in enumerate(rows, 1):
         if len(row) != len(rows):
             raise InputError(
@@ -110,6 +114,11 @@ def _bytes(cell: str, file: str, line: int) -> float:
     found = float(cell) if _number(cell) else _quantity(cell, "bytes", "a message", file, line)
     if not found >= 0 or found == float("inf"):
         raise InputError(f"a message must be 0 bytes or more (got {cell}).", field="matrix", file=file, line=line)
+    if found > MOST_BYTES:
+        raise InputError(
+            f"a message must be at most 1 EiB (got {cell}). Try a size such as 1MiB.",
+            field="matrix", file=file, line=line,
+        )  # fmt: skip
     return found
 
 

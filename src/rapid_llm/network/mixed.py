@@ -90,6 +90,16 @@ def _reaching(system: System, crossing: Crossing) -> tuple[Tier, ...]:
     return (*tiers[:-1], replace(last, bandwidth=min(last.bandwidth, narrow), latency=last.latency + far, port=0.0))
 
 
+def why_apart(system: System) -> str:
+    """Why some groups of a system, or the nodes of one, cannot reach each other; empty where all can."""
+    try:
+        for index in range(len(system.groups)):
+            inside(system, index)
+    except InputError as error:
+        return error.message
+    return ""
+
+
 def _refuse(system: System, used: list[NodeGroup], pair: tuple[int, int]) -> None:
     """InputError where a fabric would have to join what it cannot."""
     names = [system.groups[i].name for i in pair]

@@ -29,6 +29,7 @@ def within(
 
     With ``users`` the plan with the fewest accelerators is looked for; None where no plan keeps the limits.
     """
+    _refuse_silent(scenario, limits)
     ttft, tpot = limits.get("ttft"), limits.get("tpot")
     if users is None:
         found: Capacity | None = largest_batch(scenario, ttft, tpot)
@@ -46,6 +47,18 @@ def within(
     )
     report = predict(found.scenario, allow_infeasible=allow_infeasible, sensitivities=sensitivities)
     return replace(report, objective=objective)
+
+
+def _refuse_silent(scenario: Scenario, limits: Mapping[str, float]) -> None:
+    """InputError for a time per output token of a job that writes none."""
+    work = scenario.workload
+    if "tpot" not in limits or not isinstance(work, Inference) or work.output_tokens:
+        return
+    more = ", or output_tokens 64" if scenario.model.writes else ""
+    raise InputError(
+        f"slo tpot is of tokens that are written, and output_tokens is 0. Try ttft alone{more}.",
+        field="workload.output_tokens",
+    )
 
 
 def infer_within(mapping: dict[str, Any], slo: str | None, users: int | None) -> Report:

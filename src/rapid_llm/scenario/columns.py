@@ -15,7 +15,7 @@ from rapid_llm.model import MLP, Model, MoE
 from rapid_llm.parallelism import FOLDED, TWO_WAY, Parallelism
 from rapid_llm.runtime import Runtime, runs_on, usual
 from rapid_llm.scenario.scenario import Scenario
-from rapid_llm.scenario.seating import reached_groups, unseated, used_groups
+from rapid_llm.scenario.seating import apart, reached_groups, unseated, used_groups
 from rapid_llm.workload import Inference, Routing, Training
 
 
@@ -60,9 +60,10 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     speculates, drafts_by_model, decoder_length, read_tokens, output_tokens, predictions, starts_decoder, beyond (what
     is modelled of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, draft_decodes, pooled, and of the
     model: hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an
-    encoder), sees_both_ways, masked (0 or 1), window (of sound), num_attention_heads, num_key_value_heads,
-    num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers differ, a model's size is the
-    greatest common divisor over them, since what divides it divides all; 0 means that the model has no such thing.
+    encoder), sees_both_ways, masked (0 or 1), encoder_positions, window (of sound), num_attention_heads,
+    num_key_value_heads, num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers
+    differ, a model's size is the greatest common divisor over them, since what divides it divides all; 0 means that
+    the model has no such thing.
     """
     runtime, plan = scenario.runtime, scenario.parallelism
     seated = bool(scenario.placement.stages)
@@ -90,6 +91,7 @@ def _model(model: Model) -> dict[str, int]:
         "writes": model.writes,
         "reads_apart": model.encoder is not None,
         "sees_both_ways": model.crosses or not model.writes,
+        "encoder_positions": model.encoder.num_positions if model.encoder and not model.encoder.window else 0,
         "window": model.encoder.window or 0 if model.encoder else 0,
         "masked": model.head != "none" and not model.writes and not model.patch_values,
         "num_attention_heads": _common(getattr(mixer, "num_attention_heads", 0) for mixer in mixers),
@@ -319,6 +321,7 @@ def _places(scenario: Scenario) -> dict[str, int]:
     """Whether the job has the places that its faults and its stages name."""
     return {
         "unseated": bool(unseated(scenario)),
+        "apart": bool(apart(scenario)),
         "flow": scenario.network == "flow",
         "link_faults": any(fault.of_links for fault in scenario.faults),
         "misplaced": bool(_misplaced(scenario)),
@@ -382,6 +385,7 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "last_group": groups[-1].name,
         "held": " + ".join(f"{g.count} x {g.node.accelerators}" for g in scenario.system.groups),
         "why_unseated": unseated(scenario),
+        "why_apart": apart(scenario),
         "usual_runtime": usual(scenario.workload.kind, chip.vendor, chip.architecture, scenario.model.kind),
         "lacked": _lacked(scenario),
         "lacked_module": _lacked_module(scenario),

@@ -34,5 +34,6 @@ GROUPS: tuple[Check, ...] = (
     Check("unlike groups train", "system", lambda c: (c.mixed == 0) | (c.training > 0), _trains),
     Check("unlike groups are priced in closed form", "network", lambda c: (c.mixed == 0) | (c.flow == 0), _flows),
     Check("groups share a vendor", "system.groups", lambda c: c.vendors == 1, _vendors),
+    Check("groups are joined", "system.groups", lambda c: c.apart == 0, lambda r: str(r["why_apart"])),
     Check("stages are seated", "placement.stages", lambda c: c.unseated == 0, lambda r: str(r["why_unseated"])),
 )

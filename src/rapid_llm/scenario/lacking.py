@@ -126,6 +126,15 @@ def words(row: Row) -> str:
     )
 
 
+def output(row: Row) -> str:
+    """Beams or speculation where no token is written."""
+    asked = f"beams {row['beams']}" if row["beams"] > 1 else "speculation"
+    return (
+        f"workload.output_tokens 0 leaves nothing to write, and {asked} is asked for. Try output_tokens 64, or to "
+        f"leave {asked} out."
+    )
+
+
 def sound(row: Row) -> str:
     """A window of sound of another length than the model's."""
     field = "workload.sequence_length" if row["training"] else "workload.prompt_tokens"

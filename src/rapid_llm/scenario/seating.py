@@ -4,6 +4,7 @@ from collections import Counter
 from functools import lru_cache
 
 from rapid_llm.hardware import NodeGroup, System
+from rapid_llm.hardware.system import part_of
 from rapid_llm.scenario.scenario import Scenario
 
 
@@ -19,6 +20,18 @@ def reached_groups(system: System, accelerators: int, seated: bool) -> tuple[Nod
     if len(groups) == 1 or seated:
         return groups
     return tuple(g for g, end in zip(groups, ends, strict=True) if end - g.accelerators < accelerators)
+
+
+def apart(scenario: Scenario) -> str:
+    """Why the groups of nodes that a training job reaches cannot talk to each other; empty where they can."""
+    system = scenario.system
+    if not scenario.placement.stages:
+        system = part_of(system, scenario.accelerators)
+    if not system.mixed or scenario.workload.kind != "training":
+        return ""
+    from rapid_llm.network.mixed import why_apart
+
+    return why_apart(system)
 
 
 def unseated(scenario: Scenario) -> str:

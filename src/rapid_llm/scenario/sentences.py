@@ -280,13 +280,19 @@ def sequence(row: Row) -> str:
 
 def context(row: Row) -> str:
     """Longer than the model was made for."""
+    length = row["decoder_length"] or row["sequence_length"]
     prompt = "decoder_prompt_tokens" if row["reads_apart"] else "prompt_tokens"
-    heard = row["training"] and row["window"]  # positions count those of text: an encoder of sound has its own
-    text = "workload.decoder_sequence_length" if heard else "workload.sequence_length"
-    field = text if row["training"] else f"{prompt} + output_tokens ="
+    trained = "decoder_sequence_length" if row["decoder_length"] else "sequence_length"
+    field = f"workload.{trained}" if row["training"] else f"{prompt} + output_tokens ="
     limit = f"max_position_embeddings {row['max_position_embeddings']} of {row['model']}"
-    length = row["decoder_length"] if heard else row["sequence_length"]
     return f"{field} {length} is beyond {limit}, and taken as if it were made for that."
+
+
+def encoder_context(row: Row) -> str:
+    """More to read than an encoder has positions for."""
+    field = "sequence_length" if row["training"] else "prompt_tokens"
+    limit = f"the {row['encoder_positions']} positions of the encoder of {row['model']}"
+    return f"workload.{field} {row['read_tokens']} is beyond {limit}, and taken as if it were made for that."
 
 
 def width(row: Row) -> str:

@@ -14,12 +14,6 @@ def _rounds(c: Columns) -> Any:
     return (c.interleaved == 0) | (c.vpp == 1) | divides(c.pp, _micro_batches(c))
 
 
-def _positions(c: Columns) -> Any:
-    """Positions that a model counts: of text, since an encoder of sound has its own."""
-    heard = (c.training > 0) & (c.window > 0)
-    return heard * c.decoder_length + (1 - heard) * c.sequence_length
-
-
 def _enough(c: Columns) -> Any:
     """A schedule that counts on a number of micro-batches per stage has it, and one of two ways halves that."""
     count = _micro_batches(c)
@@ -28,6 +22,11 @@ def _enough(c: Columns) -> Any:
 
 def _micro_batches(c: Columns) -> Any:
     return c.global_batch_size / (c.micro_batch_size * (c.dp + (c.dp == 0)))
+
+
+def _decoded(c: Columns) -> Any:
+    """Tokens of one sequence of the model, of a decoder that has an encoder beside it, its own."""
+    return c.sequence_length + (c.decoder_length > 0) * (c.decoder_length - c.sequence_length)
 
 
 def _sequence(c: Columns) -> Any:
@@ -229,6 +228,12 @@ WORK: tuple[Check, ...] = (
         lacking.both_ways,
     ),
     Check(
+        "what decodes has tokens to write",
+        "workload.output_tokens",
+        lambda c: (c.training > 0) | (c.output_tokens > 0) | ((c.beams == 1) & (c.speculates == 0)),
+        lacking.output,
+    ),
+    Check(
         "a prompt holds its images",
         "workload.prompt_tokens",
         lambda c: c.shown_tokens <= c.read_tokens,
@@ -264,8 +269,15 @@ WORK: tuple[Check, ...] = (
     Check(
         "sequence is within the model's context",
         "workload.sequence_length",
-        lambda c: _positions(c) <= c.max_position_embeddings,
+        lambda c: _decoded(c) <= c.max_position_embeddings,
         sentences.context,
+        "warning",
+    ),
+    Check(
+        "an encoder reads within its positions",
+        "workload.prompt_tokens",
+        lambda c: (c.encoder_positions == 0) | (c.read_tokens <= c.encoder_positions),
+        sentences.encoder_context,
         "warning",
     ),
 )

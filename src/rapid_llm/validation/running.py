@@ -1,6 +1,7 @@
 """From tables to a scorecard."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -57,4 +58,5 @@ def run(
             f"{folder} has no row for these suites: tables are known by their columns. See: rapid-llm validate --help",
             field="data",
         )
-    return score(evaluate(cases, predict or predictor(), progress))
+    card = score(evaluate(cases, predict or predictor(), progress))
+    return card if data_dir is None else replace(card, broken=tuple(said for table in found for said in table.broken))

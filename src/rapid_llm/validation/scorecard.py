@@ -48,10 +48,11 @@ class ScoreRow:
 
 @dataclass(frozen=True, slots=True)
 class Scorecard:
-    """Rows of the scorecard, and the results that they sum up."""
+    """Rows of the scorecard, the results that they sum up, and a sentence for each ``broken`` row of a user's table."""
 
     rows: tuple[ScoreRow, ...]
     results: tuple[Result, ...]
+    broken: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """``{"suites": [row, ...]}``."""

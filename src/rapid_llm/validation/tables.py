@@ -6,8 +6,10 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
+from rapid_llm.documents import show
 from rapid_llm.errors import InputError
 
 Row = Mapping[str, str]
@@ -58,6 +60,8 @@ SCHEMAS: Mapping[str, frozenset[str]] = {
 """The columns that make a table one of a schema; further columns are welcome."""
 
 
+FIGURES = _columns("value tokens_per_s_per_gpu mem_gb cache_gib ttft_ms tpot_ms latency_us time_us bytes")
+"""Columns that hold what was measured: blank, or a number above 0."""
 SUFFIXES = (".csv", ".csv.gz", ".json", ".json.gz")
 PATTERN_KEYS = frozenset({"topology", "flows", "transport", "results"})
 """What a case of a file of packet-level patterns has."""
@@ -73,6 +77,8 @@ class Table:
     schema: str
     path: Path
     rows: tuple[Row, ...]
+    broken: tuple[str, ...] = ()
+    """A sentence, with file and line, for each row whose figure is not one."""
 
 
 def text_of(path: Path) -> str:
@@ -106,11 +112,23 @@ def read(path: Path) -> Table | None:
             return None
         if schema.startswith("kernel_"):
             return Table(schema, path, ())
-        rows = tuple({k: _cell(v) for k, v in row.items() if k is not None} for row in reader)
+        numbered = [
+            (reader.line_num, {k: _cell(v) for k, v in row.items() if k is not None and not isinstance(v, list)})
+            for row in reader
+        ]
     except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         why = "it is not text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
         raise InputError(f"{path} cannot be read as a CSV table: {why}. Give a .csv or .csv.gz file.") from error
-    return Table(schema, path, rows)
+    broken = (_broken(row, f"{path}:{line}") for line, row in numbered)
+    return Table(schema, path, tuple(row for _, row in numbered), tuple(filter(None, broken)))
+
+
+def _broken(row: Row, place: str) -> str:
+    """Which figure of a row is not a number above 0; empty where all are, or blank."""
+    for column in sorted(FIGURES & row.keys()):
+        if row[column] and not 0 < (number(row, column) or 0) < inf:
+            return f"{place}: {column} must be a number above 0, or blank (got {show(row[column])})."
+    return ""
 
 
 def _read_json(path: Path) -> Table | None:
