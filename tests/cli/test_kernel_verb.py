@@ -101,3 +101,16 @@ def test_the_roofline_of_a_scenario_is_a_page(capsys, tmp_path):
 def test_a_roofline_above_the_datasheet_is_called_so(capsys, card, name):
     _, out, _ = run(capsys, "kernel", "gemm", "--m", "4096", "--n", "4096", "--k", "4096", "--accelerator", card)
     assert f"; {name} " in out
+
+
+def test_constants_that_are_typical_say_so_with_a_wider_interval(capsys):
+    shape = ("kernel", "gemm", "--m", "4096", "--n", "4096", "--k", "4096", "--accelerator")
+    code, out, _ = run(capsys, *shape, "tpu-v5e")
+    assert code == 0
+    assert "constants are typical ones, no such kernel was measured on tpu-v5e: 90 % within " in " ".join(out.split())
+    errors = json.loads(run(capsys, *shape, "tpu-v5e", "--json")[1])["errors"]
+    assert errors["typical"]
+    assert errors["within"] > 1.2 * errors["p90"]
+    errors = json.loads(run(capsys, *shape, "h100-sxm", "--json")[1])["errors"]
+    assert not errors["typical"]
+    assert errors["within"] == errors["p90"]

@@ -13,6 +13,7 @@ from rapid_llm.dtypes import dtype as named
 from rapid_llm.errors import InputError
 from rapid_llm.execution.pricing import implementation
 from rapid_llm.hardware import Accelerator
+from rapid_llm.predict.confidence import MEAN, kernels_stray
 from rapid_llm.units import format_bytes, format_percent, format_seconds
 from rapid_llm.validation import kernel_quantiles
 
@@ -70,10 +71,15 @@ def _found(family: str, columns: Mapping[str, float], asked: Asked, how: tuple[s
 def _errors(
     family: str, columns: Mapping[str, float], dtype: str, device: Accelerator, engine: str
 ) -> dict[str, Any] | None:
-    """Error quantiles of the suite: of this accelerator, dtype and engine, else of its suite as a whole."""
+    """Error quantiles of the suite: of this accelerator, dtype and engine, else of the suite as a whole, where
+    constants are ``typical`` ones; ``within``: what nine tenths should keep, wider for those."""
     metric = {"attention": "generation" if columns.get("new") == 1.0 else "context"}.get(family, "latency")
     metric = "balanced" if family == "moe" else metric
-    return kernel_quantiles.nearest(SUITES.get(family, ""), metric, device.name, dtype, engine)
+    found = kernel_quantiles.nearest(SUITES.get(family, ""), metric, device.name, dtype, engine)
+    if found is None:
+        return None
+    typical = found["group"] == MEAN
+    return {**found, "typical": typical, "within": found["p90"] * (kernels_stray(device.name) if typical else 1.0)}
 
 
 def _lines(found: Mapping[str, Any]) -> list[str]:
@@ -94,7 +100,7 @@ def _lines(found: Mapping[str, Any]) -> list[str]:
         )
         traffic += f", L2 {format_bytes(found['l2_bytes'])}"
     lines.append(f"traffic      {traffic}")
-    return [*lines, f"trust        {_trust(found['errors'])}"]
+    return [*lines, f"trust        {_trust(found['errors'], found['accelerator'])}"]
 
 
 def _stand_in(found: Mapping[str, Any]) -> str:
@@ -103,9 +109,15 @@ def _stand_in(found: Mapping[str, Any]) -> str:
     return f" (constants of {found['measured_on']}: {found['architecture']} was not measured)"
 
 
-def _trust(errors: Mapping[str, Any] | None) -> str:
+def _trust(errors: Mapping[str, Any] | None, accelerator: str) -> str:
     if errors is None:
         return "no suite scores this kernel"
+    if errors["typical"]:
+        measured = f"suite {errors['suite']} {errors['group']}: {format_percent(errors['p90'])}"
+        return (
+            f"constants are typical ones, no such kernel was measured on {accelerator}: "
+            f"90 % within {format_percent(errors['within'])} ({measured})"
+        )
     return (
         f"suite {errors['suite']} {errors['group']}: median error {format_percent(errors['median'])}, "
         f"90 % of {errors['rows']} rows within {format_percent(errors['p90'])}"

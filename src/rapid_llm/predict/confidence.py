@@ -95,20 +95,28 @@ def _widening(
     """
     if not encodes and any(chip[0] in row["accelerators"] and runtime in row["runtimes"] for row in rows):
         return 1.0, ()
-    ratios = [max(1.0, row["lent"] / row["own"]) for row in written().get("lent", ())]
-    if not ratios:
+    if not written().get("lent"):
         return 1.0, ()
+    mean, most = straying()
     if encodes:
-        most = max(ratios)
         why = f"no encoder was measured end to end: interval {most:.1f} times as wide"
         return most, (f"{why}, the most that kernels stray without a fit of their own",)
-    known = any(chip[1] in _architectures(row) for row in (*rows, *written()["lent"]))
-    if known:
-        mean = prod(ratios) ** (1.0 / len(ratios))
+    if any(chip[1] in _architectures(row) for row in (*rows, *written()["lent"])):
         return mean, (f"interval {mean:.1f} times as wide, as kernels stray without a fit of their own",)
-    most = max(ratios)
     why = f"nothing of architecture {chip[1]} was measured in {rows[0]['suite']}: interval {most:.1f} times as wide"
     return most, (f"{why}, the most that kernels stray without a fit of their own",)
+
+
+def straying() -> tuple[float, float]:
+    """How many times as far kernels stray without a fit of their own: the mean over devices, and the most."""
+    ratios = [max(1.0, row["lent"] / row["own"]) for row in written()["lent"]]
+    return prod(ratios) ** (1.0 / len(ratios)), max(ratios)
+
+
+def kernels_stray(accelerator: str) -> float:
+    """The same for one accelerator: the mean where kernels of its architecture were measured, the most elsewhere."""
+    mean, most = straying()
+    return mean if any(_architecture(accelerator) in _architectures(row) for row in written()["lent"]) else most
 
 
 def _architectures(row: dict[str, Any]) -> frozenset[str]:
