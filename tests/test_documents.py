@@ -216,3 +216,9 @@ def test_plain_reads_back():
 def test_a_noun_passes_as_a_value():
     assert build(Job, {"workload": build(Job, parse_yaml(TRAINING)).workload}).parallelism == Parallelism()
     assert Document(data={}).error("x", "a.b").field == "a.b"
+
+
+def test_a_device_without_an_end_is_read_up_to_the_limit():
+    with pytest.raises(InputError) as error:
+        reading.read_yaml("/dev/zero")
+    assert str(error.value) == "/dev/zero: is too large: at most 4,194,304 bytes are read. Try a smaller file."

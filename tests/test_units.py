@@ -1,4 +1,5 @@
 import math
+import re
 
 import pint
 import pytest
@@ -164,3 +165,16 @@ def test_formats_read_back(value):
 def test_a_prefix_scales(value, factor):
     prefix = {1e3: "k", 1e6: "M"}[factor]
     assert units.parse(f"{value!r} {prefix}B", "bytes") == pytest.approx(units.parse(f"{value * factor!r} B", "bytes"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "sentence"),
+    [
+        (units.BytesPerSecond, "1e-300 GB/s", "must be at least 1 B/s (got 1e-291 B/s). Try '3.35 TB/s'."),
+        (units.Seconds, "1e300 s", "must be at most 3600 s (got 1e+300 s). Try '5 us'."),
+        (units.Share, "1e-300 %", "must be at least 0.0001 % (got 1e-302). Try down: true."),
+    ],
+)
+def test_what_would_overflow_is_refused(kind, given, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        TypeAdapter(kind).validate_python(given)

@@ -222,3 +222,31 @@ def test_json_error_carries_field_and_line(tmp_path: Path):
     assert error["line"] == 5
     assert error["field"] == "paralelism"
     assert error["suggestions"] == ["parallelism"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (
+            "infer qwen3-8b --system dgx-h100 --prefill tp=1 --decode tp=2 --batch-size 4 --prompt-tokens 1500 "
+            "--output-tokens 0",
+            "pools need output tokens, and workload.output_tokens is 0. Try to leave pools out.",
+        ),
+        (
+            f"network collective dispatch --system dgx-h100 --accelerators 32 --tokens 1{'0' * 320}",
+            f"--tokens must be an integer of at most 1,000,000,000,000 (got 1{'0' * 39}).",
+        ),
+        (
+            f"kernel gemm --accelerator h100-sxm --m 1{'0' * 200} --n 8 --k 8",
+            f"--m must be an integer of at most 1,000,000,000,000 (got 1{'0' * 39}).",
+        ),
+        (
+            "train llama-3.1-8b --system dgx-h100 --set system.nodes=1000000 --accelerators 8000000 "
+            "--global-batch-size 8000000 --sequence-length 4096",
+            "accelerators 8,000,000 is more than a job takes. Try at most 1,048,576.",
+        ),
+    ],
+)
+def test_numbers_beyond_any_use_are_refused(argv, sentence):
+    found = rapid_llm(*argv.split())
+    assert (found.code, found.err.strip()) == (2, sentence)

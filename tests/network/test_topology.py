@@ -212,3 +212,19 @@ def test_the_picture_shows_faults_and_load():
 def test_importing_the_room_does_not_import_numba():
     code = "import sys; from rapid_llm.network import engine, programs, routing; print('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (lambda: shapes.fully_connected(1_000_000, 1e9), "full-1000000 has 999,999,000,000"),
+        (lambda: shapes.ring(600_000, 1e9), "ring-600000 has 1,199,998"),
+        (lambda: clusters.dragonfly(9, 200_000, 1, 1e9), "dragonfly-9x200000x1 has 360,001,800,072"),
+    ],
+)
+def test_too_many_links_are_refused_before_they_are_built(make, count):
+    with pytest.raises(InputError) as error:
+        make()
+    assert error.value.message == (
+        f"{count} nodes or links, and at most 1,000,000 are built one by one. Try fewer, or topology: leaf-spine."
+    )

@@ -48,3 +48,14 @@ def test_decode_runs_the_next_captured_batch():
 def test_join_keeps_the_order():
     points = join([prefill_points(2, 10, 100), decode_points(2, 10, 3)])
     assert points.new.tolist() == [10, 1]
+
+
+def test_a_huge_prompt_and_output_are_few_groups_with_the_same_sums():
+    prompt, output = 10**8 + 5, 10**8
+    read, written = prefill_points(3, prompt, 8192), decode_points(3, prompt, output)
+    assert max(len(read.count), len(written.count)) <= 4098
+    assert (read.new * read.count).sum() == 3 * prompt
+    pairs = (read.new * (read.past + read.new / 2.0) * read.count).sum()
+    assert pairs == pytest.approx(3 * prompt**2 / 2)
+    assert written.count.sum() == output - 1
+    assert (written.count * written.past).sum() == pytest.approx((prompt + (output - 2) / 2) * (output - 1))

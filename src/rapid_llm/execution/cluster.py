@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,23 +139,35 @@ def _pipelines(plans: Plans, plan: int, cluster: Cluster, slow: Slow | None) -> 
     paces = np.ones((sets, stages))
     for place, speed in (slow or {}).items():
         np.maximum.at(paces, (places.replicas[place], places.stage[place]), 1.0 / speed)
-    joints: list[list[set[Joint]]] = [[set() for _ in range(stages)] for _ in range(sets)]
+    joints: list[tuple[int, Joint]] = []
+    joined: list[NDArray[np.bool_]] = []
     for stage, (sender, one, other) in enumerate(places.joints()):
-        kinds = np.stack([one, other])
-        for a, b in np.unique(kinds, axis=1).T.tolist():
-            chosen = (one == a) & (other == b)
-            for found in np.unique(places.replicas[sender[chosen]]).tolist():
-                joints[found][stage].add((a, b, int(chosen.sum())))
+        kinds = one * len(cluster.system.groups) + other
+        for kind in np.unique(kinds).tolist():
+            chosen = kinds == kind
+            joints.append((stage, (*divmod(kind, len(cluster.system.groups)), int(chosen.sum()))))
+            joined.append(np.isin(np.arange(sets), places.replicas[sender[chosen]]))
     found = [
         Pipeline(
             plan,
             tuple(_waiting(cells[i, s], cluster) for s in range(stages)),
-            tuple(tuple(sorted(joint)) for joint in joints[i]),
+            tuple(
+                tuple(
+                    sorted(joint for (at, joint), sets_of in zip(joints, joined, strict=True) if at == s and sets_of[i])
+                )
+                for s in range(stages)
+            ),
             tuple(paces[i].tolist()),
         )
-        for i in range(sets)
+        for i in _unlike(cells.reshape(sets, -1), np.array(joined).T, paces)
     ]
     return list(dict.fromkeys(found))
+
+
+def _unlike(*columns: NDArray[Any]) -> list[int]:
+    """The first of the rows of each kind, in their order."""
+    rows = np.concatenate([column.astype(np.float64) for column in columns], axis=1)
+    return sorted(np.unique(rows, axis=0, return_index=True)[1].tolist())
 
 
 def _waiting(counts: Index, cluster: Cluster) -> tuple[Kind, ...]:

@@ -45,8 +45,11 @@ def ring_paths(group: Group, laps: int, hop: Floats, transfer: Floats, both: boo
         late, moving = (np.concatenate([[0.0], np.cumsum(column[edges])]) for column in (hop, transfer))
         begin = np.arange(len(pattern))
         found.append((_between(begin, begin + rounds, late), _between(begin, begin + rounds, moving)))
+        if not (transfer[pattern] == slow).any():
+            continue  # groups that lie unlike: the slowest links are on others' rings
         queue = _Queue(late, moving - slow * np.arange(len(moving)), transfer[edges] == slow, len(pattern), rounds)
-        found.append((np.array([0.0, rounds * slow]) + queue.farthest()).T)
+        added, sent = queue.farthest().T
+        found.append((added, sent + rounds * slow))
     return highest(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 

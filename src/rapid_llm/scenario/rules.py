@@ -218,6 +218,12 @@ PLAN: tuple[Check, ...] = (
         sentences.enough,
     ),
     Check(
+        "a job has ranks that can be placed one by one",
+        "accelerators",
+        lambda c: c.accelerators <= sentences.MAX_ACCELERATORS,
+        sentences.too_many,
+    ),
+    Check(
         "ranks fill nodes",
         "accelerators",
         lambda c: (c.accelerators - c.before <= c.node_size) | divides(c.node_size, c.accelerators - c.before),

@@ -149,6 +149,15 @@ def degrees(row: Row) -> str:
     return f"{whole} must divide accelerators {total}: {total} / {product} leaves {total % product}. {tried}"
 
 
+MAX_ACCELERATORS = 1 << 20
+"""Of one job: its ranks are placed one by one, and no system is near."""
+
+
+def too_many(row: Row) -> str:
+    """More ranks than a job takes."""
+    return f"accelerators {row['accelerators']:,} is more than a job takes. Try at most {MAX_ACCELERATORS:,}."
+
+
 def enough(row: Row) -> str:
     """More ranks than the system has accelerators."""
     size, has = row["node_size"], row["system_accelerators"]

@@ -60,7 +60,8 @@ def prefill_points(batch: int, new: int, budget: int, past: int = 0) -> Points:
     if new <= budget:
         together = min(batch, max(1, budget // new))
         full, rest = divmod(batch, together)
-        rows = [(together, new, past, full)] + ([(rest, new, past, 1)] if rest else [])
+        rows: list[tuple[float, float, float, float]] = [(together, new, past, full)]
+        rows += [(rest, new, past, 1)] if rest else []
     else:
         full, rest = divmod(new, budget)
         runs = ceil(full / MAX_GROUPS)  # a group of chunks stands for its mean past
