@@ -105,8 +105,8 @@ def _of_experts(op: str, group: Group, links: OnLinks, tokens: Tokens) -> _Price
     nodes = -(-ranks // inside)
     if (tokens.node_limit or 0) > nodes:
         raise InputError(
-            f"--node-limit {tokens.node_limit} is more than the nodes of these ranks, {nodes}. Try {nodes}, or to leave "
-            "it out.",
+            f"--node-limit {tokens.node_limit} is more than the nodes of these ranks, {nodes}. Try {nodes}, or to "
+            "leave it out.",
             field="node_limit",
         )
     element = None if tokens.dtype is None else _SCALED.get(tokens.dtype, dtype(tokens.dtype).bytes)
