@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rapid_llm.documents import Document, build, join, show
-from rapid_llm.errors import nearest, unknown_name
+from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.hardware.system import GroupedDescription, NodeGroup, System
 from rapid_llm.nouns import replaced
 
 _PLUS: Final = "+"
 _COUNTED: Final = re.compile(r"\s*(\d+)\s*x\s*(\S+)\s*")
+_MEANT: Final = re.compile(r"\s*[-+]?[\d.]+\s*x\s")
 _TRY: Final = "Try groups: [{node: dgx-h100, nodes: 4}, {node: dgx-a100, nodes: 4}]"
 _ONE_GROUP: Final = ("node", "nodes", "accelerator")
 
@@ -26,6 +27,16 @@ def in_words(name: str) -> dict[str, Any] | None:
         return None
     groups = [{"node": one[2], "nodes": int(one[1])} for one in found if one]
     return {"name": " + ".join(f"{group['nodes']}x {group['node']}" for group in groups), "groups": groups}
+
+
+def refuse_words(name: str) -> None:
+    """InputError for a name that is meant as groups of nodes and not written as them."""
+    if _PLUS in name or _MEANT.match(name):
+        raise InputError(
+            f"system '{name}' does not say its groups of nodes, each a whole number of a system. Try '4x dgx-h100 + "
+            "4x dgx-a100', or system: dgx-h100 for one group.",
+            field="system",
+        )
 
 
 def inner(document: Document, data: Mapping[str, Any], path: str) -> Document:
