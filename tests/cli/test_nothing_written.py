@@ -28,3 +28,15 @@ LIMIT = "slo tpot is of tokens that are written, and output_tokens is 0. Try ttf
 def test_what_is_written_is_asked_for(words: str, sentence: str):
     ran = rapid_llm(*words.split())
     assert (ran.code, ran.out, ran.err) == (2, "", sentence + "\n")
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"),
+    [
+        ("1s", "TTFT 1.00 s for 100 users: its one accelerator holds 71 of them. Try 71 users, or a larger system."),
+        ("1us", "TTFT 1.00 µs for even one user. Try a longer limit, or a faster system."),
+    ],
+)
+def test_why_no_plan_keeps_an_objective(limit: str, why: str):
+    ran = rapid_llm(*ENCODER.split(), "--slo", f"ttft={limit}", "--users", 100)
+    assert (ran.code, ran.err) == (3, f"no plan of l4 keeps {why}\n")

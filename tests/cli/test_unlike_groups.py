@@ -108,3 +108,29 @@ def test_groups_that_nothing_joins_fail_a_check(tmp_path: Path, more: str, sente
     ran = rapid_llm("run", file)
     assert (ran.code, ran.err) == (2, said + "\n")
     assert "groups are joined" in rapid_llm("check", file).out
+
+
+@pytest.mark.parametrize("name", ["1.5x dgx-h100 + 4x dgx-a100", "4x dgx-h100 +", "dgx-h100 + dgx-a100"])
+def test_a_system_meant_as_groups_says_how_they_are_written(name: str):
+    ran = rapid_llm("train", "llama-3.1-8b", "--system", name, "--global-batch-size", 8, "--sequence-length", 512)
+    assert (ran.code, ran.err) == (
+        2,
+        f"system '{name}' does not say its groups of nodes, each a whole number of a system. "
+        "Try '4x dgx-h100 + 4x dgx-a100', or --system dgx-h100 for one group.\n",
+    )
+
+
+def test_fewer_than_no_nodes():
+    ran = rapid_llm("train", "llama-3.1-8b", "--system", "-1x dgx-h100 + 4x dgx-a100")
+    assert (ran.code, ran.err) == (
+        2,
+        "--system '-1x dgx-h100 + 4x dgx-a100' names no system. Try '4x dgx-h100 + 4x dgx-a100', or dgx-h100.\n",
+    )
+
+
+def test_a_group_is_not_set_by_itself(tmp_path: Path):
+    file = tmp_path / "job.yaml"
+    file.write_text(UNJOINED)
+    ran = rapid_llm("run", file, "--set", "system.groups.0.nodes=0")
+    said = "system.groups is a list: give the whole list. Try --set system.groups=[...].\n"
+    assert (ran.code, ran.err) == (2, said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from rapid_llm.cli.style import show, status
 from rapid_llm.cli.text import json_text
 from rapid_llm.errors import InfeasibleError
 from rapid_llm.predict.report import Report
-from rapid_llm.predict.within import asked, open_batch, read_objective, within
+from rapid_llm.predict.within import asked, open_batch, read_objective, why_none, within
 from rapid_llm.scenario import Scenario
 
 
@@ -31,6 +32,7 @@ def answer_objective(model: str, overrides: Sequence[str], objective: Objective,
         if answering.json:
             print(json_text({"feasible": False, "limits_s": limits}))
         else:
+            print(why_none(scenario, limits, users or 1), file=sys.stderr)
             show(text.wrapped("objective", none, width=text.terminal_width()))
         return InfeasibleError.exit_code
     assert report.origin is not None and report.objective is not None
@@ -39,6 +41,8 @@ def answer_objective(model: str, overrides: Sequence[str], objective: Objective,
         found = {"feasible": report.objective.met, "limits_s": limits, **_plain(report, report.origin)}
         print(json_text({**found, "report": report.to_dict()}))
     else:
+        if not report.objective.met and not report.violations:
+            print(why_none(scenario, limits, users or 1), file=sys.stderr)
         show_report(report)
     return 0 if report.objective.met else InfeasibleError.exit_code
 

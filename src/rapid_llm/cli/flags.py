@@ -211,8 +211,9 @@ def _given(group: ScenarioFlags) -> Iterable[tuple[str, Any]]:
 def in_flags(error: InputError) -> InputError:
     """An error that names fields, in the words of a command line: ``Try system: dgx-h100`` is ``--system dgx-h100``."""
     flag = _NEEDED.get(error.field or "")
-    if flag is not None and error.message.endswith("is missing."):
-        message, suggestions = f"{error.message} Try {flag}.", [flag]
+    said, missing, _ = error.message.partition(" is missing. ")
+    if flag is not None and missing:
+        message, suggestions = f"{said}{missing}Try {flag}.", [flag]
     else:
         message, suggestions = _TRIED.sub(_flag, error.message), list(error.suggestions)
     return InputError(message, field=error.field, file=error.file, line=error.line, suggestions=suggestions)

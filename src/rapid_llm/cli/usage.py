@@ -77,6 +77,8 @@ def _value_of(flag: str, argv: Sequence[str]) -> str:
 
 def _missing(error: MissingArgumentError, command: str, argv: Sequence[str]) -> InputError:
     name = error.argument.name if error.argument is not None else ""
+    if error.keyword == "--system" and (given := _value_of(error.keyword, argv)).startswith("-"):
+        return InputError(f"--system '{given}' names no system. Try '4x dgx-h100 + 4x dgx-a100', or dgx-h100.")
     if error.keyword and re.match(r"-\.?\d", given := _value_of(error.keyword, argv)):
         return InputError(f"{error.keyword} must be positive (got {given}).")
     if error.keyword:

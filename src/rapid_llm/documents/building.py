@@ -142,7 +142,7 @@ class _Finding:
         if kind in _UNKNOWN:
             return _unknown_field(field, str(self.path[-1]), self.siblings)
         if kind in _MISSING:
-            return f"the field '{field}' is missing.", ()
+            return f"the field '{field}' is missing. {_example(str(self.path[-1]))}", ()
         given, context = self.detail["input"], self.detail.get("ctx", {})
         if kind == "union_tag_invalid":
             return _unknown_value(field, context["tag"], _quoted(context["expected_tags"]))
@@ -153,6 +153,33 @@ class _Finding:
             return _unknown_value(field, given, _quoted(context["expected"]))
         said = _said(kind, given, context) or f"is wrong: {self.detail['msg'].lower()} (got {show(given)})."
         return f"{field} {said}".strip(), ()
+
+
+_EXAMPLES = {
+    "global_batch_size": "512",
+    "sequence_length": "4096",
+    "batch_size": "32",
+    "prompt_tokens": "1024",
+    "output_tokens": "256",
+    "acceptance": "[0.8, 0.7, 0.6]",
+    "bandwidth": "100 GB/s",
+    "capacity": "80 GiB",
+    "node": "{accelerator: h100-sxm, accelerators: 8}",
+    "accelerator": "h100-sxm",
+    "accelerators": "8",
+    "groups": "[{node: dgx-h100, nodes: 4}]",
+    "topology": "leaf-spine",
+    "model": "llama-3.2-1b",
+    "name": "mine",
+    "rank": "16",
+    "count": "1",
+}
+"""Values to start from, of fields that have no default."""
+
+
+def _example(name: str) -> str:
+    """What to write for a field that is missing."""
+    return f"Try {name}: {_EXAMPLES[name]}." if name in _EXAMPLES else "Try to add it."
 
 
 _UNKNOWN = frozenset({"unexpected_keyword_argument", "extra_forbidden"})

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from rapid_llm.documents import Document, build, join
 from rapid_llm.errors import InputError, nearest
 from rapid_llm.hardware.accelerator import Accelerator
-from rapid_llm.hardware.grouping import build_groups, in_words, inner, many_of
+from rapid_llm.hardware.grouping import build_groups, in_words, inner, many_of, refuse_words
 from rapid_llm.hardware.naming import as_written
 from rapid_llm.hardware.system import LinkUse, Node, NodeGroup, System, SystemDescription
 from rapid_llm.nouns import replaced
@@ -205,6 +205,7 @@ def _find(name: str) -> tuple[Kind, str]:
             return kind, resolve(name)
         except InputError:
             continue
+    refuse_words(name)
     raise SYSTEMS.unknown(name, [*SYSTEMS.names(), *ACCELERATORS.names()])
 
 

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rapid_llm.documents import Document, build, join, show
-from rapid_llm.errors import nearest, unknown_name
+from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.hardware.system import GroupedDescription, NodeGroup, System
 from rapid_llm.nouns import replaced
 
 _PLUS: Final = "+"
 _COUNTED: Final = re.compile(r"\s*(\d+)\s*x\s*(\S+)\s*")
 _MANY: Final = re.compile(r"\s*(\d+)\s*x\s*(.+)", re.IGNORECASE)
+_MEANT: Final = re.compile(r"\s*[-+]?[\d.]+\s*x\s")
 _TRY: Final = "Try groups: [{node: dgx-h100, nodes: 4}, {node: dgx-a100, nodes: 4}]"
 _ONE_GROUP: Final = ("node", "nodes", "accelerator")
 
@@ -33,6 +34,16 @@ def many_of(name: str) -> tuple[int, str] | None:
     """How many of what a name such as ``8x h100-sxm`` counts; None for any other name."""
     found = _MANY.fullmatch(name)
     return (int(found[1]), found[2].strip()) if found else None
+
+
+def refuse_words(name: str) -> None:
+    """InputError for a name that is meant as groups of nodes and not written as them."""
+    if _PLUS in name or _MEANT.match(name):
+        raise InputError(
+            f"system '{name}' does not say its groups of nodes, each a whole number of a system. Try '4x dgx-h100 + "
+            "4x dgx-a100', or system: dgx-h100 for one group.",
+            field="system",
+        )
 
 
 def inner(document: Document, data: Mapping[str, Any], path: str) -> Document:

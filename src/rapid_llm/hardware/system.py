@@ -61,6 +61,8 @@ def _check_shape(topology: str, sides: tuple[int, ...] | None, link_bandwidth: t
 
 def _check_count(topology: str, sides: tuple[int, ...] | None, count: int, what: str, where: str = "") -> None:
     """ValueError where a shape does not hold so many places; ``where`` it is written."""
+    if sides == ():
+        raise ValueError(f"{where}has no sides; give sides whose product is {count}, or leave sides out")
     if sides is not None and prod(sides) != count:
         times = " x ".join(map(str, sides))
         raise ValueError(

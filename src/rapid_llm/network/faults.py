@@ -134,6 +134,10 @@ def _box(topology: Topology, wanted: str | int) -> Ints:
     text = str(wanted).removeprefix("node")
     boxes = np.unique(topology.box[topology.box >= 0])
     if not text.isdigit() or int(text) not in boxes:
-        known = f"node0 to node{boxes.max()}" if len(boxes) else "no nodes"
-        raise InputError(f"{topology.name} has {known}, not '{wanted}'.", field="faults")
+        if not len(boxes):
+            raise InputError(
+                f"{topology.name} joins accelerators that are in no nodes, so none is '{wanted}'. Try accelerator: 0.",
+                field="faults",
+            )
+        raise InputError(f"{topology.name} has node0 to node{boxes.max()}, not '{wanted}'.", field="faults")
     return np.flatnonzero(topology.box == int(text))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
 
@@ -114,17 +114,31 @@ def fewest_accelerators(
     if scenario.pools is not None:
         return _fewest_of_pools(scenario, users, ttft_s, tpot_s)
     found: list[Capacity] = []
+    for one, capacity in _replicas(scenario, ttft_s, tpot_s):
+        many = replanned(one, one.accelerators * ceil(users / capacity.requests), tp=one.parallelism.tp)
+        if many.accelerators <= scenario.system.accelerators and not _contradicts(_with_requests(many, users)):
+            found.append(largest_batch(many, ttft_s, tpot_s))
+    return min(found, key=lambda c: (c.accelerators, c.tpot_s), default=None)
+
+
+def most_users(scenario: Scenario, ttft_s: float | None = None, tpot_s: float | None = None) -> int:
+    """Requests in flight within the limits (s) on all of a system without pools, of the best tensor parallelism."""
+    has = scenario.system.accelerators
+    return max(
+        (has // one.accelerators * capacity.requests for one, capacity in _replicas(scenario, ttft_s, tpot_s)),
+        default=0,
+    )
+
+
+def _replicas(scenario: Scenario, ttft_s: float | None, tpot_s: float | None) -> Iterator[tuple[Scenario, Capacity]]:
+    """One replica under every tensor parallelism that can be, and what it holds, where that is something."""
     for tp in TENSOR_DEGREES:
         one = replanned(scenario, tp * scenario.parallelism.pp * scenario.parallelism.cp, tp=tp)
         if _contradicts(_with_requests(one, 1)):
             continue
         capacity = largest_batch(one, ttft_s, tpot_s)
-        if not capacity.requests:
-            continue
-        many = replanned(one, one.accelerators * ceil(users / capacity.requests), tp=tp)
-        if many.accelerators <= scenario.system.accelerators and not _contradicts(_with_requests(many, users)):
-            found.append(largest_batch(many, ttft_s, tpot_s))
-    return min(found, key=lambda c: (c.accelerators, c.tpot_s), default=None)
+        if capacity.requests:
+            yield one, capacity
 
 
 def _fewest_of_pools(scenario: Scenario, users: int, ttft_s: float | None, tpot_s: float | None) -> Capacity | None:

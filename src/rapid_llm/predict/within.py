@@ -8,7 +8,7 @@ from typing import Any
 
 from rapid_llm.errors import InfeasibleError, InputError, did_you_mean
 from rapid_llm.predict.engine import predict
-from rapid_llm.predict.objective import Capacity, fewest_accelerators, largest_batch
+from rapid_llm.predict.objective import Capacity, fewest_accelerators, largest_batch, most_users
 from rapid_llm.predict.report import Objective, Report
 from rapid_llm.scenario import Scenario, from_mapping
 from rapid_llm.units import format_seconds, parse
@@ -68,8 +68,24 @@ def infer_within(mapping: dict[str, Any], slo: str | None, users: int | None) ->
     scenario = from_mapping({**mapping, "workload": {**mapping["workload"], "batch_size": "auto"}})
     report = within(scenario, limits, users)
     if report is None:
-        raise InfeasibleError(f"No plan of {scenario.system.name} keeps {asked(limits)} for {users:,} users.")
+        raise InfeasibleError(why_none(scenario, limits, users or 1))
     return report
+
+
+def why_none(scenario: Scenario, limits: Mapping[str, float], users: int) -> str:
+    """Why no plan of a system keeps the limits for so many users, and what would do."""
+    name, within_it = scenario.system.name, asked(limits)
+    most = most_users(scenario, limits.get("ttft"), limits.get("tpot")) if scenario.pools is None else users
+    if most == 0:
+        return f"no plan of {name} keeps {within_it} for even one user. Try a longer limit, or a faster system."
+    if most >= users:
+        return f"no plan of {name} keeps {within_it} for {users:,} users. Try fewer users, or a larger system."
+    has = scenario.system.accelerators
+    held = "its one accelerator holds" if has == 1 else f"its {has:,} accelerators hold"
+    return (
+        f"no plan of {name} keeps {within_it} for {users:,} users: {held} {most:,} of them. Try {most:,} users, or a "
+        "larger system."
+    )
 
 
 def asked(limits: Mapping[str, float]) -> str:

@@ -106,8 +106,10 @@ def _without(data: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     inner: Any = data
     for depth, key in enumerate(parents):
         inner = inner.get(key)
-        if isinstance(inner, (int, float, list)):
-            field = join("", *parents[: depth + 1])
+        field = join("", *parents[: depth + 1])
+        if isinstance(inner, list):
+            raise InputError(f"{field} is a list: give the whole list. Try --set {field}=[...].", field=path)
+        if isinstance(inner, (int, float)):
             raise InputError(f"{field} is a single value and has no field '{last}'.", field=path)
         if not isinstance(inner, Mapping):
             return data

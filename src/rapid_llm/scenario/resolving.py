@@ -223,7 +223,9 @@ def _need_output(document: Document, model: Model, workload: Training | Inferenc
     written = document.data.get("workload")
     said = isinstance(written, Mapping) and written.get("output_tokens") is None
     if isinstance(workload, Inference) and model.writes and said:
-        raise document.error("the field 'workload.output_tokens' is missing.", "workload.output_tokens")
+        raise document.error(
+            "the field 'workload.output_tokens' is missing. Try output_tokens: 256.", "workload.output_tokens"
+        )
 
 
 def _recompute_fields(document: Document, fields: Mapping[str, Any]) -> Mapping[str, Any]:
