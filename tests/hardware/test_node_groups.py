@@ -51,7 +51,7 @@ def test_a_number_of_one_thing_is_no_system(name, tried):
 def test_names_with_an_x_are_no_numbers():
     assert hardware.system("1x h100-sxm") == hardware.system("h100-sxm")
     assert hardware.system("7900 XTX").name == "rx-7900-xtx"
-    with pytest.raises(InputError, match="system '4x nothing' is not in the catalogue"):
+    with pytest.raises(InputError, match="system '4x nothing' does not say its groups of nodes"):
         hardware.system("4x nothing")
 
 
