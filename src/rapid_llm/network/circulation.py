@@ -20,9 +20,9 @@ NEGLIGIBLE = 1e-6
 
 
 def ring_paths(group: Group, laps: int, hop: Floats, transfer: Floats, both: bool) -> list[Path]:
-    """Seconds, and seconds per byte, of the longest paths of blocks that circulate ``laps`` times n - 1 rounds
-    , half of them backwards in ``both``; ``hop`` (s) and ``transfer`` (s/B in a round) of a link of each
-    level.
+    """Seconds, and seconds per byte, of the longest paths of blocks that circulate ``laps`` times n - 1 rounds.
+
+    Half of them go backwards in ``both``; ``hop`` (s) and ``transfer`` (s/B in a round) are of a link of each level.
 
     A path makes all hops; or it begins and ends on one of the slowest links, and stays in their queue for the rounds
     that are left.
@@ -30,9 +30,8 @@ def ring_paths(group: Group, laps: int, hop: Floats, transfer: Floats, both: boo
     members = _everywhere(group)
     rounds, slow = laps * (members.shape[1] - 1), transfer.max()
     inner = group.bounds[group.inside - 1] if group.inside else 1
-    entered = members[
-        :, np.arange(members.shape[1]) // inner * inner
-    ]  # channels leave a unit where they enter the next
+    # channels leave a unit where they enter the next
+    entered = members[:, np.arange(members.shape[1]) // inner * inner]
     level = _levels(members, np.roll(members, -1, axis=1), group)
     off = _off_rail(entered, np.roll(entered, -1, axis=1), group)
     for back in _returns(inner, members.shape[1] // inner, both):
