@@ -100,6 +100,21 @@ def test_equal_loads_fill_whole_tiles_and_wide_ones_half_a_tile_more():
     assert tiles(8 * 1000, 8, 2000) == pytest.approx(8 * 1000 / 64 + 4, rel=0.03)
 
 
+def test_a_launcher_that_counts_the_pairs_of_other_ranks_pads_to_a_tile_too_high():
+    """Eight of 256 experts on B200, 96 of 3,072 pairs theirs: 77 us, weights alone take 15 (aiconfigurator tables)."""
+    b200 = hardware.accelerator("b200-sxm")
+    one = EXPERTS | {"hit": 8, "experts": 8, "hidden": 4096, "inter": 2048, "w_bytes": 0.53125, "x_bytes": 1}
+    few, many = (
+        price("moe", one | columns, "flashinfer-moe-mxfp4", dtype="mxfp8", accelerator=b200).seconds[0]
+        for columns in (
+            {"rows": 96, "largest": 12, "pairs": 96, "tokens": 16},
+            {"rows": 96, "largest": 12, "pairs": 3072, "tokens": 512},
+        )
+    )
+    assert many == pytest.approx(77.4e-6, rel=0.2)
+    assert few < 0.75 * many
+
+
 def test_an_unaligned_width_slows_the_down_projection_of_triton_kernels():
     even, odd = (price("moe", EXPERTS | {"inter": n}, "triton-moe").seconds[0] for n in (1792, 1796))
     assert odd > 1.3 * even

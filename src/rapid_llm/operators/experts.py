@@ -27,11 +27,11 @@ _MEASURES: Final = {
     "tokens": (_AT["tokens"], None),
     "tokens_per_expert": (_AT["tokens"], _AT["experts"]),
     "pairs_per_expert": (_AT["pairs"], _AT["experts"]),
-    "rows_per_expert": (_AT["rows"], _AT["hit"]),
 }
 """What may choose a tile to the columns whose quotient it is."""
 _ROW_BYTES: Final = 2.0  # rows between the kernels of an expert MLP are 16 bit
 _TILES: Final = np.array([8.0, 16.0, 32.0, 64.0, 128.0, 256.0])  # rows of the tiles that libraries build
+_WIDE: Final = 128.0  # columns of those
 _REFILL: Final = 16.0  # rows' worth of time that a tile spends on its weights
 _LINE: Final = 100.0  # bytes; a tile narrower in k than a DRAM line of 128 fetches it in two visits
 _HALF_LINE: Final = 0.65  # of the bandwidth is left then (tiles of 32 against 64 16-bit columns, A100 and L40S tables)
@@ -82,28 +82,49 @@ def _ceilings(x: Column) -> Column:
 
 
 def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r: Rates) -> Prices:
-    """Time of the fused expert MLP, columns as ``COLUMNS['moe']``, by a library that picks the fastest tile.
+    """Time of the fused expert MLP, columns as ``COLUMNS['moe']``, by a library that has tiles of many heights.
 
-    R' is the least padded number of rows over tiles of up to ``row_tile`` rows, each with its share of weights to load;
-    t = launch + setup + ||2 M R' h I/(rate P), hit M h I w/(bandwidth HBM) + expert hit||_1.5
-    + (row_passes R + token_passes T) 2 h / HBM + pair times the pairs that are sorted.
+    A tile of b rows holds 128 columns of an output. With S compute units both GEMMs [R, k] x [k, n] take whole rounds::
+
+        compute = sum of 2 (b + refill) 128 k S ceil(tiles(b) ceil(n/128) / S) / (rate P)      of the b that is run
+        memory  = hit M h I w / (bandwidth HBM) + expert hit
+        t = launch + setup + ||compute, memory||_1.5 + (row_passes R + token_passes T) 2 h / HBM + pair times the pairs
     """
-    rows, hit, largest, pairs, tokens, _, hidden, inter, matrices, _, w_bytes = columns
-    tiles = _up_to(kernel.row_tile)[(...,) + (None,) * np.ndim(rows)]
-    padded = (row_tiles(rows, hit, largest, tiles) * (tiles + _REFILL)).min(axis=0)
-    weights = matrices * hidden * inter
-    compute = 2.0 * padded * weights / (r.reached(c.rate) * r.peak)
-    memory = r.stream(hit * weights * w_bytes, c.bandwidth) + hit * c.expert
+    rows, hit, largest, pairs, tokens, experts, hidden, inter, matrices, _, w_bytes = columns
+    loads = _spread(rows, hit, largest)
+    if kernel.pairs_a_row is None:
+        run = _turns(_up_to(kernel.row_tile)[(...,) + (None,) * np.ndim(rows)], loads, columns, r).min(axis=0)
+    else:
+        run = _turns(_launched(pairs / experts / kernel.pairs_a_row, kernel.row_tile), loads, columns, r)
+    compute = 2.0 * run * _WIDE / (r.reached(c.rate) * r.peak)
+    memory = r.stream(hit * matrices * hidden * inter * w_bytes, c.bandwidth) + hit * c.expert
     passes = (c.row_passes * rows + c.token_passes * tokens) * _ROW_BYTES * hidden
     flops, moved = moe_work(columns)
     variable = join(compute, memory, _LIBRARY_SIDES) + passes / r.hbm + c.pair * pairs
     return summarise(r.launch + c.setup, variable, work=(flops, moved + passes), sides=(compute, memory))
 
 
+def _turns(tile: float | Column, loads: Loads, columns: tuple[Column, ...], r: Rates) -> Column:
+    """Rows times k-steps that tiles of some height take on all units together, in whole rounds, over both GEMMs."""
+    hidden, inter, matrices = columns[_AT["hidden"]], columns[_AT["inter"]], columns[_AT["matrices"]]
+    high = _in_tiles(loads, tile)
+    wider = np.ceil((high * np.ceil(inter * (matrices - 1.0) / _WIDE) - _SOME) / r.units) * hidden
+    down = np.ceil((high * np.ceil(hidden / _WIDE) - _SOME) / r.units) * inter
+    turns: Column = (wider + down) * r.units * (tile + _REFILL)
+    return turns
+
+
 @lru_cache(maxsize=64)
 def _up_to(most: int) -> Column:
     """Rows of the tiles of a library whose largest has so many."""
     return _TILES[most >= _TILES]
+
+
+def _launched(least: Column, most: int) -> Column:
+    """Rows of the smallest tile that has so many, or else of the largest."""
+    tiles = _up_to(most)
+    height: Column = tiles[tiles[:-1].searchsorted(least)]
+    return height
 
 
 @lru_cache(maxsize=64)

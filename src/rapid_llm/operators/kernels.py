@@ -323,11 +323,15 @@ class DecodeKernel(Kernel):
 @hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MoeKernel(Kernel):
-    """Grouped GEMMs over experts by a library that picks the fastest of its tiles, of at most ``row_tile`` rows."""
+    """Grouped GEMMs over experts by a library that picks the fastest of its tiles, at most ``row_tile`` rows, or by one
+    whose launcher takes the least with a row for every ``pairs_a_row`` pairs of an average expert, where it counts the
+    pairs of all ranks over the experts of this one.
+    """
 
     family: Literal["moe"]
     constants: Map[MoeConstants]
     row_tile: Count
+    pairs_a_row: Positive | None = None
 
 
 @hash_once
@@ -344,7 +348,7 @@ class TiledMoeKernel(Kernel):
     family: Literal["moe"]
     constants: Map[TiledMoeConstants]
     tiles: tuple[tuple[Count, Count, Count], ...]
-    chosen_by: Literal["tokens", "tokens_per_expert", "pairs_per_expert", "rows_per_expert"] = "tokens"
+    chosen_by: Literal["tokens", "tokens_per_expert", "pairs_per_expert"] = "tokens"
     until: tuple[Positive, ...] = ()
     tuned: Shapes = ()
     alone: bool = False
