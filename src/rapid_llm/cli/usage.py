@@ -15,7 +15,8 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from rapid_llm.errors import InputError, nearest, setting
+from rapid_llm.elsewhere import setting
+from rapid_llm.errors import InputError, nearest
 
 _EXAMPLES = {"MODEL": "llama-3.1-70b", "FILE": "examples/llama-3.1-70b-training.yaml"}
 
