@@ -134,13 +134,18 @@ def _say(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else _short(repr(value))
 
 
+def _whole(value: Any) -> str:
+    """The whole number to try for a fraction of things."""
+    return f" Try {max(1, round(value))}." if isinstance(value, float) and abs(value) < MAX_COUNT else ""
+
+
 def _count(value: Any) -> Any:
     if isinstance(value, Integral) and not isinstance(value, bool):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value // 1:
-        raise ValueError(f"must be an integer (got {_say(value)}).")
+        raise ValueError(f"must be an integer (got {_say(value)}).{_whole(value)}")
     if value < 1:
-        raise ValueError(f"must be at least 1 (got {value:g}).")
+        raise ValueError(f"must be at least 1 (got {value:g}). Try 1.")
     if value > MAX_COUNT:
         raise ValueError(f"must be an integer of at most {MAX_COUNT:,} (got {float(value):g}).")
     return int(value)

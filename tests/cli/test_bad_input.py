@@ -48,7 +48,7 @@ SETS = [
         "parallelism.tp=3",
         "parallelism.tp must divide num_attention_heads: 32 heads / tp 3 leaves 2. Try 1, 2, 4, 8, 16, 32.",
     ),
-    ("parallelism.tp=-8", "parallelism.tp must be at least 1 (got -8)."),
+    ("parallelism.tp=-8", "parallelism.tp must be at least 1 (got -8). Try 1."),
     ("parallelism.tp=two", "parallelism.tp must be an integer (got 'two')."),
     (
         "parallelism.tp=8 parallelism.pp=3",
@@ -63,7 +63,7 @@ SETS = [
         "workload.sequence_length=1e30",
         "workload.sequence_length must be an integer of at most 1,000,000,000,000 (got 1e+30).",
     ),
-    ("accelerators=0", "accelerators must be at least 1 (got 0)."),
+    ("accelerators=0", "accelerators must be at least 1 (got 0). Try 1."),
     ("nonsense", "'--set nonsense' must name a field and a value, such as --set parallelism.tp=4."),
     (
         "precision=q4-k",

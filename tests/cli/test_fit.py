@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rapid_llm.errors import SETTINGS, InputError
+from rapid_llm.elsewhere import SETTINGS
+from rapid_llm.errors import InputError
 from rapid_llm.scenario import from_mapping
 
 from .shell import rapid_llm

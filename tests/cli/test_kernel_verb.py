@@ -65,8 +65,8 @@ def test_a_device_that_was_not_measured_says_whose_constants_stand_in(capsys):
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (("--m", "0", "--n", "8", "--k", "8", "--accelerator", "h100-sxm"), "gemm: m must be positive (got 0)."),
-        (("--m", "8", "--n", "-8", "--k", "8", "--accelerator", "h100-sxm"), "gemm: n must be positive (got -8)."),
+        (("--m", "0", "--n", "8", "--k", "8", "--accelerator", "h100-sxm"), "gemm: m must be positive (got 0). Try 1."),
+        (("--m", "8", "--n", "-8", "--k", "8", "--accelerator", "l4"), "gemm: n must be positive (got -8). Try 1."),
         (
             ("--m", "8", "--n", "8", "--k", "8", "--accelerator", "a100-sxm", "--dtype", "fp8"),
             "a100-sxm has no matrix rate for fp8: it has bf16, fp16, fp64, int4, int8, tf32. Try one of these.",

@@ -233,7 +233,7 @@ def test_sources():
          "A path to a YAML file works too."),
         ("8192", "1e30",
          "scenario.yaml:9: workload.sequence_length must be an integer of at most 1,000,000,000,000 (got 1e+30)."),
-        ("tp: 8", "tp: -8", "scenario.yaml:5: parallelism.tp must be at least 1 (got -8)."),
+        ("tp: 8", "tp: -8", "scenario.yaml:5: parallelism.tp must be at least 1 (got -8). Try 1."),
         ("tp: 8", "tp: 7",
          "scenario.yaml:5: parallelism.tp must divide num_attention_heads: 64 heads / tp 7 leaves 1. "
          "Try 1, 2, 4, 8, 16, 32, 64."),
@@ -251,7 +251,7 @@ def test_sources():
         ("accelerators: 64\n", "faults: [{nic: node0.nic0}]\n",
          "scenario.yaml:3: faults[0] does nothing at nic; give down: true, bandwidth, latency or speed."),
         ("accelerators: 64\n", "faults: [{nic: node0.nic0, bandwidth: 150 %}]\n",
-         "scenario.yaml:3: faults[0].bandwidth must be at most 1 (got 1.5)."),
+         "scenario.yaml:3: faults[0].bandwidth must be at most 1 (got 1.5). Try 1."),
         ("accelerators: 64\n", "accelerators: 64\nnetwork: flow\nfaults: [{nic: node0.nic9, down: true}]\n",
          "scenario.yaml:5: dgx-h100 x 8 has no node 'node0.nic9'. Did you mean 'node0.nic7' or "
          "'node0.nic6' or 'node0.nic5'?"),

@@ -30,7 +30,7 @@ def test_other_words_for_a_batch_are_refused():
 @pytest.mark.parametrize(("tokens", "sentence"), [
     (10**12, "output_tokens must be at most 100,000,000 (got 1000000000000)."),
     (100_000_001, "output_tokens must be at most 100,000,000 (got 100000001)."),
-    (-1, "output_tokens must be at least 0 (got -1)."),
+    (-1, "output_tokens must be at least 0 (got -1). Try 0."),
 ])  # fmt: skip
 def test_an_output_has_a_bound(tokens, sentence):
     with pytest.raises(InputError) as error:

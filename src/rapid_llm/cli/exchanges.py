@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
     from rapid_llm.cli.network_flags import OnLinks, Tokens, Written
     from rapid_llm.cli.networking import Group
     from rapid_llm.network.contention import Contended
+    from rapid_llm.network.experts import ExpertPrices
     from rapid_llm.network.tasks import Floats
 
 _SCALED = {"fp8": 1 + 4 / 128}
 """Bytes of an element on the wire where scales travel along: one of 4 bytes for 128 elements of a token (DeepEP)."""
+_USUAL = {"hidden": 7168, "topk": 8, "experts": 256}
+"""Flags that are not given: the layers of DeepSeek-V3, as the benchmarks of DeepEP have them."""
 
 
 def exchange(op: str, group: Group, links: OnLinks, tokens: Tokens, written: Written) -> int:
@@ -96,116 +100,145 @@ def _by_matrix(op: str, group: Group, links: OnLinks, tokens: Tokens) -> _Priced
     return {**answer, "even_seconds": alike}, lines, bars, flow
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Routing:
+    """Tokens of every rank and the experts that they go to, over ranks of which ``inside`` stand on a node."""
+
+    op: str
+    tokens: int
+    hidden: int
+    topk: int
+    experts: int
+    node_limit: int | None
+    ranks: int
+    inside: int
+
+    @property
+    def nodes(self) -> int:
+        return -(-self.ranks // self.inside)
+
+    def copies(self, *, deduplicated: bool) -> tuple[float, float]:
+        """Ranks and nodes that a token goes to, its own among them."""
+        reach = min(self.nodes, self.node_limit or self.nodes)
+        ranks = distinct(self.ranks * reach / self.nodes, self.topk) if deduplicated else self.topk
+        return float(ranks), float(distinct(reach, self.topk))
+
+
 def _of_experts(op: str, group: Group, links: OnLinks, tokens: Tokens) -> _Priced:
     known, library = hardware.system(group.system), expert_library(group.library or "deepep")
     fabric = Fabric.of(known)
-    ranks = known.accelerators if group.accelerators is None else group.accelerators
-    _checked(tokens, ranks)
-    inside = min(ranks, max(1, fabric.node_span // group.stride))
-    nodes = -(-ranks // inside)
-    if (tokens.node_limit or 0) > nodes:
-        raise InputError(
-            f"--node-limit {tokens.node_limit} is more than the nodes of these ranks, {nodes}. Try {nodes}, or to "
-            "leave it out.",
-            field="node_limit",
-        )
+    routing = _routing(
+        op, tokens, known.accelerators if group.accelerators is None else group.accelerators, fabric, group
+    )
     element = None if tokens.dtype is None else _SCALED.get(tokens.dtype, dtype(tokens.dtype).bytes)
 
-    def price(mode: str | None) -> Any:
+    def price(mode: str | None) -> ExpertPrices:
         return price_experts(
-            op, tokens.tokens or 0, hidden_size=tokens.hidden, experts_per_token=tokens.topk, experts=tokens.experts,
-            ranks=ranks, stride=group.stride, fabric=fabric, library=library, mode=mode, units=tokens.units,
-            node_limit=tokens.node_limit, element_bytes=element,
+            op, routing.tokens, hidden_size=routing.hidden, experts_per_token=routing.topk, experts=routing.experts,
+            ranks=routing.ranks, stride=group.stride, fabric=fabric, library=library, mode=mode, units=tokens.units,
+            node_limit=routing.node_limit, element_bytes=element,
         )  # fmt: skip
 
-    best, modes = price(tokens.mode), list(library.modes)
-    mode = modes[int(best.mode)]
-    sent, far = float(best.wire_bytes), float(best.node_bytes)
-    closed, flow = float(best.seconds), None
-    if by_links(links):
-        flow = _expert_flow(op, group, links, (sent, far), closed, ranks, inside, library.modes[mode].deduplicated)
-    seconds = closed if flow is None else flow.seconds
-    copies = _copies(tokens, ranks, nodes, deduplicated=library.modes[mode].deduplicated)
-    answer = {
-        **_head(op, group, ranks, seconds, closed),
+    best = price(tokens.mode)
+    mode = list(library.modes)[int(best.mode)]
+    deduplicated = library.modes[mode].deduplicated
+    flow = _expert_flow(routing, group, links, best, deduplicated=deduplicated) if by_links(links) else None
+    times = [(one, float(price(one).seconds)) for one in library.modes]
+    copies = routing.copies(deduplicated=deduplicated)
+    answer = _expert_answer(routing, group, best, flow, copies) | {
         "library": library.name,
         "mode": mode,
-        "tokens": tokens.tokens,
-        "hidden": tokens.hidden,
-        "topk": tokens.topk,
-        "experts": tokens.experts,
-        "sent_bytes": sent,
-        "node_bytes": far,
-        "bytes_per_s": sent / seconds if seconds else 0.0,
-        "compute_units": float(best.units),
-        "destinations_per_token": {"ranks": copies[0], "nodes": copies[1]},
-        "candidates": [{"mode": one, "seconds": float(price(one).seconds)} for one in modes],
-        **_busy(flow),
+        "candidates": [{"mode": one, "seconds": seconds} for one, seconds in times],
     }
-    shape = f"{tokens.tokens:,} tokens a rank of {tokens.hidden:,}, top {tokens.topk} of {tokens.experts} experts"
-    lines = [
-        f"{op:<13}{shape}, {_where(group, ranks)}",
-        f"{'time':<13}{format_seconds(seconds)}{_beside(closed, flow)}",
-        f"{'rate':<13}{format_bandwidth(answer['bytes_per_s'])} of a rank",
-        f"{'library':<13}{library.name}, mode {mode}, on {best.units:.0f} compute units",
-        f"{'each token':<13}goes to {copies[0]:.2f} ranks on {copies[1]:.2f} nodes on average"
-        + (", once to each" if library.modes[mode].deduplicated else ", once for each expert"),
-        f"{'each rank':<13}sends {format_bytes(sent)} to others, {format_bytes(far)} of them to other nodes",
-        *busiest(flow),
-    ]
-    times = [(c["mode"], c["seconds"]) for c in answer["candidates"]]
-    rows = [[name, format_seconds(s), f"{s / max(closed, 1e-300):.2f}"] for name, s in times]
-    if tokens.mode is None and any(s < closed for _, s in times):
+    lines = _expert_lines(answer, group, flow, "once to each" if deduplicated else "once for each expert")
+    if tokens.mode is None and any(seconds < answer["closed_form_seconds"] for _, seconds in times):
         lines.append(f"{'':<13}as engines decode: calls of the faster mode also wait for the host, not in its time")
+    rows = [[one, format_seconds(s), f"{s / max(answer['closed_form_seconds'], 1e-300):.2f}"] for one, s in times]
     lines += ["", *text.columns(rows, (f"mode{of_form(flow)}", "time", "x best"), right=(1, 2))]
     return answer, lines, [Part(*one) for one in times], flow
 
 
-def _expert_flow(  # noqa: PLR0917
-    op: str,
-    group: Group,
-    links: OnLinks,
-    moved: tuple[float, float],
-    closed: float,
-    ranks: int,
-    inside: int,
-    deduplicated: bool,
+def _expert_answer(
+    routing: _Routing, group: Group, best: ExpertPrices, flow: Contended | None, copies: tuple[float, float]
+) -> dict[str, Any]:
+    closed, sent = float(best.seconds), float(best.wire_bytes)
+    seconds = closed if flow is None else flow.seconds
+    return {
+        **_head(routing.op, group, routing.ranks, seconds, closed),
+        "tokens": routing.tokens,
+        "hidden": routing.hidden,
+        "topk": routing.topk,
+        "experts": routing.experts,
+        "sent_bytes": sent,
+        "node_bytes": float(best.node_bytes),
+        "bytes_per_s": sent / seconds if seconds else 0.0,
+        "compute_units": float(best.units),
+        "destinations_per_token": {"ranks": copies[0], "nodes": copies[1]},
+        **_busy(flow),
+    }
+
+
+def _expert_lines(answer: dict[str, Any], group: Group, flow: Contended | None, how_often: str) -> list[str]:
+    shape = f"{answer['tokens']:,} tokens a rank of {answer['hidden']:,}, top {answer['topk']} of {answer['experts']}"
+    reached = answer["destinations_per_token"]
+    sent, far = format_bytes(answer["sent_bytes"]), format_bytes(answer["node_bytes"])
+    return [
+        f"{answer['op']:<13}{shape} experts, {_where(group, answer['accelerators'])}",
+        f"{'time':<13}{format_seconds(answer['seconds'])}{_beside(answer['closed_form_seconds'], flow)}",
+        f"{'rate':<13}{format_bandwidth(answer['bytes_per_s'])} of a rank",
+        f"{'library':<13}{answer['library']}, mode {answer['mode']}, on {answer['compute_units']:.0f} compute units",
+        f"{'each token':<13}goes to {reached['ranks']:.2f} ranks on {reached['nodes']:.2f} nodes on average, "
+        f"{how_often}",
+        f"{'each rank':<13}sends {sent} to others, {far} of them to other nodes",
+        *busiest(flow),
+    ]
+
+
+def _expert_flow(
+    routing: _Routing, group: Group, links: OnLinks, best: ExpertPrices, *, deduplicated: bool
 ) -> Contended:
     from rapid_llm.network.exchange import exchange_on_links, expert_messages
 
-    messages: Floats = expert_messages(ranks, inside, *moved, deduplicated=deduplicated)
-    net, beside = net_of(group.system, ranks * group.stride, links)
-    back = messages.T if op == "combine" else messages
-    return exchange_on_links(back, closed, 1.0, net, Fabric.of(hardware.system(group.system)), group.stride, beside)
+    moved = float(best.wire_bytes), float(best.node_bytes)
+    messages: Floats = expert_messages(routing.ranks, routing.inside, *moved, deduplicated=deduplicated)
+    net, beside = net_of(group.system, routing.ranks * group.stride, links)
+    back = messages.T if routing.op == "combine" else messages
+    fabric = Fabric.of(hardware.system(group.system))
+    return exchange_on_links(back, float(best.seconds), 1.0, net, fabric, group.stride, beside)
 
 
-def _copies(tokens: Tokens, ranks: int, nodes: int, *, deduplicated: bool) -> tuple[float, float]:
-    """Ranks and nodes that a token goes to, its own among them."""
-    reach = min(nodes, tokens.node_limit or nodes)
-    if not deduplicated:
-        return float(tokens.topk), float(distinct(nodes, tokens.topk))
-    return float(distinct(ranks * reach / nodes, tokens.topk)), float(distinct(reach, tokens.topk))
-
-
-def _checked(tokens: Tokens, ranks: int) -> None:
-    """InputError for numbers of tokens and experts that cannot be."""
-    for name in ("tokens", "hidden", "topk", "experts", "units", "node_limit"):
-        value = getattr(tokens, name)
+def _routing(op: str, tokens: Tokens, ranks: int, fabric: Fabric, group: Group) -> _Routing:
+    """What is routed where; InputError for numbers of tokens and experts that cannot be."""
+    for name in ("tokens", *_USUAL, "units", "node_limit"):
+        value, flag = getattr(tokens, name), f"--{name.replace('_', '-')}"
         if value is not None and value < 1:
-            raise InputError(f"--{name.replace('_', '-')} must be at least 1 (got {value}).", field=name)
+            raise InputError(f"{flag} must be at least 1 (got {value}). Try {_USUAL.get(name, 1)}.", field=name)
         if value is not None and value > MAX_COUNT:
-            flag = f"--{name.replace('_', '-')}"
             raise InputError(f"{flag} must be an integer of at most {MAX_COUNT:,} (got {str(value)[:40]}).", field=name)
-    if tokens.topk > tokens.experts:
-        raise InputError(f"--topk {tokens.topk} is above --experts {tokens.experts}.", field="topk")
-    if ranks > 1 and tokens.experts % ranks:
+    usual = {name: usual if (given := getattr(tokens, name)) is None else given for name, usual in _USUAL.items()}
+    inside = min(ranks, max(1, fabric.node_span // group.stride))
+    found = _Routing(
+        op=op, tokens=tokens.tokens or 0, node_limit=tokens.node_limit, ranks=ranks, inside=inside, **usual
+    )
+    if found.topk > found.experts:
         raise InputError(
-            f"--experts {tokens.experts} must be a multiple of the {ranks} ranks that hold them; give --accelerators "
-            f"{max(n for n in range(1, min(ranks, tokens.experts) + 1) if tokens.experts % n == 0)}.",
-            field="experts",
+            f"--topk {found.topk} is above --experts {found.experts}. Try --topk {found.experts}.", field="topk"
         )
     if ranks < 2:
         raise InputError("one accelerator has nobody to talk to. Use --accelerators 2 or more.", field="accelerators")
+    if found.experts % ranks:
+        raise InputError(
+            f"--experts {found.experts} must be a multiple of the {ranks} ranks that hold them; give --accelerators "
+            f"{max(n for n in range(1, min(ranks, found.experts) + 1) if found.experts % n == 0)}.",
+            field="experts",
+        )
+    if (found.node_limit or 0) > found.nodes:
+        raise InputError(
+            f"--node-limit {found.node_limit} is more than the nodes of these ranks, {found.nodes}. "
+            f"Try {found.nodes}, or to leave it out.",
+            field="node_limit",
+        )
+    return found
 
 
 def _head(op: str, group: Group, ranks: int, seconds: float, closed: float) -> dict[str, Any]:

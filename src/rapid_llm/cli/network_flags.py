@@ -55,9 +55,9 @@ class Tokens:
     """What experts exchange, or who sends how much to whom."""
 
     tokens: Annotated[int | None, Parameter(group=_EXPERTS, help="Tokens of each rank.")] = None
-    hidden: Annotated[int, Parameter(group=_EXPERTS, help="Elements of a token.")] = 7168
-    topk: Annotated[int, Parameter(group=_EXPERTS, help="Experts that a token goes to.")] = 8
-    experts: Annotated[int, Parameter(group=_EXPERTS, help="Experts in all.")] = 256
+    hidden: Annotated[int | None, Parameter(group=_EXPERTS, help="Elements of a token; default: 7168.")] = None
+    topk: Annotated[int | None, Parameter(group=_EXPERTS, help="Experts that a token goes to; default: 8.")] = None
+    experts: Annotated[int | None, Parameter(group=_EXPERTS, help="Experts in all; default: 256.")] = None
     dtype: Annotated[
         str | None,
         Parameter(group=_EXPERTS, help="Format on the wire, such as fp8 or bf16; default: the library's."),

@@ -112,9 +112,9 @@ def collective(
     """Price one collective and print it; with ``html`` or ``out`` write a page of it as well."""
     op = operation(given)
     if group.stride < 1:
-        raise InputError(f"--stride must be at least 1 (got {group.stride}).", field="stride")
+        raise InputError(f"--stride must be at least 1 (got {group.stride}). Try 1.", field="stride")
     _refuse_empty(links, tokens, written)
-    _whole_question(op, size, tokens, algorithm)
+    _whole_question(op, tokens, {"--size": size, "--algorithm": algorithm, "--small": small})
     if op in ELSEWHERE:
         from rapid_llm.cli.exchanges import exchange
 
@@ -152,26 +152,29 @@ def _refuse_empty(links: OnLinks, tokens: Tokens, written: Written) -> None:
             raise InputError(f"{flag} is empty. Try the path of a file, or to leave it out.", field=flag[2:])
 
 
-def _whole_question(op: str, size: str | None, tokens: Tokens, algorithm: str | None) -> None:
+def _whole_question(op: str, tokens: Tokens, own: Mapping[str, str | None]) -> None:
     """InputError where an operation lacks what it needs, or has what it does not take."""
     wants = ELSEWHERE.get(op, "--size 256MiB")
     has: str | int | None = {"all_to_allv": tokens.matrix, "dispatch": tokens.tokens, "combine": tokens.tokens}.get(
-        op, size
+        op, own["--size"]
     )
     if has is None:
         raise InputError(f"{op} needs {wants.split()[0]}, such as {wants}.", field=wants.split()[0][2:])
-    other: dict[str, str | int | None] = {"--size": size, "--algorithm": algorithm} if op in ELSEWHERE else {}
+    other: dict[str, str | int | None] = dict(own) if op in ELSEWHERE else {}
     other |= {} if op == "all_to_allv" else {"--matrix": tokens.matrix}
     other |= {} if op in ("dispatch", "combine") else _of_experts(tokens)
     for flag, value in other.items():
         if value is not None:
             raise InputError(f"{op} does not take {flag}; it takes {wants.split()[0]}.", field=flag[2:])
+    if own["--small"] is not None and op != "all_reduce":
+        raise InputError(f"--small is a library for all_reduce (got {op}). Try to leave it out.", field="small")
 
 
 def _of_experts(tokens: Tokens) -> dict[str, int | str | None]:
-    """The flags of an exchange among experts that are not as they are by default."""
-    given = {one.name: (getattr(tokens, one.name), one.default) for one in fields(tokens) if one.name != "matrix"}
-    return {f"--{name.replace('_', '-')}": value for name, (value, default) in given.items() if value != default}
+    """The flags of an exchange among experts."""
+    return {
+        f"--{one.name.replace('_', '-')}": getattr(tokens, one.name) for one in fields(tokens) if one.name != "matrix"
+    }
 
 
 def by_links(links: OnLinks) -> bool:

@@ -15,7 +15,8 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from rapid_llm.errors import InputError, nearest, setting
+from rapid_llm.elsewhere import setting
+from rapid_llm.errors import InputError, nearest
 
 _EXAMPLES = {"MODEL": "llama-3.1-70b", "FILE": "examples/llama-3.1-70b-training.yaml"}
 
@@ -80,7 +81,7 @@ def _missing(error: MissingArgumentError, command: str, argv: Sequence[str]) -> 
     if error.keyword == "--system" and (given := _value_of(error.keyword, argv)).startswith("-"):
         return InputError(f"--system '{given}' names no system. Try '4x dgx-h100 + 4x dgx-a100', or dgx-h100.")
     if error.keyword and re.match(r"-\.?\d", given := _value_of(error.keyword, argv)):
-        return InputError(f"{error.keyword} must be positive (got {given}).")
+        return InputError(f"{error.keyword} must be positive (got {given}). Try {given.lstrip('-')}.")
     if error.keyword:
         return InputError(f"{error.keyword} needs a value. See: {command} --help")
     hint = f"Try: {command} {_EXAMPLES[name]}" if name in _EXAMPLES else f"See: {command} --help"

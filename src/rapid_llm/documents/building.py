@@ -211,7 +211,8 @@ def _said(kind: str, given: Any, context: Mapping[str, Any]) -> str:
         ("le", "at most"),
     ):
         if name in context:
-            return f"must be {words} {_number(context[name])} (got {show(given)})."
+            hint = f" Try {context[name]:g}." if name in {"ge", "le"} and context[name] < 1e6 else ""
+            return f"must be {words} {_number(context[name])} (got {show(given)}).{hint}"
     if kind in ("too_long", "too_short"):
         most = f"at most {context['max_length']}" if kind == "too_long" else f"at least {context['min_length']}"
         return f"must have {most} items (got {context['actual_length']})."

@@ -6,9 +6,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.operators.constants import ContextConstants, DecodeConstants
 from rapid_llm.operators.elementwise import common_divisor, every, isin, larger, power, smaller, some, where
 from rapid_llm.operators.families import Column, Prices
-from rapid_llm.operators.kernels import AttentionKernel, ContextConstants, DecodeConstants, DecodeKernel
+from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel
 from rapid_llm.operators.rates import Rates
 from rapid_llm.operators.summary import join, summarise
 from rapid_llm.operators.work import attention_flops, attention_work
@@ -148,24 +149,11 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     """
     batch, _, past, heads, kv_heads, dim, v_dim, window, _, _, kv_bytes, shared = columns
     group = heads / kv_heads
-    together = (group >= kernel.groups[0]) & (group <= kernel.groups[1])
-    if kernel.powers:
-        together &= np.log2(group) % 1.0 == 0.0
-    if kernel.fills:
-        blocks = larger(np.floor(past / kernel.fills_by), 1.0) if kernel.fills_by else 1.0
-        together &= batch * kv_heads * blocks >= kernel.fills * r.units
+    together = _shares_item(group, batch * kv_heads, past, kernel, r.units)
     inside = where(together, group, 1.0)
-    step = where(together, float(kernel.kv_tile), float(kernel.lone_tile))
-    whole = np.ceil((past + 1.0) / step) * step
-    length = whole
-    if some(window):
-        length = where(window > 0, smaller(np.ceil(window / step) * step + step, whole), whole)
+    length = _tiled(past, window, where(together, float(kernel.kv_tile), float(kernel.lone_tile)))
     sharers = heads / inside
     items = batch * sharers * np.ceil(inside / kernel.query_tile)
-    most = larger(r.units // items, 1.0)
-    splits = smaller(larger(length / kernel.split_tokens + _HALF, 1.0), most)
-    if not kernel.splits_alone:
-        splits = where(group > 1.0, splits, 1.0)
     cache = batch * length * kv_heads * (dim + v_dim * (shared <= 0)) * kv_bytes
     ends = 2.0 * batch * heads * (dim + v_dim)
     moved = cache + ends
@@ -174,24 +162,11 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     peak = r.multiplies(kernel.product_bits, warps=kernel.warps)
     rate = where(together, c.rate * peak, c.lone_rate * r.vector)
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
-    draw = r.draw / r.hbm  # the share of the bandwidth that one unit can take
-
-    def split(parts: float | Column, joining: float | Column) -> tuple[Column, ...]:
-        """Seconds with so many parts an item, and both sides."""
-        working = items * parts
-        used = smaller(smaller(working, r.units) * draw, 1.0)
-        memory = stream * power(used, -c.occupancy)
-        waves = working / r.units
-        compute = busy * np.ceil(waves) / waves
-        return join(compute, memory, c.overlap) + joining, compute, memory
-
-    best = split(1.0, 0.0)
-    if some(splits > 1.0):
-        partial = _PARTIAL_BYTES * batch * heads * v_dim / items  # that each unit writes for another to read
-        parted = split(splits, c.combine + partial / (draw * r.hbm))
-        better = (splits > 1.0) & (parted[0] < best[0])
-        best = tuple(where(better, there, here) for there, here in zip(parted, best, strict=True))
-    seconds, compute, memory = best
+    splits = smaller(larger(length / kernel.split_tokens + _HALF, 1.0), larger(r.units // items, 1.0))
+    if not kernel.splits_alone:
+        splits = where(group > 1.0, splits, 1.0)
+    partial = _PARTIAL_BYTES * batch * heads * v_dim / items  # that each unit writes for another to read
+    seconds, compute, memory = _split(items, (splits, c.combine + partial / r.draw), (busy, stream), c, r)
     extra = where(together, c.item, c.lone_item or c.item) * items / (r.units * r.beside(kernel.shared))
     if kernel.regroups:  # with one sequence or one KV head the order is already right
         copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
@@ -199,6 +174,51 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     launches = r.launch * (2.0 if kernel.appends else 1.0)
     work = attention_flops(columns), moved
     return summarise(launches + c.setup, seconds + extra, work=work, sides=(compute, memory))
+
+
+def _shares_item(group: Column, caches: Column, past: Column, kernel: DecodeKernel, units: float) -> NDArray[np.bool_]:
+    """Rows whose ``group`` query heads of a KV head share a work item; ``caches``: sequences times KV heads."""
+    together: NDArray[np.bool_] = (group >= kernel.groups[0]) & (group <= kernel.groups[1])
+    if kernel.powers:
+        together &= np.log2(group) % 1.0 == 0.0
+    if kernel.fills:
+        blocks = larger(np.floor(past / kernel.fills_by), 1.0) if kernel.fills_by else 1.0
+        together &= caches * blocks >= kernel.fills * units
+    return together
+
+
+def _tiled(past: Column, window: Column, step: Column) -> Column:
+    """Keys that an item reads, in whole tiles of ``step``: all, or those that touch a window."""
+    whole = np.ceil((past + 1.0) / step) * step
+    if not some(window):
+        return whole
+    return where(window > 0, smaller(np.ceil(window / step) * step + step, whole), whole)
+
+
+def _split(
+    items: Column, parts: tuple[Column, Column], alone: tuple[Column, Column], c: DecodeConstants, r: Rates
+) -> tuple[Column, ...]:
+    """Seconds of ``items`` whole, or in ``parts`` (how many, and seconds to join them) where that is faster, and both
+    sides; ``alone``: seconds of compute and memory on all units.
+    """
+    splits, joined = parts
+    busy, stream = alone
+    draw = r.draw / r.hbm  # the share of the bandwidth that one unit can take
+
+    def parted(parts: float | Column, joining: float | Column) -> tuple[Column, ...]:
+        working = items * parts
+        used = smaller(smaller(working, r.units) * draw, 1.0)
+        memory = stream * power(used, -c.occupancy)
+        waves = working / r.units
+        compute = busy * np.ceil(waves) / waves
+        return join(compute, memory, c.overlap) + joining, compute, memory
+
+    whole = parted(1.0, 0.0)
+    if not some(splits > 1.0):
+        return whole
+    apart = parted(splits, joined)
+    better = (splits > 1.0) & (apart[0] < whole[0])
+    return tuple(where(better, there, here) for there, here in zip(apart, whole, strict=True))
 
 
 def is_decode(columns: tuple[Column, ...]) -> NDArray[np.bool_]:

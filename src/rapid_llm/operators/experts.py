@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.operators.constants import MoeConstants, TiledMoeConstants
 from rapid_llm.operators.elementwise import larger, smaller, some, where
 from rapid_llm.operators.families import COLUMNS, Column, Prices
-from rapid_llm.operators.kernels import MoeConstants, MoeKernel, TiledMoeConstants, TiledMoeKernel
+from rapid_llm.operators.kernels import MoeKernel, TiledMoeKernel
 from rapid_llm.operators.rates import Rates
 from rapid_llm.operators.summary import join, summarise
 from rapid_llm.operators.work import moe_work

@@ -26,9 +26,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.operators.constants import GemmConstants
 from rapid_llm.operators.elementwise import larger, smaller, some, where, widened
 from rapid_llm.operators.families import Column, Prices
-from rapid_llm.operators.kernels import GemmConstants, GemmKernel
+from rapid_llm.operators.kernels import GemmKernel
 from rapid_llm.operators.rates import Rates
 from rapid_llm.operators.reuse import Reuse
 from rapid_llm.operators.summary import join, summarise

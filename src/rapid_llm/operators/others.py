@@ -5,9 +5,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.operators.constants import PointwiseConstants, ScanConstants
 from rapid_llm.operators.elementwise import larger, smaller, where
 from rapid_llm.operators.families import POINTWISE_KINDS, Column, Prices
-from rapid_llm.operators.kernels import PointwiseConstants, ScanConstants, ScanKernel
+from rapid_llm.operators.kernels import ScanKernel
 from rapid_llm.operators.rates import Rates
 from rapid_llm.operators.summary import summarise
 from rapid_llm.operators.work import pointwise_work, scan_work

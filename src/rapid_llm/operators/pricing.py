@@ -39,9 +39,9 @@ def check_shape(family: str, columns: Mapping[str, ArrayLike]) -> None:
     for name in COLUMNS[family]:
         least = np.min(columns[name])
         if not least > 0 and name not in MAY_BE_ZERO:
-            raise InputError(f"{family}: {name} must be positive (got {least:g}).", field=name)
+            raise InputError(f"{family}: {name} must be positive (got {least:g}). Try 1.", field=name)
         if least < 0:
-            raise InputError(f"{family}: {name} must not be negative (got {least:g}).", field=name)
+            raise InputError(f"{family}: {name} must not be negative (got {least:g}). Try 0.", field=name)
     if family == "attention" and np.any(np.mod(columns["heads"], columns["kv_heads"])):
         raise InputError(
             f"attention: heads must be a multiple of kv_heads (got {columns['heads']!r} and {columns['kv_heads']!r}).",

@@ -98,7 +98,9 @@ def read_objective(slo: str | None, users: str | int | None, dash: str = "") -> 
     if slo is None:
         raise InputError(f"{dash}users needs {dash}slo, such as {dash}slo ttft=1s,tpot=30ms.", field="users")
     if users is not None and (not str(users).isdigit() or int(users) < 1):
-        raise InputError(f"{dash}users must be a whole number of at least 1 (got {users}).", field="users")
+        raise InputError(
+            f"{dash}users must be a whole number of at least 1 (got {users}). Try {dash}users 16.", field="users"
+        )
     return _limits(str(slo), f"{dash}slo"), None if users is None else int(users)
 
 
