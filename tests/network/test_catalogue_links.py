@@ -7,7 +7,7 @@ import pytest
 from rapid_llm import hardware
 from rapid_llm.network import Fabric, price
 from rapid_llm.network.agreement import on_system, on_topology, sampled
-from rapid_llm.network.flow_prices import Links, interconnect, price_flow
+from rapid_llm.network.flow_prices import Carrier, Links, interconnect, price_flow
 from rapid_llm.network.groups import group_of
 from rapid_llm.network.specimens import FAMILIES
 from rapid_llm.network.technologies import library_for
@@ -114,11 +114,9 @@ def test_groups_that_straddle_nodes_wait_for_their_cards(name):
 )
 def test_what_a_library_takes_is_one_number(name, n):
     system = hardware.system(name)
-    fabric, net = Fabric.of(system), interconnect(system, Links(n))
-    library = library_for(system.groups[0].node.accelerator.vendor)
+    fabric, library = Fabric.of(system), library_for(system.groups[0].node.accelerator.vendor)
+    carrier = Carrier(interconnect(system, Links(n)), fabric, library)
     for op in ("all_reduce", "all_gather", "all_to_all"):
         sizes = [2**20, 2**24, 2**28]
         closed = price(op, sizes, n, 1, fabric=fabric, library=library).seconds
-        assert price_flow(op, sizes, n, 1, net=net, fabric=fabric, library=library).seconds == pytest.approx(
-            closed, rel=0.01
-        ), op
+        assert price_flow(op, sizes, n, 1, carrier).seconds == pytest.approx(closed, rel=0.01), op

@@ -9,7 +9,7 @@ from rapid_llm import hardware
 from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.network import Fabric, candidates, price
 from rapid_llm.network.faults import read_faults
-from rapid_llm.network.flow_prices import Links, interconnect, price_flow, under_faults
+from rapid_llm.network.flow_prices import Carrier, Links, interconnect, price_flow, under_faults
 from rapid_llm.network.groups import members_of
 from rapid_llm.nouns import replaced
 
@@ -18,8 +18,7 @@ DGX = hardware.system("dgx-h100")
 
 def seconds(op, size, ranks, stride, *faults, system=DGX, accelerators=64, axis=""):
     net = interconnect(system, Links(accelerators, read_faults(faults)))
-    found = price_flow(op, size, ranks, stride, net=net, fabric=Fabric.of(system), library="nccl", axis=axis)
-    return found.seconds
+    return price_flow(op, size, ranks, stride, Carrier(net, Fabric.of(system), "nccl"), axis=axis).seconds
 
 
 @pytest.mark.parametrize(

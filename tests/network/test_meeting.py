@@ -4,8 +4,8 @@ import pytest
 
 from rapid_llm import hardware
 from rapid_llm.network import Fabric
-from rapid_llm.network.flow_prices import Links, interconnect
-from rapid_llm.network.meeting import Message, meet
+from rapid_llm.network.flow_prices import Carrier, Links, Message, interconnect
+from rapid_llm.network.meeting import meet
 
 from . import toys
 
@@ -17,7 +17,7 @@ BETWEEN = Message("all_gather", 2.0**28, 8, 8)
 
 
 def met(one, other, net=NET):
-    return meet(one, other, net=net, fabric=Fabric.of(DGX), library=LIBRARY)
+    return meet(one, other, Carrier(net, Fabric.of(DGX), LIBRARY))
 
 
 def test_axes_on_different_links_do_not_meet():
@@ -35,6 +35,6 @@ def test_what_each_suffers_does_not_depend_on_their_order():
 
 
 def test_messages_bound_by_their_launch_leave_links_to_others():
-    one = meet(BETWEEN, Message("send_recv", 2.0**12, 2, 32), net=NET, fabric=Fabric.of(DGX), library="nccl")
-    large = meet(BETWEEN, Message("send_recv", 2.0**28, 2, 32), net=NET, fabric=Fabric.of(DGX), library="nccl")
+    nccl = Carrier(NET, Fabric.of(DGX), "nccl")
+    one, large = (meet(BETWEEN, Message("send_recv", size, 2, 32), nccl) for size in (2.0**12, 2.0**28))
     assert max(one) < 0.2 * max(large)

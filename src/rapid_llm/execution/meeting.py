@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from rapid_llm.execution.pricing import Machine
 from rapid_llm.lowering import Messages
 from rapid_llm.lowering.table import OPTIMIZER
-from rapid_llm.network.meeting import Message, meet
+from rapid_llm.network.flow_prices import Message
+from rapid_llm.network.meeting import meet
 
 Matrix = NDArray[np.float64]
 
@@ -33,17 +34,10 @@ class Stream:
 
 def longer(one: Stream, other: Stream, window: float, machine: Machine) -> tuple[float, float]:
     """Seconds by which each of two streams takes longer in a window in which both run; of one axis they take turns."""
-    if one.axis == other.axis or machine.net is None or min(one.seconds, other.seconds, window) <= 0:
+    carrier = machine.carrier
+    if one.axis == other.axis or carrier is None or min(one.seconds, other.seconds, window) <= 0:
         return 0.0, 0.0
-    communication = machine.runtime.communication
-    first, second = meet(
-        one.message,
-        other.message,
-        net=machine.net,
-        fabric=machine.fabric,
-        library=communication.library,
-        small=communication.small_all_reduce,
-    )
+    first, second = meet(one.message, other.message, carrier)
     both = one.seconds * other.seconds / max(window, one.seconds, other.seconds)
     return both * first, both * second
 

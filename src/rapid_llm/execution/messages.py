@@ -13,7 +13,7 @@ from rapid_llm.execution.pricing import Priced, Request, compared
 from rapid_llm.lowering import Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE
 from rapid_llm.network import CollectivePrices
-from rapid_llm.network.meeting import Message
+from rapid_llm.network.flow_prices import Message
 from rapid_llm.nouns import light
 from rapid_llm.runtime import Runtime
 

@@ -20,7 +20,16 @@ from rapid_llm.lowering import Kernels, Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD, CAST
 from rapid_llm.network import OPS, CollectivePrices, Fabric, price_experts
 from rapid_llm.network.collectives import price_rows as price_messages
-from rapid_llm.network.flow_prices import Interconnect, Links, Policy, interconnect, policy, price_flow
+from rapid_llm.network.flow_prices import (
+    Carrier,
+    Interconnect,
+    Links,
+    Message,
+    Policy,
+    interconnect,
+    policy,
+    price_flow,
+)
 from rapid_llm.network.technologies import library_for
 from rapid_llm.nouns import light, replaced
 from rapid_llm.operators import Prices
@@ -73,6 +82,14 @@ class Machine:
         chip = node.accelerator
         clock = chip.sustained.clock if runtime.workload == "training" else 1.0
         return cls(chip, fabric, runtime, clock, node.host_speed, node, net)
+
+    @property
+    def carrier(self) -> Carrier | None:
+        """What moves messages, where they are priced link by link."""
+        if self.net is None:
+            return None
+        communication = self.runtime.communication
+        return Carrier(self.net, self.fabric, communication.library, communication.small_all_reduce)
 
 
 @lru_cache(maxsize=64)
@@ -226,8 +243,8 @@ def price_requests(requests: Sequence[Request], machine: Machine) -> list[Collec
     """
     if not requests:
         return []
-    if machine.net is not None:
-        return [_by_link(request, machine, machine.net) for request in requests]
+    if (carrier := machine.carrier) is not None:
+        return [price_flow(r.op, r.size, r.ranks, r.stride, carrier, axis=said(r.axis)) for r in requests]
     communication = machine.runtime.communication
     groups = np.empty((3, sum(r.size.size for r in requests)), np.int64)
     parts, start = [], 0
@@ -244,21 +261,6 @@ def price_requests(requests: Sequence[Request], machine: Machine) -> list[Collec
         small=communication.small_all_reduce,
     )
     return [prices.part(part, r.size.shape) for r, part in zip(requests, parts, strict=True)]
-
-
-def _by_link(request: Request, machine: Machine, net: Interconnect) -> CollectivePrices:
-    communication = machine.runtime.communication
-    return price_flow(
-        request.op,
-        request.size,
-        request.ranks,
-        request.stride,
-        net=net,
-        fabric=machine.fabric,
-        library=communication.library,
-        small=communication.small_all_reduce,
-        axis=said(request.axis),
-    )
 
 
 def said(axis: str) -> str:
@@ -285,11 +287,10 @@ class Priced:
 
 def policies(priced: Priced) -> dict[tuple[str, str], Policy]:
     """How messages go on after faults, by axis and operation: the largest of each that faults slow down."""
-    machine, net, found = priced.machine, priced.machine.net, dict[tuple[str, str], tuple[float, Policy]]()
-    communication = machine.runtime.communication
+    carrier, found = priced.machine.carrier, dict[tuple[str, str], tuple[float, Policy]]()
+    if carrier is None:
+        return {}
     for request in priced.requests:
-        if net is None:
-            break
         key = said(request.axis), request.op
         columns = (np.ravel(request.size), np.ravel(request.ranks), np.ravel(request.stride))
         for size, ranks, stride in dict.fromkeys(
@@ -297,10 +298,7 @@ def policies(priced: Priced) -> dict[tuple[str, str], Policy]:
         ):
             if size <= found.get(key, (0.0,))[0]:
                 continue
-            one = policy(
-                request.op, size, int(ranks), int(stride), net, machine.fabric,
-                communication.library, communication.small_all_reduce,
-            )  # fmt: skip
+            one = policy(Message(request.op, size, int(ranks), int(stride)), carrier)
             if one is not None:
                 found[key] = size, one
     return {key: one for key, (_, one) in found.items()}

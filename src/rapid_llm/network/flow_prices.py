@@ -68,6 +68,37 @@ class Interconnect:
         return len(np.unique((low * top.nodes + high)[top.health <= 0]))
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A collective of all groups of an axis: operation, bytes, ranks of a group and stride between them."""
+
+    op: str
+    size: float
+    ranks: int
+    stride: int
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to move, or nobody to move it to."""
+        return self.ranks < 2 or self.size <= 0
+
+    @property
+    def near(self) -> "Message":
+        """The same of the nearest size that is simulated."""
+        return replace(self, size=ANCHOR ** round(log(self.size, ANCHOR)))
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """What moves messages: the links of a job, its fabric, the library that chooses how, and one for ``small``
+    all-reduces within a node."""
+
+    net: Interconnect
+    fabric: Fabric
+    library: str | Library
+    small: str | Library | None = None
+
+
 @lru_cache(maxsize=16)
 def interconnect(system: System, links: Links) -> Interconnect:
     """The explicit topology of a job. InputError for a fault at a place that the job does not have."""
@@ -79,25 +110,17 @@ def interconnect(system: System, links: Links) -> Interconnect:
 
 
 def price_flow(
-    op: str,
-    size_bytes: ArrayLike,
-    ranks: ArrayLike,
-    stride: ArrayLike,
-    *,
-    net: Interconnect,
-    fabric: Fabric,
-    library: str | Library,
-    small: str | Library | None = None,
-    axis: str = "",
+    op: str, size_bytes: ArrayLike, ranks: ArrayLike, stride: ArrayLike, carrier: Carrier, *, axis: str = ""
 ) -> CollectivePrices:
     """Price collectives as ``collectives.price`` does, link by link; the slowest group of each decides.
 
     InfeasibleError where faults cut a group of ``axis`` apart, naming two of its ranks.
     """
     size, n, step = np.broadcast_arrays(np.asarray(size_bytes, np.float64), ranks, stride)
-    keys = list(zip(size.ravel().tolist(), n.ravel().astype(int).tolist(), step.ravel().astype(int).tolist()))  # noqa: B905
-    found = {key: _price(op, key, net, fabric, library, small, axis) for key in dict.fromkeys(keys)}
-    seconds, algorithm, wire, nodes = zip(*(found[key] for key in keys), strict=True) if keys else ((),) * 4
+    columns = (column.ravel().tolist() for column in (size, n.astype(int), step.astype(int)))
+    messages = [Message(op, *row) for row in zip(*columns, strict=True)]
+    found = {message: _price(message, carrier, axis) for message in dict.fromkeys(messages)}
+    seconds, algorithm, wire, nodes = zip(*map(found.get, messages), strict=True) if messages else ((),) * 4
     return CollectivePrices(
         np.array(seconds, np.float64).reshape(size.shape),
         np.array(algorithm, np.int8).reshape(size.shape),
@@ -109,20 +132,11 @@ def price_flow(
 _Price = tuple[float, int, float, int]
 
 
-def _price(  # noqa: PLR0917
-    op: str,
-    key: tuple[float, int, int],
-    net: Interconnect,
-    fabric: Fabric,
-    library: str | Library,
-    small: str | Library | None,
-    axis: str,
-) -> _Price:
-    size, ranks, stride = key
-    if ranks == 1 or size <= 0:
+def _price(message: Message, carrier: Carrier, axis: str) -> _Price:
+    if message.empty:
         return 0.0, 0, 0.0, 1
-    whole_groups(net, members_of(len(net.part), ranks, stride), axis)
-    way, seconds = chosen(op, size, ranks, stride, net, fabric, library, small)
+    whole_groups(carrier.net, members_of(len(carrier.net.part), message.ranks, message.stride), axis)
+    way, seconds = chosen(message, carrier)
     return seconds, way.way.template.algorithm, way.sent, way.way.group.nodes
 
 
@@ -141,30 +155,24 @@ def whole_groups(net: Interconnect, members: Members, axis: str) -> None:
 
 
 @lru_cache(maxsize=4096)
-def chosen(  # noqa: PLR0917
-    op: str,
-    size: float,
-    ranks: int,
-    stride: int,
-    net: Interconnect,
-    fabric: Fabric,
-    library: str | Library,
-    small: str | Library | None,
-) -> tuple[Candidate, float]:
+def chosen(message: Message, carrier: Carrier) -> tuple[Candidate, float]:
     """The fastest way by closed form that the engine runs and the live links carry, and its seconds."""
-    last = None
-    for one in candidates(op, size, ranks, stride, fabric=fabric, library=library, small=small):
+    last, size = None, message.size
+    for one in candidates(
+        message.op, size, message.ranks, message.stride,
+        fabric=carrier.fabric, library=carrier.library, small=carrier.small,
+    ):  # fmt: skip
         if one.algorithm not in RUNS or not lies_in_whole_units(one.way):
             continue
         try:
-            excess = _between(one.way, size, net)
+            excess = _between(one.way, size, carrier.net)
         except InfeasibleError as error:  # a reducing switch that is down: libraries fall back
             last = error
             continue
         return one, with_library(one.way, size, bare_line(one.way), excess)
     if last is not None:
         raise last
-    raise InputError(f"the flow engine runs no algorithm of this library for {op}.", field="network")
+    raise InputError(f"the flow engine runs no algorithm of this library for {message.op}.", field="network")
 
 
 def _between(way: Way, size: float, net: Interconnect) -> float:
@@ -227,21 +235,12 @@ class Policy:
     detour_slowdown: float
 
 
-def policy(  # noqa: PLR0917
-    op: str,
-    size: float,
-    ranks: int,
-    stride: int,
-    net: Interconnect,
-    fabric: Fabric,
-    library: str | Library,
-    small: str | Library | None,
-) -> Policy | None:
+def policy(message: Message, carrier: Carrier) -> Policy | None:
     """The faster policy of a message that ``price_flow`` priced; None where faults do not slow it down."""
-    if ranks == 1 or size <= 0 or net.topology is net.healthy:
+    if message.empty or carrier.net.topology is carrier.net.healthy:
         return None
-    way = chosen(op, size, ranks, stride, net, fabric, library, small)[0].way
-    found = _planned(_bare(way), _anchor(size), net)
+    way = chosen(message, carrier)[0].way
+    found = _planned(_bare(way), _anchor(message.size), carrier.net)
     if found.seconds <= found.whole * SLOWER:
         return None
     again = found.replan < found.detour
