@@ -16,6 +16,7 @@ from rapid_llm.lowering.table import (
     AGAIN,
     BACKWARD,
     CAST,
+    EXPERT,
     FORWARD,
     OPTIMIZER,
     PHASES,
@@ -52,8 +53,6 @@ _SHARDED = ("shard", "edp")
 _COVERS = {"tp": "gemm", "cp": "attention"}
 """Kernels that can run beside the messages of an axis, where it is not all of the pass: a chunked product beside its
 gather or scatter, attention on one chunk of the sequence beside the ring."""
-_EXPERT = "expert_"
-"""How the names of kernels of routed experts begin."""
 _COLUMNS = "column-parallel"
 """The products whose gradients ``Overlap.tensor_parallel_gradients`` puts messages beside: all but those that end in a
 reduction of the forward pass."""
@@ -239,7 +238,7 @@ def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
     for rows, prices in ((table.rows, table.prices) for table in priced.kernels):
         busy = np.maximum(prices.compute_s, prices.memory_s)
         waits.append((rows, (prices.seconds - busy) * rows.count * _starting(rows.names, _SHARED)[:, None]))
-        own = _starting(rows.names, _EXPERT) | (rows.family == "moe")
+        own = _starting(rows.names, EXPERT) | (rows.family == "moe")
         routed.append((rows, prices.seconds * rows.count * own[:, None]))
     hidden = np.minimum(by_cell(waits, shape), by_cell(routed, shape))[FORWARD]
     return np.asarray(hidden * (1.0 - host_launched(priced.lowered, priced.machine.runtime)))
@@ -271,7 +270,7 @@ def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
     for table in priced.kernels:
         rows = table.rows
         if rows.family == "gemm":
-            experts = rows.columns["groups"] * rows.count * _starting(rows.names, _EXPERT)[:, None]
+            experts = rows.columns["groups"] * rows.count * _starting(rows.names, EXPERT)[:, None]
             rounded = ~_ending(rows.names, (WEIGHT_GRADIENT,))[:, None]
             found.append((rows, experts * (1.0 + rounds * rounded)))
     return found
