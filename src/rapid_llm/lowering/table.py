@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,11 @@ class Kernels:
     columns: dict[str, Matrix]
     count: Matrix
 
+    @cached_property
+    def cells(self) -> bytes:
+        """The cell of each row, as ``cell_bytes``."""
+        return cell_bytes(self.unit, self.phase)
+
 
 @light
 class Messages:
@@ -66,6 +72,16 @@ class Messages:
     ranks: Matrix
     stride: Matrix
     count: Matrix
+
+    @cached_property
+    def cells(self) -> bytes:
+        """The cell of each row, as ``cell_bytes``."""
+        return cell_bytes(self.unit, self.phase)
+
+
+def cell_bytes(unit: NDArray[np.int64], phase: NDArray[np.int64]) -> bytes:
+    """Which unit and phase rows are of, hashable: unit x phases + phase."""
+    return (unit * len(PHASES) + phase).tobytes()
 
 
 _Row = tuple[str, int, int, int, tuple["Column | float", ...]]

@@ -189,7 +189,7 @@ class Plans:
         "parallel folding"), so ep never moves a dense group. data and shard start at the inner of cp and dp.
         """
         if axis in ("data", "shard"):
-            return np.minimum(self.stride("cp"), self.stride("dp"))
+            return self.stride(next(inner for inner in self.order if inner in ("cp", "dp")))
         if axis == "replicas":
             return self.stride("dp") * self.dp_shard
         if axis == "ends":
