@@ -16,6 +16,7 @@ from rapid_llm.lowering.table import (
     AGAIN,
     BACKWARD,
     CAST,
+    EXPERT,
     FORWARD,
     OPTIMIZER,
     PHASES,
@@ -52,8 +53,6 @@ _SHARDED = ("shard", "edp")
 _COVERS = {"tp": "gemm", "cp": "attention"}
 """Kernels that can run beside the messages of an axis, where it is not all of the pass: a chunked product beside its
 gather or scatter, attention on one chunk of the sequence beside the ring."""
-_EXPERT = "expert_"
-"""How the names of kernels of routed experts begin."""
 _COLUMNS = "column-parallel"
 """The products whose gradients ``Overlap.tensor_parallel_gradients`` puts messages beside: all but those that end in a
 reduction of the forward pass."""
@@ -190,7 +189,7 @@ def time_passes(priced: Priced) -> Passes:
     compute = lowered.shapes.compute
     shape = (len(PHASES), len(lowered.units), len(lowered.shapes.plans))
     rows, sending = [table.rows for table in priced.kernels], [message.rows for message in priced.messages]
-    places, places_sent = _places(rows, shape), _places(sending, shape)
+    places, places_sent = _places(rows), _places(sending)
     counts = _stacked([r.count for r in rows], shape)
     spent = _stacked([table.seconds for table in priced.kernels], shape) * counts
     moving = [(r, r.count * (r.ranks > 1)) for r in sending]
@@ -239,7 +238,7 @@ def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
     for rows, prices in ((table.rows, table.prices) for table in priced.kernels):
         busy = np.maximum(prices.compute_s, prices.memory_s)
         waits.append((rows, (prices.seconds - busy) * rows.count * _starting(rows.names, _SHARED)[:, None]))
-        own = _starting(rows.names, _EXPERT) | (rows.family == "moe")
+        own = _starting(rows.names, EXPERT) | (rows.family == "moe")
         routed.append((rows, prices.seconds * rows.count * own[:, None]))
     hidden = np.minimum(by_cell(waits, shape), by_cell(routed, shape))[FORWARD]
     return np.asarray(hidden * (1.0 - host_launched(priced.lowered, priced.machine.runtime)))
@@ -271,7 +270,7 @@ def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
     for table in priced.kernels:
         rows = table.rows
         if rows.family == "gemm":
-            experts = rows.columns["groups"] * rows.count * _starting(rows.names, _EXPERT)[:, None]
+            experts = rows.columns["groups"] * rows.count * _starting(rows.names, EXPERT)[:, None]
             rounded = ~_ending(rows.names, (WEIGHT_GRADIENT,))[:, None]
             found.append((rows, experts * (1.0 + rounds * rounded)))
     return found
@@ -281,12 +280,12 @@ def by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int
     """Values of rows [R, P] summed over the rows of each phase and unit [phases, U, P]."""
     if not parts:
         return np.zeros(shape)
-    return _summed(_stacked([v for _, v in parts], shape), _places([r for r, _ in parts], shape), shape)
+    return _summed(_stacked([v for _, v in parts], shape), _places([r for r, _ in parts]), shape)
 
 
-def _places(tables: Sequence[Kernels | Messages], shape: tuple[int, int, int]) -> bytes:
-    """The cell of each row of some tables, among those of all phases and units."""
-    return b"".join([(rows.phase * shape[1] + rows.unit).tobytes() for rows in tables])
+def _places(tables: Sequence[Kernels | Messages]) -> bytes:
+    """The cell of each row of some tables."""
+    return b"".join([rows.cells for rows in tables])
 
 
 def _stacked(values: Sequence[Matrix] | Sequence[NDArray[np.bool_]], shape: tuple[int, int, int]) -> Matrix:
@@ -296,15 +295,16 @@ def _stacked(values: Sequence[Matrix] | Sequence[NDArray[np.bool_]], shape: tupl
 
 def _summed(values: Matrix, places: bytes, shape: tuple[int, int, int]) -> Matrix:
     """Values of rows [R, P] summed over the rows of each place [phases, U, P]."""
-    return (_gathering(places, shape[0] * shape[1]) @ values).reshape(shape)
+    return (_gathering(places, shape[1]) @ values).reshape(shape)
 
 
 @lru_cache(maxsize=512)
-def _gathering(cells: bytes, count: int) -> Matrix:
-    """The matrix [count, R] that adds up rows by their cells: a product with it costs less than adding at places."""
-    places = np.frombuffer(cells, np.int64)
-    matrix = np.zeros((count, len(places)))
-    matrix[places, np.arange(len(places))] = 1.0
+def _gathering(cells: bytes, units: int) -> Matrix:
+    """The matrix [phases x U, R] that adds up rows by their cells: a product with it costs less than adding at
+    places."""
+    unit, phase = np.divmod(np.frombuffer(cells, np.int64), len(PHASES))
+    matrix = np.zeros((len(PHASES) * units, len(unit)))
+    matrix[phase * units + unit, np.arange(len(unit))] = 1.0
     return matrix
 
 
@@ -337,7 +337,7 @@ def _beside(
     ]
     for beside in sorted({_cover(machine, rows.axis) for rows, *_ in apart}):
         here = [part for part in apart if _cover(machine, part[0].axis) == beside]
-        places = _places([rows for rows, *_ in here], own.shape)
+        places = _places([rows for rows, *_ in here])
         moved, slowing, read = (
             _summed(_stacked(values, own.shape), places, own.shape)
             for values in zip(
@@ -348,7 +348,7 @@ def _beside(
         cover, waits = own.copy(), reading
         if beside:
             phases = b"".join([rows.phase.tobytes() for rows in rows_of_kernels])
-            named, places = _covering(beside, _named(rows_of_kernels), phases), _places(rows_of_kernels, own.shape)
+            named, places = _covering(beside, _named(rows_of_kernels), phases), _places(rows_of_kernels)
             cover, waits = (_summed(part * named, places, own.shape) for part in kernels)
         slowing += read * np.divide(waits, cover, out=np.zeros_like(own), where=cover > 0)
         moved[OPTIMIZER] = slowing[OPTIMIZER] = 0.0

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from rapid_llm.lowering.operators import Canonical, Column, Operator, pointwise
 from rapid_llm.lowering.projection import matmul
 from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.operators.elementwise import filled
 from rapid_llm.workload import Lora
 
 _TARGETS = {
@@ -35,7 +34,7 @@ def adapted(sequence: Sequence[Canonical], lora: Lora, s: Shapes) -> list[Canoni
 
 
 def _adapter(op: Operator, rank: float, reads: dict[str, Column], s: Shapes) -> list[Canonical]:
-    m, n, k, groups = (np.asarray(op.columns[name]) + np.zeros(len(s.plans)) for name in ("m", "n", "k", "groups"))
+    m, n, k, groups = (op.columns[name] + filled(s.tokens, 0.0) for name in ("m", "n", "k", "groups"))
     low, high = op.name + _IN, op.name + _OUT
     size = m * groups * s.act
     product = {high: size * n}

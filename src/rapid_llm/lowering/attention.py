@@ -10,6 +10,7 @@ from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator
 from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.model.architecture import Attention, LatentAttention
+from rapid_llm.operators.elementwise import filled, larger, some, where
 from rapid_llm.runtime import Training
 
 FP32_BYTES = 4.0
@@ -19,7 +20,7 @@ FP8_BYTES = 1.0
 
 def local_heads(heads: int, tp: Column) -> Column:
     """Heads of one rank: divided by tp, replicated once there are fewer heads than ranks."""
-    return np.maximum(1.0, np.ceil(heads / tp))
+    return larger(1.0, np.ceil(heads / tp))
 
 
 def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | None = None) -> list[Canonical]:
@@ -32,7 +33,7 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | No
     kv_heads = local_heads(mixer.num_key_value_heads, s.plans.tp)
     d, dv = mixer.head_dim, mixer.v_head_dim or mixer.head_dim
     q = heads * d * (2.0 if mixer.output_gate else 1.0)
-    kv = np.zeros_like(heads) if mixer.kv_shared else kv_heads * (d if mixer.k_eq_v else d + dv)
+    kv = filled(heads, 0.0) if mixer.kv_shared else kv_heads * (d if mixer.k_eq_v else d + dv)
     t, act = s.tokens, s.act
     qkv = {"qkv": t * (q + kv) * act}
     out: list[Canonical] = [
@@ -128,7 +129,7 @@ def _after_core(width: Column, s: Shapes) -> list[Canonical]:
     out: list[Canonical] = [
         Collective("attention output exchange", "all_to_all", "all_to_all", "ulysses", size, when=exchanged)
     ]
-    if s.decode.any():
+    if some(s.decode):
         out.append(Collective("attention merge", "all_reduce", "", "cp", s.tokens * width * FP32_BYTES, when=s.decode))
     return out
 
@@ -141,13 +142,13 @@ def _context(s: Shapes) -> tuple[Column, Column]:
     """
     if not s.context_parallel:
         return s.length, s.past
-    new = np.where(s.decode > 0, s.length, s.length * s.plans.ulysses / s.plans.cp)
-    return new, np.where(s.decode > 0, s.past / s.plans.cp, s.past + (s.length - new) / 2.0)
+    new = where(s.decode > 0, s.length, s.length * s.plans.ulysses / s.plans.cp)
+    return new, where(s.decode > 0, s.past / s.plans.cp, s.past + (s.length - new) / 2.0)
 
 
 def _dealt(s: Shapes) -> Column:
     """Ranks over which the heads of a rank are dealt round the core [P]."""
-    return np.where(s.decode > 0, 1.0, s.plans.ulysses) if s.context_parallel else s.plans.ulysses
+    return where(s.decode > 0, 1.0, s.plans.ulysses) if s.context_parallel else s.plans.ulysses
 
 
 def _core(mixer: Attention, heads: tuple[Column, Column], qkv: Tensors, a: Tensors, s: Shapes) -> Operator:
@@ -192,12 +193,12 @@ def _stored(
     elements = groups * queries * keys
     scores, probs = {"scores": elements * s.act}, {"probs": elements * s.act}
     wide = {"wide": elements * FP32_BYTES}
-    fused = np.where(groups % facts.softmax_multiple == 0, 1.0, 0.0)
+    fused = where(groups % facts.softmax_multiple == 0, 1.0, 0.0)
     out: list[Canonical] = [
         matmul("scores", s, m=queries, n=keys, k=d, groups=groups, reads="qkv", writes=scores, weight=False, x=qkv),
         pointwise("softmax", "reduce", scores, probs, saves=("probs",), when=fused),
     ]
-    if (fused < 1.0).any():
+    if some(fused < 1.0):
         apart = ((scores, wide, "stream"), (wide, wide, "stream"), (wide, wide, "reduce"), (wide, probs, "stream"))
         out += [pointwise("softmax", kind, reads, writes, when=1.0 - fused) for reads, writes, kind in apart]
     last = "probs"

@@ -8,6 +8,7 @@ from rapid_llm.lowering.operators import Canonical, Column, only, pointwise, ren
 from rapid_llm.lowering.recurrent import compressed_attention, state_space
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.model.architecture import MLP, Attention, Block, CompressedAttention, LatentAttention, StateSpace
+from rapid_llm.operators.elementwise import where
 from rapid_llm.runtime import Runtime
 
 MASK_BYTES = 1.0
@@ -59,7 +60,7 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
         if apart and getattr(layer.ffn, "bias", False):
             out.append(pointwise("bias", "stream", {"d": size}, {"d": size}))
         out.extend(_residual(x, "d", "x2", size, s, dropout=dropout, sandwich=layer.norms >= SANDWICH_NORMS))
-    return only(out, (s.source > 0).astype(float)) if layer.cross and layer.mixer is None else out
+    return only(out, where(s.source > 0, 1.0, 0.0)) if layer.cross and layer.mixer is None else out
 
 
 def _residual(

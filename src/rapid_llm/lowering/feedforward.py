@@ -9,6 +9,7 @@ from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator
 from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import EVEN, Shapes
 from rapid_llm.model.architecture import MLP, MoE
+from rapid_llm.operators.elementwise import filled, larger, mapped, smaller, some, where
 from rapid_llm.operators.work import most_loaded
 
 FP32_BYTES = 4.0
@@ -40,15 +41,15 @@ def mlp(ffn: MLP, hidden: int, s: Shapes, *, inter: Column | None = None, part: 
 
 def distinct_experts(experts: Column | float, tokens: Column, top_k: int) -> Column:
     """Experts that get any of ``tokens`` under uniform routing: E (1 - (1 - k/E)^T) (balls into bins)."""
-    share = np.minimum(1.0, top_k / experts)
-    return experts * -np.expm1(tokens * np.log1p(-np.minimum(share, 1.0 - 1e-12)))
+    share = smaller(1.0, top_k / experts)
+    return experts * -np.expm1(tokens * np.log1p(-smaller(share, 1.0 - 1e-12)))
 
 
 def expert_load(ffn: MoE, s: Shapes) -> Column | float:
     """Rows of the hottest rank of an expert group over the mean, by the popularity of experts [P]."""
     if s.routing == EVEN:
         return 1.0
-    return np.array([s.routing.load(int(ep), ffn.num_experts) for ep in s.plans.ep])
+    return mapped(lambda ep: s.routing.load(int(ep), ffn.num_experts), s.plans.ep)
 
 
 def hottest_rows(mean: Column, load: Column | float, s: Shapes) -> Column:
@@ -63,16 +64,16 @@ def hottest_rows(mean: Column, load: Column | float, s: Shapes) -> Column:
 
 def touched_experts(ffn: MoE, tokens: Column, s: Shapes) -> Column:
     """Experts of a rank that get any of the group's ``tokens``, of the rank where those are most [P]."""
-    local, ranks = ffn.num_experts / s.plans.ep, s.plans.ep.astype(int)
     if not s.routing.counts and not s.routing.skew:
         every = distinct_experts(float(ffn.num_experts), tokens, ffn.num_experts_per_tok)
-        return np.minimum(local, every / s.plans.ep)
-    found = []
-    for ep, count in zip(ranks.tolist(), tokens.tolist(), strict=True):
-        chosen = np.array(s.routing.popularity(ffn.num_experts, ep)) * ffn.num_experts_per_tok / ffn.num_experts
-        hit = 1.0 - (1.0 - np.minimum(chosen, 1.0)) ** count
-        found.append(hit.reshape(ep, -1).sum(axis=1).max())
-    return np.array(found)
+        return smaller(ffn.num_experts / s.plans.ep, every / s.plans.ep)
+
+    def touched(ep: float, count: float) -> float:
+        popular = np.array(s.routing.popularity(ffn.num_experts, int(ep)))
+        hit = 1.0 - (1.0 - np.minimum(popular * ffn.num_experts_per_tok / ffn.num_experts, 1.0)) ** count
+        return float(hit.reshape(int(ep), -1).sum(axis=1).max())
+
+    return mapped(touched, s.plans.ep, tokens)
 
 
 def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column, Column, Column]:
@@ -82,14 +83,15 @@ def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column, Column, Column]:
     chosen = t * ffn.num_experts_per_tok
     rows = hottest_rows(chosen * p.etp / p.tp, expert_load(ffn, s), s)
     hit = touched_experts(ffn, t * p.ep * p.etp / p.tp, s)
-    return rows, hit, most_loaded(rows, hit), np.where(_travels(s), rows, np.maximum(rows, chosen))
+    return rows, hit, most_loaded(rows, hit), where(_travels(s), rows, larger(rows, chosen))
 
 
 def _travels(s: Shapes) -> Mask:
     """Whether tokens go to the ranks of their experts [P]: within a tp group every rank has them, without sequence
     parallelism."""
     p = s.plans
-    return np.asarray((p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1)))
+    found: Mask = (p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1))
+    return found
 
 
 def mixture(
@@ -105,7 +107,7 @@ def mixture(
     backward pass needs the results, or ``weighs_early``, into the activation.
     """
     width, landing, travels = ffn.expert_hidden_size or hidden, landed(ffn, s), _travels(s)
-    whole = np.where(travels & (s.plans.sp > 0) & (ffn.shared_intermediate_size == 0), 0.0, 1.0)
+    whole = where(travels & (s.plans.sp > 0) & (ffn.shared_intermediate_size == 0), 0.0, 1.0)
     routed = _experts(ffn, width, landing, s.experts, fused=fused)
     if weighs_early:
         routed[-1].saves = ()
@@ -129,7 +131,7 @@ def _router(ffn: MoE, hidden: int, s: Shapes) -> list[Canonical]:
     score of each expert beside its share of the tokens (Fedus et al. 2021, arXiv 2101.03961, equation 4). Reads 'n2',
     writes 'w'."""
     scores = {"r": s.shard * ffn.num_experts * FP32_BYTES}
-    means = {"b": np.zeros(len(s.plans)) + ffn.num_experts * FP32_BYTES}
+    means = {"b": filled(s.shard, ffn.num_experts * FP32_BYTES)}
     return [
         matmul("router", s, m=s.shard, n=ffn.num_experts, k=hidden, reads="n2", writes=scores, plain=True),
         pointwise("topk", "reduce", scores, {"w": s.shard * 8.0}, saves=("r",)),
@@ -143,27 +145,27 @@ def _exchanged(  # noqa: PLR0917
     """Experts between what brings their tokens to them and takes results back; ``rows`` arrive."""
     p = s.plans
     sent = expert_load(ffn, s) * s.shard * ffn.num_experts_per_tok * width * s.act
-    sent = np.where(p.sp > 0, sent, sent / p.tp)
+    sent = where(p.sp > 0, sent, sent / p.tp)
     arrived = rows * width * s.act
-    cut = (travels & (p.etp > 1)).astype(float)
-    apart = np.where(travels & (p.ep < ffn.num_experts), 1.0, 0.0) if sorts else np.zeros(len(p))
+    cut = where(travels & (p.etp > 1), 1.0, 0.0)
+    apart = where(travels & (p.ep < ffn.num_experts), 1.0, 0.0) if sorts else filled(s.shard, 0.0)
     out: list[Canonical] = list(routed)
-    if apart.any():
+    if some(apart):
         sort, unsort = ({name: arrived} for name in ("xr", "dr"))
         out = [
             pointwise("sort", "gather", sort, sort, when=apart),
             *out,
             pointwise("unsort", "gather", unsort, unsort, when=apart),
         ]
-    if cut.any():
+    if some(cut):
         out = [
             Collective("expert gather", "all_gather", "reduce_scatter", "etp", arrived, again=True, when=cut),
             *out,
             Collective("expert scatter", "reduce_scatter", "all_gather", "etp", arrived, when=cut),
         ]
-    if travels.any():
+    if some(travels):
         there, back = (
-            Collective(name, "all_to_all", "all_to_all", "ep", sent, when=travels.astype(float))
+            Collective(name, "all_to_all", "all_to_all", "ep", sent, when=where(travels, 1.0, 0.0))
             for name in ("dispatch", "combine")
         )
         out = [there, *out, back]
@@ -203,7 +205,7 @@ def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fuse
         clamp, inner = [pointwise("expert_clamp", "stream", up, cut, saves=("gur",))], "gcr"
     out_bias = [pointwise("expert_bias", "stream", r_out, r_out)] if biased else []
     for op in out_bias:
-        op.each = np.maximum(hit, 1.0)
+        op.each = larger(hit, 1.0)
     return [
         pointwise("permute", "gather", {"n2": s.tokens * hidden * act}, r_in),
         matmul("expert_up", s, m=per_expert, n=up_width, k=hidden, groups=hit, reads="xr", writes=up, bias=ffn.bias),

@@ -36,7 +36,6 @@ def _costs(model: Model) -> tuple[NDArray[np.float64], float]:
     )
 
 
-@lru_cache(maxsize=1024)
 def _balanced(model: Model, pp: int, stages: int) -> NDArray[np.int64]:
     """Layer boundaries of stages that close once they reach their share of the whole cost, head included [stages + 1].
 
@@ -48,13 +47,21 @@ def _balanced(model: Model, pp: int, stages: int) -> NDArray[np.int64]:
     return np.concatenate([[0], ends]).astype(np.int64)
 
 
-def _dealt(layers: int, edge: Counts, pp: Counts) -> NDArray[np.int64]:
-    """Layer boundaries [P, stages + 1] at stage ``edge`` of ``pp``, outer parts counting where that evens them."""
-    last = np.where((layers % pp != 0) & (((layers + 1) % pp == 0) | ((layers + 2) % pp == 0)), 1, 0)
-    first = np.where((last > 0) & ((layers + 1) % pp != 0), 1, 0)
+def _even(layers: int, pp: int, stages: int) -> NDArray[np.int64]:
+    """Layer boundaries of stages of as many layers each, outer parts counting where that evens them [stages + 1]."""
+    last = int(layers % pp != 0 and 0 in ((layers + 1) % pp, (layers + 2) % pp))
+    first = int(last > 0 and (layers + 1) % pp != 0)
+    edge = np.minimum(np.arange(stages + 1), pp)
     slots = np.floor(edge * (layers + last + first) / pp + ROUNDING)
     bounds: NDArray[np.int64] = np.clip(slots - first, 0, layers).astype(np.int64)
     return bounds
+
+
+@lru_cache(maxsize=1024)
+def _dealt(model: Model, pp: int, stages: int, balance: str) -> Counts:
+    """Layers of each block kind on each of ``pp`` parts, none on those beyond [kinds, stages]."""
+    bounds = _balanced(model, pp, stages) if balance == "cost" else _even(model.num_hidden_layers, pp, stages)
+    return np.diff(_prefix(model.pattern, len(model.blocks))[:, bounds], axis=1)
 
 
 def layers_per_part(model: Model, plans: Plans, balance: str = "layers") -> Counts:
@@ -67,19 +74,13 @@ def layers_per_part(model: Model, plans: Plans, balance: str = "layers") -> Coun
     3.3.2), if that makes stages equal; else the later stages hold one more. ``cost``: stages of equal cost, the LM head
     being one more block. Layers that a user deals to stages, or to all their chunks in order, stand as they are.
     """
-    prefix = _prefix(model.pattern, len(model.blocks))
-    parts = plans.parts
-    most = int(parts.max())
+    most = int(plans.parts.max())
     if plans.stage_layers:
+        prefix = _prefix(model.pattern, len(model.blocks))
         dealt = np.diff(prefix[:, np.cumsum((0, *plans.stage_layers))], axis=1)
         on_parts = dealt.reshape(len(dealt), -1, most).sum(axis=1)  # chunk c stands on stage c mod pp
         return np.repeat(on_parts[:, None, :], len(plans), axis=1)
-    if balance == "cost":
-        bounds = np.stack([_balanced(model, int(pp), most) for pp in parts])
-    else:
-        edge = np.minimum(np.arange(most + 1)[None, :], parts[:, None])
-        bounds = _dealt(model.num_hidden_layers, edge, parts[:, None])
-    return np.diff(prefix[:, bounds], axis=2)
+    return np.stack([_dealt(model, int(parts), most, balance) for parts in plans.parts.tolist()], axis=1)
 
 
 def on_stages(parts: Counts, plans: Plans) -> Counts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,12 @@ from rapid_llm.lowering.table import AGAIN, Builder, Kernels, Messages, gathered
 from rapid_llm.lowering.weights import ahead_parameters, block_parameters, encoder_parameters, outer_parameters
 from rapid_llm.model.architecture import Attention, Block, Model, MoE
 from rapid_llm.nouns import light, replaced
+from rapid_llm.operators.elementwise import larger
 from rapid_llm.runtime import Overlap, Runtime, Training
 
 Matrix = NDArray[np.float64]
+Held = tuple[Column | float, Column | float]
+"""Parameters of one rank, outside and inside experts."""
 OUTER = 2
 """Units that stand around the layers: embedding and head, the last two."""
 REMEMBERED_PLANS = 8
@@ -103,8 +106,8 @@ def lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool = False
     return found if same else replaced(found, shapes=s)
 
 
-def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lowered:
-    facts = runtime.training
+def _lower(model: Model, shapes: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lowered:
+    facts, s = runtime.training, shapes.in_numbers
     builder = Builder(s.plans)
     if s.training and facts:
         whole = partial(_travels_whole, runtime.overlap, s.compute) if facts.gather_copies else None
@@ -113,40 +116,39 @@ def _lower(model: Model, s: Shapes, runtime: Runtime, *, bytes_only: bool) -> Lo
     sequences = _sequences(model, s, runtime, vocab)
     below = range(len(model.blocks), len(model.blocks) + below_units(model))
     saved, working, gathered = _activations(sequences, s, facts, below)
-    dense, expert = _parameters(model, s, facts.vocab_multiple if facts else 1)
-    trained = np.stack([dense, expert])
+    held = trained = _parameters(model, s, facts.vocab_multiple if facts else 1)
     if s.lora:
-        trained = _adapters(sequences, s)
-        dense, expert = dense + trained[0], expert + trained[1]
+        trained = [adapter_parameters(sequence) for sequence in sequences]
+        held = [(a + c, b + d) for (a, b), (c, d) in zip(held, trained, strict=True)]
     if not bytes_only:
         _pass_rows(builder, sequences, s, facts)
     if s.training and not bytes_only:
-        for unit in range(len(sequences)):
-            held = (dense[unit], trained[0, unit]), (expert[unit], trained[1, unit])
+        for unit, ((dense, expert), (updated, tuned)) in enumerate(zip(held, trained, strict=True)):
             element = s.weight if _short(s, facts) and unit < len(sequences) - OUTER else s.act
-            shard_rows(builder, unit, *held, s, element=element)
+            shard_rows(builder, unit, (dense, updated), (expert, tuned), s, element=element)
             if facts and facts.adds_gradients:
-                gradient_sum(builder, unit, trained[0, unit] + trained[1, unit], s)
-            outer.optimizer_rows(builder, unit, trained[0, unit], trained[1, unit], s)
+                gradient_sum(builder, unit, updated + tuned, s)
+            outer.optimizer_rows(builder, unit, updated, tuned, s)
         if model.tie_word_embeddings and not s.lora:
             outer.tied_row(builder, len(sequences) - 1, vocab * model.hidden_size, s)
     kernels, messages = builder.freeze()
+    dense, expert = _by_unit(held, shapes)
     mixtures = [layer.ffn for layer, _, _ in model.stacks if isinstance(layer.ffn, MoE)]
     return Lowered(
         units=unit_names(model, s.ahead),
         hidden_size=model.hidden_size,
-        shapes=s,
+        shapes=shapes,
         kernels=kernels,
         messages=messages,
-        layers=_layers(model, s, facts.balance if facts else "layers"),
+        layers=_layers(model, shapes, facts.balance if facts else "layers"),
         dense=dense,
         expert=expert,
-        trained=trained,
+        trained=np.stack([dense, expert]) if trained is held else _by_unit(trained, shapes),
         saved=saved,
         working=working,
         gathered=gathered,
-        cache=cached(model, s, runtime),
-        logits=outer.head_rows(model, s) * vocab,
+        cache=cached(model, shapes, runtime),
+        logits=outer.head_rows(model, shapes) * vocab,
         experts_per_token=max([1.0, *(float(ffn.num_experts_per_tok) for ffn in mixtures)]),
         experts=max([1.0, *(float(ffn.num_experts) for ffn in mixtures)]),
         uncut=not model.writes,
@@ -202,7 +204,7 @@ def _short(s: Shapes, facts: Training | None) -> bool:
 
 def _per_token(s: Shapes) -> Column:
     """Tokens of the decoder for each of the encoder's [P]: a pass is as wide as the tokens that it takes in all."""
-    return s.tokens / np.maximum(s.of_source.tokens, 1.0)
+    return s.tokens / larger(s.of_source.tokens, 1.0)
 
 
 def _activations(
@@ -270,7 +272,7 @@ def _exchanges(sequence: list[Canonical]) -> list[Column | float]:
 
 
 def _largest(sizes: list[Column | float]) -> Column | float:
-    return np.max(np.stack([np.asarray(size) for size in sizes]), axis=0) if sizes else 0.0
+    return reduce(larger, sizes) if sizes else 0.0
 
 
 def _inside(op: Operator) -> Column | float:
@@ -281,25 +283,24 @@ def _inside(op: Operator) -> Column | float:
     return c["rows"] * (c["matrices"] * c["inter"] + c["hidden"]) * c["x_bytes"]
 
 
-def _parameters(model: Model, s: Shapes, vocab_multiple: int) -> tuple[Matrix, Matrix]:
-    pairs = [block_parameters(layer, hidden, s.plans) for layer, hidden, _ in model.stacks]
+def _parameters(model: Model, s: Shapes, vocab_multiple: int) -> list[Held]:
+    """Parameters of one rank of each unit, outside and inside experts."""
+    pairs: list[Held] = [block_parameters(layer, hidden, s.plans) for layer, hidden, _ in model.stacks]
     if model.encoder is not None:
         pairs.append(encoder_parameters(model, s.plans))
     first, last = outer_parameters(model, s.plans, vocab_multiple)
     if s.ahead:
         dense, expert = pairs[model.pattern[-1]]
         pairs.append((dense + ahead_parameters(model, s.plans, vocab_multiple), expert))
-    zero = np.zeros(len(s.plans))
-    dense = np.stack([*(zero + d for d, _ in pairs), zero + first, zero + last])
-    expert = np.stack([*(zero + e for _, e in pairs), zero, zero])
-    return dense, expert
+    return [*pairs, (first, 0.0), (last, 0.0)]
 
 
-def _adapters(sequences: list[list[Canonical]], s: Shapes) -> NDArray[np.float64]:
-    """Parameters of the adapters of each unit, outside and inside experts [2, U, P]."""
-    zero = np.zeros(len(s.plans))
-    pairs = [adapter_parameters(sequence) for sequence in sequences]
-    return np.stack([np.stack([zero + pair[place] for pair in pairs]) for place in (0, 1)])
+def _by_unit(pairs: list[Held], s: Shapes) -> NDArray[np.float64]:
+    """Parameters of each unit, outside and inside experts, as one table [2, U, P]."""
+    table = np.empty((2, len(pairs), len(s.plans)))
+    for unit, (dense, expert) in enumerate(pairs):
+        table[0, unit], table[1, unit] = dense, expert
+    return table
 
 
 def _layers(model: Model, s: Shapes, balance: str) -> NDArray[np.float64]:

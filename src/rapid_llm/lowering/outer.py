@@ -10,6 +10,7 @@ from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.table import OPTIMIZER, Builder
 from rapid_llm.model.architecture import Encoder, Model
 from rapid_llm.model.weights import FRAMES
+from rapid_llm.operators.elementwise import filled, some, where
 
 FP32_BYTES = 4.0
 LOSS_SCALARS = 3.0
@@ -94,7 +95,7 @@ def _patches(model: Model, s: Shapes) -> Operator:
 def head_rows(model: Model, s: Shapes) -> Column:
     """Rows of the head: of an image one, in training every token, in inference the last of each sequence."""
     if model.head == "none" or (not model.writes and not s.training and not model.patch_values):
-        return np.zeros_like(s.batch)
+        return filled(s.batch, 0.0)
     return s.batch if model.patch_values else s.rows
 
 
@@ -175,7 +176,7 @@ def sampling(s: Shapes, vocab: int) -> list[Canonical]:
     return [pointwise("sampling", "reduce", {"l": 2.0 * logits}, {"p": logits})]
 
 
-def optimizer_rows(builder: Builder, unit: int, dense: Column, expert: Column, s: Shapes) -> None:
+def optimizer_rows(builder: Builder, unit: int, dense: Column | float, expert: Column | float, s: Shapes) -> None:
     """The step after the last micro-batch, over the parameters that this rank updates (bytes of one unit pass).
 
     The gradient norm reads every gradient (clipping, Megatron-LM and torch both); fused Adam reads gradient, master and
@@ -183,7 +184,7 @@ def optimizer_rows(builder: Builder, unit: int, dense: Column, expert: Column, s
     """
     plans = s.plans
     sharded = plans.zero_stage >= 1
-    owned = dense / np.where(sharded, plans.shard, 1.0) + expert / np.where(sharded, plans.edp, 1.0)
+    owned = dense / where(sharded, plans.shard, 1.0) + expert / where(sharded, plans.edp, 1.0)
     states = OPTIMIZER_STATES * FP32_BYTES
     for name, kind, read, write in (
         ("gradient_norm", "reduce", s.gradient, 0.0),
@@ -196,7 +197,7 @@ def optimizer_rows(builder: Builder, unit: int, dense: Column, expert: Column, s
 
 def tied_row(builder: Builder, unit: int, parameters: Column, s: Shapes) -> None:
     """First and last stage add up their gradients of a tied embedding once a step (Megatron-LM, embedding group)."""
-    apart = (s.plans.pp > 1).astype(float)
-    if apart.any():
+    apart = where(s.plans.pp > 1, 1.0, 0.0)
+    if some(apart):
         size = parameters * s.reduce
         builder.message("tied embedding", "all_reduce", "ends", (unit, OPTIMIZER), size=size, count=apart)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
-
-import numpy as np
 
 from rapid_llm.lowering.modules import Module
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Rounds, total
@@ -22,6 +20,7 @@ from rapid_llm.lowering.table import (
     forward_columns,
     saved_bytes,
 )
+from rapid_llm.operators.elementwise import larger, some, where
 from rapid_llm.parallelism import RECOMPUTE_MODES, Plans
 
 NONE, SELECTIVE, FULL = range(len(RECOMPUTE_MODES))
@@ -44,10 +43,10 @@ class Rerun:
 
         ``stops``: at the last operator that writes a tensor of which the backward pass has need.
         """
-        if not plans.recompute.any():
+        if not some(plans.recompute):
             return None
         share = 1.0 / plans.recompute_every
-        chosen, others = (np.where(plans.recompute > mode, share, 0.0) for mode in (NONE, SELECTIVE))
+        chosen, others = (where(plans.recompute > mode, share, 0.0) for mode in (NONE, SELECTIVE))
         return cls(selective, partly, chosen, others, stops)
 
     def end(self, sequence: Sequence[Canonical]) -> int:
@@ -64,7 +63,7 @@ class Rerun:
         if not isinstance(op, Operator):
             return self.chosen if op.name.split(" ", 1)[0] in self.selective.messages else self.others
         if op.name in self.partly:
-            return np.maximum(self.others, self.partly[op.name] * self.chosen)
+            return larger(self.others, self.partly[op.name] * self.chosen)
         return self.chosen if _in(op, self.selective.operators) else self.others
 
 
@@ -77,7 +76,7 @@ def forward_rows(
     for at, op in enumerate(sequence):
         if rerun is not None:
             share = rerun.share(op)
-            passes = [(FORWARD, 1.0), (RECOMPUTE, share)] if at < end and np.count_nonzero(share) else passes[:1]
+            passes = [(FORWARD, 1.0), (RECOMPUTE, share)] if at < end and some(share) else passes[:1]
         if isinstance(op, Operator):
             columns = forward_columns(op)
             pieces = op.pieces.forward if op.pieces else 1.0
@@ -113,7 +112,7 @@ def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None
     """dX[m, k] = dY W^T and dW[k, n] = X^T dY; a weight gradient is added to what earlier micro-batches left, but under
     ZeRO-3 it is written afresh and reduced."""
     c = op.columns
-    y = np.where(s.plans.zero_stage >= 3, s.act, 2.0 * s.gradient) if op.weight else s.act
+    y = where(s.plans.zero_stage >= 3, s.act, 2.0 * s.gradient) if op.weight else s.act
     data = {**c, "n": c["k"], "k": c["n"], "y_bytes": s.act}
     weight = {**c, "m": c["k"], "k": c["m"], "w_bytes": c["x_bytes"], "y_bytes": y}
     pieces = op.pieces.data if op.pieces else 1.0
@@ -131,12 +130,15 @@ def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None
             builder.cast(op, (unit, BACKWARD), _turned_bytes(op, op.rounds, s), count=op.when, kind="gather")
 
 
-def _turned_bytes(op: Operator, rounds: Rounds, s: Shapes) -> Column:
+def _turned_bytes(op: Operator, rounds: Rounds, s: Shapes) -> Column | float:
     """Bytes moved for the turned copies of both operands of a weight gradient: the kernel that rounds writes them, but
     what was rounded in shards and gathered is read once more."""
-    rows, gathers = op.columns["m"] * op.columns["groups"], s.input < s.act
-    sizes = ((rows * op.columns["k"], rounds.input), (rows * op.columns["n"], rounds.gradient))
-    return np.asarray(sum(size * (s.turned + s.input * (gathers & (rounded < size))) for size, rounded in sizes))
+    rows, again = op.columns["m"] * op.columns["groups"], s.input if s.input < s.act else 0.0
+
+    def moved(size: Column | float, rounded: Column) -> Column | float:
+        return size * (s.turned + where(rounded < size, again, 0.0))
+
+    return moved(rows * op.columns["k"], rounds.input) + moved(rows * op.columns["n"], rounds.gradient)
 
 
 def _pointwise_backward(builder: Builder, unit: int, op: Operator) -> None:
@@ -151,7 +153,7 @@ def kept_bytes(
     plans: Plans,
     selective: tuple[Sequence[str], Sequence[str]],
     keeps: Sequence[str] | None = None,
-) -> tuple[Column, Column]:
+) -> tuple[Column | float, Column | float]:
     """Activation bytes of one layer and micro-batch kept until its backward pass, and those alive while it runs again.
 
     ``selective``: what selective recomputation runs again, and of these what throws away its results for certain;
@@ -159,34 +161,27 @@ def kept_bytes(
     Returns ([P], [P]): kept under the plan's recompute mode; extra working set of the layer being recomputed, the
     gradient of its output among it.
     """
-    width = len(plans)
-    everything = np.zeros(width) + sum(saved_bytes(list(sequence)).values(), 0.0)
-    if not (plans.recompute > NONE).any():
-        return everything, np.zeros(width)
+    sizes = saved_bytes(sequence)
+    everything = sum(sizes.values(), 0.0)
+    if not some(plans.recompute > NONE):
+        return everything, 0.0
     first = next((op for op in sequence if isinstance(op, Operator)), None)
-    entry = np.zeros(width) + (next(iter(first.reads.values())) if first else 0.0)
-    part = _selective_bytes(sequence, *selective) if keeps is None else _named_bytes(sequence, keeps)
-    some = np.zeros(width) + part
-    mode = np.select([plans.recompute == FULL, plans.recompute == SELECTIVE], [entry, some], everything)
-    share = 1.0 / plans.recompute_every
-    again = np.where(plans.recompute == FULL, everything - mode + entry, everything - mode)
-    return share * mode + (1.0 - share) * everything, np.where(plans.recompute > NONE, again, 0.0)
+    entry = next(iter(first.reads.values())) if first else 0.0
+    named = _needed(sequence, *selective) if keeps is None else keeps
+    part = sum((b for n, b in sizes.items() if n in named), 0.0)
+    full, share = plans.recompute == FULL, 1.0 / plans.recompute_every
+    mode = where(full, entry, where(plans.recompute == SELECTIVE, part, everything))
+    again = where(full, everything - mode + entry, everything - mode)
+    return share * mode + (1.0 - share) * everything, where(plans.recompute > NONE, again, 0.0)
 
 
-def _selective_bytes(
-    sequence: Sequence[Canonical], selective: Sequence[str], discarded: Sequence[str]
-) -> Column | float:
+def _needed(sequence: Sequence[Canonical], selective: Sequence[str], discarded: Sequence[str]) -> Set[str]:
+    """The tensors that stay under selective recomputation."""
     inside = [op for op in sequence if isinstance(op, Operator) and _in(op, selective)]
     written = {n for op in inside for n in op.writes}
-    sizes = saved_bytes(list(sequence))
     kept = {n for op in sequence if isinstance(op, Operator) and not _in(op, selective) for n in op.saves}
     kept -= {n for op in inside if _in(op, discarded) for n in op.writes}
-    kept |= {n for op in inside for n in op.reads if n not in written}
-    return sum((b for n, b in sizes.items() if n in kept), 0.0)
-
-
-def _named_bytes(sequence: Sequence[Canonical], keeps: Sequence[str]) -> Column | float:
-    return sum((b for n, b in saved_bytes(list(sequence)).items() if n in keeps), 0.0)
+    return kept | {n for op in inside for n in op.reads if n not in written}
 
 
 def _in(op: Operator, names: Sequence[str]) -> bool:

@@ -5,14 +5,13 @@ Their projections are lowered from the model's own list of tensors, so that no s
 
 from __future__ import annotations
 
-import numpy as np
-
 from rapid_llm.lowering.operators import Canonical, Column, Operator, pointwise
 from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.weights import TENSOR, rule
 from rapid_llm.model.architecture import Block, CompressedAttention, StateSpace
 from rapid_llm.model.weights import Weight, block_weights
+from rapid_llm.operators.elementwise import larger, smaller
 
 FP32_BYTES = 4.0
 _NOT_PROJECTIONS = ("ssm.a", "ssm.conv", "mla.compress.position", "mla.index.compress.position")
@@ -43,7 +42,7 @@ def state_space(mixer: StateSpace, hidden: int, s: Shapes) -> list[Canonical]:
 
     Reads 'n1', writes 'o'.
     """
-    share = np.minimum(s.plans.tp, mixer.num_value_heads)
+    share = smaller(s.plans.tp, mixer.num_value_heads)
     heads = mixer.num_value_heads / share
     inner = mixer.inner_size / share
     t, act = s.tokens, s.act
@@ -93,10 +92,10 @@ def compressed_attention(mixer: CompressedAttention, hidden: int, s: Shapes) -> 
 
     Reads 'n1', writes 'o'. Keys and values are one shared head.
     """
-    heads = np.maximum(1.0, mixer.num_attention_heads / s.plans.tp)
+    heads = larger(1.0, mixer.num_attention_heads / s.plans.tp)
     t, act = s.tokens, s.act
     entries = (s.past + s.new) / mixer.compress_rate if mixer.compress_rate else 0.0 * s.new
-    kept = np.minimum(entries, mixer.index_topk) if mixer.index_topk else entries
+    kept = smaller(entries, mixer.index_topk) if mixer.index_topk else entries
     projections = _matrices(mixer, hidden)
     out: list[Canonical] = [*gather("attention", "n1", hidden, s)]
     for weight in projections:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from rapid_llm.lowering.operators import Canonical, Column, Operator, Pieces, Rounds
 from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.operators.elementwise import where
 
 
 def rounded(sequence: Sequence[Canonical], s: Shapes, *, gathers: bool, keeps: bool = False) -> list[Canonical]:
@@ -29,12 +28,12 @@ def rounded(sequence: Sequence[Canonical], s: Shapes, *, gathers: bool, keeps: b
             if op.weight and op.dtype == s.compute:
                 op.rounds, last = replace(_of(op, sharded), found=not normed.isdisjoint(op.reads), kept=kept), op
         elif gathers and op.axis == "tp" and op.op == "all_gather" and op.kept:
-            sharded[op.kept[0]] = np.where(op.when > 0, s.plans.tp, 1.0)
+            sharded[op.kept[0]] = where(op.when > 0, s.plans.tp, 1.0)
             op.size = op.size * short
             op.grad_size = op.size / short if op.grad_size is None else op.grad_size
         elif gathers and op.axis == "tp" and op.backward == "all_gather" and last and last.rounds:
             op.grad_size = op.size * short
-            shards = np.where(op.when > 0, s.plans.tp, 1.0)
+            shards = where(op.when > 0, s.plans.tp, 1.0)
             last.rounds = replace(last.rounds, gradient=last.rounds.gradient / shards)
     return list(sequence)
 
@@ -43,7 +42,7 @@ def _of(op: Operator, sharded: dict[str, Column]) -> Rounds:
     """Elements of a product's input and of its output's gradient, where nothing else than its shape says."""
     c = op.columns
     shards = next((sharded[name] for name in op.reads if name in sharded), 1.0)
-    rows = np.asarray(c["m"] * c["groups"])
+    rows: Column = c["m"] * c["groups"]  # type: ignore[assignment]
     return Rounds(rows * c["k"] / shards, rows * c["n"])
 
 
@@ -59,8 +58,8 @@ def in_pieces(sequence: Sequence[Canonical], s: Shapes) -> list[Canonical]:
                 name = next((name for name in op.reads if name in gathered), None)
                 op.pieces, last = Pieces(gathered[name], 1.0) if name else None, op
         elif op.axis == "tp" and op.kept:
-            gathered[op.kept[0]] = np.where(op.when > 0, s.plans.tp, 1.0)
+            gathered[op.kept[0]] = where(op.when > 0, s.plans.tp, 1.0)
         elif op.axis == "tp" and op.backward == "all_gather" and last:
-            shards = np.where(op.when > 0, s.plans.tp, 1.0)
+            shards = where(op.when > 0, s.plans.tp, 1.0)
             last.pieces = Pieces(shards, shards)
     return list(sequence)

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision, dtype
-from rapid_llm.nouns import light
+from rapid_llm.nouns import light, replaced
+from rapid_llm.operators.elementwise import filled, where
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
 from rapid_llm.workload import Lora, Offload, Routing, Training
@@ -102,8 +103,8 @@ class Shapes:
     def of_source(self) -> Shapes:
         """The pass of the encoder that runs in this one, over the tokens that cross attention reads."""
         tokens = self.batch * self.source
-        shard = np.where(self.plans.sp > 0, tokens / self.plans.tp, tokens)
-        none, one = np.zeros_like(tokens), np.ones_like(tokens)
+        shard = where(self.plans.sp > 0, tokens / self.plans.tp, tokens)
+        none, one = filled(tokens, 0.0), filled(tokens, 1.0)
         return replace(
             self,
             new=self.source,
@@ -117,6 +118,13 @@ class Shapes:
             prefill=one,
             source=none,
         )
+
+    @cached_property
+    def in_numbers(self) -> Shapes:
+        """The same pass in numbers where it is of one plan: numpy makes columns of one row ten times as dear."""
+        if len(self.plans) > 1:
+            return self
+        return replaced(self, plans=self.plans.in_numbers, **{name: getattr(self, name)[0] for name in _COLUMNS})
 
     @property
     def experts(self) -> Shapes:
@@ -192,6 +200,23 @@ class Shapes:
             made_of=(precision, runtime, *own, document, verified is None or verified.tobytes(), _bytes(padding)),
             **_formats(precision, runtime, training=training),
         )
+
+
+_COLUMNS = (
+    "batch",
+    "new",
+    "past",
+    "tokens",
+    "shard",
+    "rows",
+    "documents",
+    "length",
+    "decode",
+    "prefill",
+    "source",
+    "starts",
+)
+"""The fields of Shapes that are columns."""
 
 
 def _bytes(padding: Column | float) -> bytes | float:

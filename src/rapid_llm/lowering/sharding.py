@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from rapid_llm.lowering.operators import Column, Operator
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, Builder
+from rapid_llm.operators.elementwise import Mask, some, where
 
-Held = tuple[Column, Column]
+Held = tuple[Column | float, Column | float]
 """Parameters of one rank [P]: all of them, and those that are trained."""
 
 
@@ -28,11 +26,11 @@ def shard_rows(builder: Builder, unit: int, dense: Held, expert: Held, s: Shapes
     _rows(builder, unit, expert, s, groups=("edp", "edp"), reduced=reduced, element=element)
 
 
-def gradient_copy(builder: Builder, unit: int, parameters: Column, s: Shapes) -> None:
+def gradient_copy(builder: Builder, unit: int, parameters: Column | float, s: Shapes) -> None:
     """What a sharding framework does to the gradients of a pass before it reduces them: copy them into one flat buffer
     and divide them by the number of ranks (torch FSDP 1 and 2, DeepSpeed ZeRO-2 and 3): two reads and two writes."""
-    every = (s.plans.zero_stage >= 2).astype(float)
-    if every.any():
+    every = where(s.plans.zero_stage >= 2, 1.0, 0.0)
+    if some(every):
         op = Operator("gradient_copy", "pointwise", {}, {}, kind="stream")
         columns: dict[str, Column | float] = {
             "read_bytes": parameters * (s.act + s.reduce),
@@ -42,7 +40,7 @@ def gradient_copy(builder: Builder, unit: int, parameters: Column, s: Shapes) ->
         builder.kernel(op, (unit, BACKWARD), columns, count=every)
 
 
-def gradient_sum(builder: Builder, unit: int, parameters: Column, s: Shapes) -> None:
+def gradient_sum(builder: Builder, unit: int, parameters: Column | float, s: Shapes) -> None:
     """Gradients of a micro-batch added to those of the step by a kernel apart: read both, write one."""
     op = Operator("gradient_sum", "pointwise", {}, {}, kind="stream")
     columns: dict[str, Column | float] = {
@@ -60,27 +58,27 @@ def _rows(
     s: Shapes,
     *,
     groups: tuple[str, str],
-    reduced: NDArray[np.bool_],
+    reduced: Mask,
     element: float,
 ) -> None:
     """Messages of parameters that live on a group of replicas and are sharded over another; ``reduced``: plans that
     all-reduce their gradients [P]."""
     held, trained = parameters
-    if not (held > 0).any():
+    if not some(held > 0):
         return
     zero = s.plans.zero_stage
     whole, shard = groups
     label = "expert weights" if whole == "edp" else "weights"
     gradients = trained * s.reduce
 
-    def add(op: str, axis: str, phase: int, plans: NDArray[np.bool_]) -> None:
-        if not np.count_nonzero(plans):
+    def add(op: str, axis: str, phase: int, plans: Mask) -> None:
+        if not some(plans):
             return
         what = "gather" if op == "all_gather" else "gradient"
         size = (trained if phase == OPTIMIZER else held) * element if op == "all_gather" else gradients
         if axis == "replicas":
             size = gradients / getattr(s.plans, shard)
-        builder.message(f"{label} {what}", op, axis, (unit, phase), size=size, count=plans.astype(float))
+        builder.message(f"{label} {what}", op, axis, (unit, phase), size=size, count=where(plans, 1.0, 0.0))
 
     for stages, phase in (((zero == 1) & ~reduced, OPTIMIZER), (zero >= 2, BACKWARD)):
         add("reduce_scatter", shard, phase, stages)

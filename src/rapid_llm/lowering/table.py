@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
 from rapid_llm.nouns import light
+from rapid_llm.operators.elementwise import larger, smaller, some, where
 from rapid_llm.operators.families import COLUMNS, POINTWISE_KINDS
 from rapid_llm.parallelism import Plans
 
@@ -17,6 +19,8 @@ Matrix = NDArray[np.float64]
 
 PHASES = ("forward", "recompute", "backward", "optimizer")
 FORWARD, RECOMPUTE, BACKWARD, OPTIMIZER = range(4)
+EXPERT = "expert_"
+"""How the names of kernels of routed experts begin."""
 WEIGHT_GRADIENT = " wgrad"
 """How the names of rows that compute weight gradients end."""
 AGAIN = " again"
@@ -49,6 +53,11 @@ class Kernels:
     columns: dict[str, Matrix]
     count: Matrix
 
+    @cached_property
+    def cells(self) -> bytes:
+        """The cell of each row, as ``cell_bytes``."""
+        return cell_bytes(self.unit, self.phase)
+
 
 @light
 class Messages:
@@ -63,6 +72,16 @@ class Messages:
     ranks: Matrix
     stride: Matrix
     count: Matrix
+
+    @cached_property
+    def cells(self) -> bytes:
+        """The cell of each row, as ``cell_bytes``."""
+        return cell_bytes(self.unit, self.phase)
+
+
+def cell_bytes(unit: NDArray[np.int64], phase: NDArray[np.int64]) -> bytes:
+    """Which unit and phase rows are of, hashable: unit x phases + phase."""
+    return (unit * len(PHASES) + phase).tobytes()
 
 
 _Row = tuple[str, int, int, int, tuple["Column | float", ...]]
@@ -97,14 +116,13 @@ class Builder:
     ) -> None:
         """Add one kernel row, run in so many ``pieces`` of its rows; products on streams fill the accelerator as so
         many equal ones do, again and again."""
-        if isinstance(pieces, np.ndarray):
+        if some(pieces != 1.0):
             columns, count = {**columns, "m": columns["m"] / pieces}, count * pieces
         if self.streams and op.each is not None:
             columns, count = {name: value / op.each for name, value in columns.items()}, count * op.each
-        groups = columns["groups"] if self.streams and op.weight else 1.0
-        if isinstance(groups, np.ndarray):  # of experts; others are one
-            together = np.minimum(groups, self.streams)
-            columns, count = {**columns, "groups": together}, count * (groups / together)
+        if self.streams and op.weight and op.name.startswith(EXPERT):
+            together = smaller(columns["groups"], self.streams)
+            columns, count = {**columns, "groups": together}, count * (columns["groups"] / together)
         values = (*(columns[c] for c in COLUMNS[op.family]), count)
         kind = POINTWISE_KINDS.index(op.kind) if op.family == "pointwise" else 0
         self.kernels.setdefault((op.family, op.dtype), []).append((name or op.name, kind, *cell, values))
@@ -121,13 +139,13 @@ class Builder:
         self, name: str, op: str, axis: str, cell: Cell, *, size: Column | float, count: Column | float
     ) -> None:
         """Add one message row on the process group of ``axis``, if any plan sends it."""
-        if isinstance(count, np.ndarray) and not np.count_nonzero(count):
+        if not some(count):
             return
         self.messages.setdefault((op, axis), []).append((name, *cell, size, count))
         if self.copied and axis == "tp" and op in SEQUENCE_OPS and self.copied(name, op):
             moved: dict[str, Column | float] = {"read_bytes": size, "write_bytes": size, "flops": 0.0}
             copy = Operator("sequence copy", "pointwise", {}, {}, kind="stream")
-            self.kernel(copy, cell, moved, count=count * np.where(self.plans.tp > 1, 1.0, 0.0))
+            self.kernel(copy, cell, moved, count=count * where(self.plans.tp > 1, 1.0, 0.0))
 
     def freeze(self) -> tuple[tuple[Kernels, ...], tuple[Messages, ...]]:
         """All rows as arrays."""
@@ -163,8 +181,7 @@ class Builder:
 def _filled(rows: Sequence[Sequence[Column | float]], width: int) -> NDArray[np.float64]:
     """Rows of cells, each a number or one per plan, as read-only columns [C, R, P]."""
     if width == 1:
-        flat = [[cell.item() if isinstance(cell, np.ndarray) else cell for cell in row] for row in rows]
-        values = np.array(flat, dtype=np.float64).T.copy()[:, :, None]
+        values = np.array(rows, dtype=np.float64).reshape(len(rows), -1).T.copy()[:, :, None]
     else:
         values = np.empty((len(rows[0]), len(rows), width))
         for r, row in enumerate(rows):
@@ -181,7 +198,7 @@ def forward_columns(op: Operator) -> dict[str, Column | float]:
     return dict(op.columns)
 
 
-def saved_bytes(sequence: list[Canonical]) -> dict[str, Column | float]:
+def saved_bytes(sequence: Sequence[Canonical]) -> dict[str, Column | float]:
     """Tensors that the backward pass needs: name -> bytes [P], each once.
 
     Of an input that the backward pass gathers again only this rank's shard stays. A product that saves what it rounded
@@ -192,7 +209,7 @@ def saved_bytes(sequence: list[Canonical]) -> dict[str, Column | float]:
         if isinstance(op, Operator):
             for tensors in (op.reads, op.writes):
                 for name, size in tensors.items():
-                    sizes[name] = np.maximum(sizes[name], size) if name in sizes else size
+                    sizes[name] = larger(sizes[name], size) if name in sizes else size
     sizes |= dict(op.kept for op in sequence if isinstance(op, Collective) and op.kept)
     whole, copies = set(), dict[str, float]()
     for op in sequence:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import numpy as np
-
 from rapid_llm.lowering.attention import local_heads
 from rapid_llm.lowering.operators import Column
 from rapid_llm.lowering.outer import padded_vocabulary
 from rapid_llm.model import Model
 from rapid_llm.model.architecture import Attention, Block
 from rapid_llm.model.weights import Weight, block_weights, outer_weights
+from rapid_llm.operators.elementwise import filled, where
 from rapid_llm.parallelism import Plans
 
 # role prefix -> share of a weight that one rank holds; the longest matching prefix wins
@@ -102,7 +101,7 @@ def ahead_parameters(model: Model, plans: Plans, vocab_multiple: int) -> Column:
     state and embedding, and on a last stage of its own a copy of the embedding (DeepSeek-V3, section 2.2)."""
     hidden = model.hidden_size
     table = padded_vocabulary(model.vocab_size, vocab_multiple, plans.tp) * hidden
-    return 2.0 * hidden + 2.0 * hidden * hidden / plans.tp + np.where(plans.pp > 1, table, 0.0)
+    return 2.0 * hidden + 2.0 * hidden * hidden / plans.tp + where(plans.pp > 1, table, 0.0)
 
 
 def encoder_parameters(model: Model, plans: Plans) -> tuple[Column, Column]:
@@ -110,7 +109,7 @@ def encoder_parameters(model: Model, plans: Plans) -> tuple[Column, Column]:
     is divided by tp."""
     own = {w.role: float(w.size) for w in outer_weights(model) if w.role.startswith(_ENCODER)}
     divided = own.pop("encoder.embedding", 0.0) / plans.tp
-    return divided + sum(own.values()), np.zeros(len(plans))
+    return divided + sum(own.values()), filled(plans.tp, 0.0)
 
 
 def outer_parameters(model: Model, plans: Plans, vocab_multiple: int) -> tuple[Column, Column]:
@@ -127,8 +126,8 @@ def outer_parameters(model: Model, plans: Plans, vocab_multiple: int) -> tuple[C
     last: Column | float = outer.pop("head.bias", 0.0) / plans.tp
     last = last + sum(outer.pop(role) for role in [*outer] if role.startswith(_BEHIND))
     if model.patch_values:
-        return np.zeros_like(table) + sum(outer.values()), last + table
-    own_head = np.where(plans.pp > 1, 1.0, 0.0) if model.tie_word_embeddings else 1.0
+        return filled(table, sum(outer.values())), last + table
+    own_head = where(plans.pp > 1, 1.0, 0.0) if model.tie_word_embeddings else 1.0
     if model.head == "none":
         own_head = 0.0
     return table + sum(outer.values()), last + own_head * table

@@ -108,8 +108,13 @@ class Plans:
         columns = (getattr(self, name).tobytes() for name in PLAN_COLUMNS if name != "micro_batches")
         return (self.order, self.stage_layers, self.shift, *columns)
 
+    @cached_property
+    def in_numbers(self) -> Plans:
+        """The plan of a table of one, in numbers in place of its columns."""
+        return replaced(self, **{name: getattr(self, name)[0] for name in PLAN_COLUMNS})
+
     def __len__(self) -> int:
-        return len(self.tp)
+        return self.tp.size
 
     @cached_property
     def edp(self) -> Column:
@@ -149,7 +154,8 @@ class Plans:
     @cached_property
     def copies(self) -> Column:
         """Copies of a part of the model in one pipeline."""
-        return np.asarray(_COPIES[self.schedule.astype(np.int64)])
+        found: Column = _COPIES[self.schedule.astype(np.int64)]
+        return found
 
     @cached_property
     def parts(self) -> Column:
@@ -183,7 +189,7 @@ class Plans:
         "parallel folding"), so ep never moves a dense group. data and shard start at the inner of cp and dp.
         """
         if axis in ("data", "shard"):
-            return np.minimum(self.stride("cp"), self.stride("dp"))
+            return self.stride(next(inner for inner in self.order if inner in ("cp", "dp")))
         if axis == "replicas":
             return self.stride("dp") * self.dp_shard
         if axis == "ends":
@@ -195,7 +201,7 @@ class Plans:
             else {"tp": self.tp, "cp": self.cp, "dp": self.dp, "pp": self.pp}
         )
         position = {"etp": "tp", "edp": "dp"}.get(axis, axis)
-        stride = np.ones(len(self))
+        stride = self.tp / self.tp
         for inner in self.order:
             if inner == position:
                 return stride

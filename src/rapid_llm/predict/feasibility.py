@@ -68,7 +68,7 @@ def cache_use(budget: CacheBudget) -> CacheUse:
 def _stages(account: Account, row: int) -> tuple[StageMemory, ...]:
     columns = (account.persistent, account.allocated, account.reserved, account.peak, account.limits)
     found = np.array([column[row] for column in columns]).round().astype(np.int64)
-    return tuple(StageMemory(*sizes) for sizes in found.T.tolist() if sizes[-2])
+    return tuple([StageMemory._make(sizes) for sizes in found.T.tolist() if sizes[-2]])
 
 
 def memory_violation(use: MemoryUse, fixes: tuple[Fix, ...]) -> Violation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rapid_llm import __version__
 from rapid_llm.lazy import Later
@@ -91,8 +91,7 @@ class Violation:
     fixes: tuple[Fix, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StageMemory:
+class StageMemory(NamedTuple):
     """Bytes on one rank of a pipeline stage, ``reserved_bytes`` without context and libraries; ``limit_bytes``: what
     the process may use."""
 
@@ -472,6 +471,8 @@ def plain_value(value: Any) -> Any:
     """Dataclasses, mappings and tuples as dictionaries and lists."""
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain_value(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, StageMemory):
+        return value._asdict()
     if isinstance(value, Mapping):
         return {key: plain_value(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
