@@ -45,7 +45,7 @@ def distinct_experts(experts: Column | float, tokens: Column, top_k: int) -> Col
 
 
 def expert_load(ffn: MoE, s: Shapes) -> Column | float:
-    """Rows of the hottest rank of an expert group over the mean, by the popularity of experts [P]."""
+    """Rows of the hottest rank of an expert group over the mean, by the popularity and the places of experts [P]."""
     if s.routing == EVEN:
         return 1.0
     return np.array([s.routing.load(int(ep), ffn.num_experts) for ep in s.plans.ep])
@@ -61,18 +61,25 @@ def hottest_rows(mean: Column, load: Column | float, s: Shapes) -> Column:
     return rows if s.training else rows + np.sqrt(2.0 * rows * np.log(s.plans.ep))
 
 
+def held_experts(ffn: MoE, s: Shapes) -> Column:
+    """Routed experts of one rank with the copies that it holds of others' [P]."""
+    return np.asarray(s.routing.held(ffn.num_experts) / s.plans.ep)
+
+
 def touched_experts(ffn: MoE, tokens: Column, s: Shapes) -> Column:
     """Experts of a rank that get any of the group's ``tokens``, of the rank where those are most [P]."""
-    local, ranks = ffn.num_experts / s.plans.ep, s.plans.ep.astype(int)
-    if not s.routing.counts and not s.routing.skew:
-        every = distinct_experts(float(ffn.num_experts), tokens, ffn.num_experts_per_tok)
-        return np.minimum(local, every / s.plans.ep)
-    found = []
-    for ep, count in zip(ranks.tolist(), tokens.tolist(), strict=True):
-        chosen = np.array(s.routing.popularity(ffn.num_experts, ep)) * ffn.num_experts_per_tok / ffn.num_experts
-        hit = 1.0 - (1.0 - np.minimum(chosen, 1.0)) ** count
-        found.append(hit.reshape(ep, -1).sum(axis=1).max())
-    return np.array(found)
+    held = held_experts(ffn, s)
+    every = distinct_experts(float(ffn.num_experts), tokens, ffn.num_experts_per_tok)
+    even = np.minimum(held, every / s.plans.ep)
+    if s.routing == EVEN:
+        return even
+    found = even.copy()
+    for plan, (ep, count) in enumerate(zip(s.plans.ep.tolist(), tokens.tolist(), strict=True)):
+        shares = s.routing.shares(ffn.num_experts, int(ep))
+        if shares is not None:
+            chosen = np.minimum(shares * ffn.num_experts_per_tok / ffn.num_experts, 1.0)
+            found[plan] = (1.0 - (1.0 - chosen) ** count).sum(axis=2).max(axis=1).mean()
+    return found
 
 
 def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column, Column, Column]:
@@ -187,7 +194,7 @@ def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fuse
             "largest": largest,
             "pairs": pairs,
             "tokens": s.tokens,
-            "experts": ffn.num_experts / s.plans.ep,
+            "experts": held_experts(ffn, s),
             "hidden": hidden,
             "inter": inter,
             "matrices": matrices,
