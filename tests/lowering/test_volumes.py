@@ -81,6 +81,15 @@ def test_ulysses_exchanges_heads_for_tokens_and_passes_the_rest_round(ulysses: i
     assert sent(lowered, "forward", axis="cp") == pytest.approx((ring - 1) * own)
 
 
+def test_keys_and_values_that_are_gathered_are_as_many_bytes_as_those_that_go_round() -> None:
+    # Llama 3 (arXiv 2407.21783), section 3.3.2: gathered before attention, their gradients reduced behind it.
+    gathered = table(plan(cp=8, exchange="all-gather"), model="llama-3.1-8b", sequence=32768)
+    own = 32768 / 8 * 8 * 128 * 2 * BF16
+    assert sent(gathered, "forward", axis="keys") == pytest.approx(7 * own)
+    assert sent(gathered, "backward", axis="keys") == pytest.approx(2 * 7 * own)
+    assert sent(gathered, "forward", axis="cp") == 0.0
+
+
 @pytest.mark.parametrize("ulysses", [1, 2, 8])
 def test_ranks_of_a_sequence_share_its_pairs_equally(ulysses: int) -> None:
     def pairs(**degrees: int) -> float:

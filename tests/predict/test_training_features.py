@@ -2,7 +2,9 @@
 
 import pytest
 
+import rapid_llm
 from rapid_llm import predict
+from rapid_llm.cli.answer import answer
 from rapid_llm.errors import InputError
 from rapid_llm.predict import fit
 from rapid_llm.scenario import from_mapping
@@ -15,8 +17,8 @@ BASE = {
 }
 
 
-def report(plan=None, system=None, **work):
-    mapping = {**BASE, "parallelism": plan or {}, "workload": {**BASE["workload"], **work}}
+def report(plan=None, system=None, runtime=None, **work):
+    mapping = {**BASE, "parallelism": plan or {}, "workload": {**BASE["workload"], **work}, "runtime": runtime}
     return predict(from_mapping({**mapping, **({"system": system} if system else {})}), allow_infeasible=True)
 
 
@@ -134,6 +136,46 @@ def test_the_hottest_rank_sets_the_pace_of_experts():
     assert uneven == pytest.approx(moe(hottest=2.0)) and uneven > even
     assert moe(hottest=2.0, capacity=1.25) == pytest.approx(moe(hottest=1.25))
     assert moe(hottest=3.0) > uneven
+
+
+def test_placed_experts_are_told_beside_what_they_would_be_unplaced():
+    counts = [200, 200, 100, 100, 50, 50, 50, 50]
+    mapping = {
+        **BASE,
+        "model": "mixtral-8x7b",
+        "parallelism": {"ep": 4},
+        "workload": {**BASE["workload"], "routing": {"counts": counts, "placement": "greedy"}},
+    }
+    found = predict(from_mapping(mapping), allow_infeasible=True)
+    assert found.step_time_s == pytest.approx(moe(hottest=250 / 200)) and found.step_time_s < moe(counts=counts)
+    assert (found.experts.hottest_over_mean, found.experts.in_a_row_over_mean) == (1.25, 2.0)
+    assert found.experts.copies == 0 and found.experts.layer is None
+    assert any("1.25x the mean of tokens (2.00x unplaced)" in line for line in answer(found))
+
+
+def test_copies_of_experts_are_in_memory_and_level_an_engine():
+    job = {"system": "dgx-h100", "accelerators": 8, "ep": 8}
+    job |= {"batch_size": 256, "prompt_tokens": 2048, "output_tokens": 2}
+    plain, copied = (
+        rapid_llm.infer("qwen3-30b-a3b", **job, routing={"skew": 0.8, "redundant_experts": more}) for more in (0, 32)
+    )
+    weights = 48 * 3 * 2048 * 768 * 2 * 32 / 8
+    assert copied.experts.copied_bytes == pytest.approx(weights)
+    more = copied.memory.by_category["weights"] - plain.memory.by_category["weights"]
+    assert more == pytest.approx(weights)
+    assert copied.ttft_s < plain.ttft_s
+    fitted = rapid_llm.fit("qwen3-30b-a3b", **job, routing={"skew": 0.8, "redundant_experts": 32})
+    assert fitted.memory.by_category["weights"] == copied.memory.by_category["weights"]
+
+
+@pytest.mark.parametrize("runtime", ["megatron-core", "torchtitan", "fsdp"])
+def test_a_gather_shows_where_a_ring_hides(runtime):
+    def step(exchange):
+        return report({"cp": 8, "exchange": exchange}, runtime=runtime, sequence_length=65536, global_batch_size=8)
+
+    gathered, ring = (step(exchange) for exchange in ("all-gather", "ring"))
+    more = gathered.step_time_s / ring.step_time_s
+    assert more == pytest.approx(1.0) if runtime == "fsdp" else more > 1.001
 
 
 def test_a_predictor_of_a_further_token_is_a_layer_and_a_head_more():

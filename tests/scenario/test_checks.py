@@ -82,7 +82,7 @@ def read(*overrides, text=TRAINING, checked=True):
         ("cp=4 ulysses=3", "parallelism.ulysses must divide cp: 4 / ulysses 3 leaves 1. Try 1, 2, 4."),
         ("cp=8 ulysses=8 model=qwen2.5-7b",
          "ulysses 8 x tp 1 = 8 must divide num_key_value_heads 4, as each rank takes whole heads. "
-         "Try ulysses 1, 2, 4: the rest of cp 8 is a ring."),
+         "Try ulysses 2, 4 with exchange: hybrid, or cp 1, 2, 4."),
         ("pp=4 layers_per_stage=[16,0,16,0]",
          "parallelism.layers_per_stage leaves 1 without a layer: only the first and the last, which hold the "
          "embedding and the head, can do without. Try 8, 8, 8, 8."),
@@ -102,10 +102,27 @@ def read(*overrides, text=TRAINING, checked=True):
         ("pp=4 schedule=zb-h1 zero_stage=1 runtime=deepspeed",
          "parallelism.schedule zb-h1 is none that deepspeed runs. Try schedule: 1f1b, or runtime: megatron-core."),
         ("cp=4 ulysses=2 runtime=deepspeed",
-         "parallelism.cp 4 is ulysses 4 in deepspeed, which has no ring (got ulysses 2). "
-         "Try ulysses 4, or runtime: megatron-core."),
-        ("cp=4 ulysses=2 runtime=torchtitan", "parallelism.ulysses 2 is none that torchtitan has: its cp is a ring. "
-         "Try ulysses 1, or runtime: megatron-core."),
+         "parallelism.exchange hybrid (ulysses 2 of cp 4) is none that deepspeed has. "
+         "Try exchange: ulysses, or runtime: megatron-core."),
+        ("cp=4 ulysses=2 runtime=torchtitan", "parallelism.exchange hybrid (ulysses 2 of cp 4) is none that "
+         "torchtitan has. Try exchange: all-gather or ring, or runtime: megatron-core."),
+        ("cp=8 exchange=a2a+p2p",
+         "parallelism.exchange hybrid needs ulysses between 1 and cp 8 (got ulysses 1). Try ulysses 2, 4."),
+        ("cp=2 exchange=hybrid",
+         "parallelism.exchange hybrid needs ulysses between 1 and cp 2 (got ulysses 1). Try exchange: ring."),
+        ("cp=8 exchange=ulysses ulysses=2",
+         "parallelism.exchange ulysses takes all cp 8 ranks (got ulysses 2). Try exchange: hybrid, or ulysses 8."),
+        ("cp=8 exchange=all-gather ulysses=8",
+         "parallelism.exchange all-gather exchanges no heads (got ulysses 8). Try exchange: ulysses, or ulysses 1."),
+        ("cp=4 exchange=ring runtime=deepspeed zero_stage=1",
+         "parallelism.exchange ring (ulysses 1 of cp 4) is none that deepspeed has. "
+         "Try exchange: ulysses, or runtime: megatron-core."),
+        ("cp=4 exchange=p2p model=gpt-oss-20b",
+         "parallelism.exchange ring of cp 4 does not go with sliding windows in megatron-core. "
+         "Try exchange: all-gather or ulysses, or cp 1."),
+        ("cp=4 exchange=a2a model=deepseek-v2-lite",
+         "parallelism.exchange ulysses of cp 4 does not go with latent attention in megatron-core. "
+         "Try exchange: ring or hybrid, or cp 1."),
         ("ep=2 model=mixtral-8x7b runtime=deepspeed",
          "parallelism.zero_stage 3 does not go with ep 2 in deepspeed, which shards no more than stage 2 does beside "
          "experts. Try zero_stage 2, or ep 1."),
@@ -128,6 +145,28 @@ def read(*overrides, text=TRAINING, checked=True):
          "Try sequence_length 9000, or documents cut to it."),
         ("routing.hottest=1.5", "workload.routing needs a model with experts, and llama-3.1-8b has none. "
          "Try to leave it out."),
+        ("model=mixtral-8x7b routing.counts=[[1,2,3,4,5,6,7,8],[1,2,3,4,5,6,7,8]]",
+         "workload.routing.counts has 2 lists, and mixtral-8x7b has 32 layers with experts. "
+         "Try one list for all of them, or one a layer."),
+        ("model=mixtral-8x7b routing.placement=greedy routing.skew=1",
+         "workload.routing places experts on the ranks of an expert group, and ep 1 has one rank with all of them. "
+         "Try ep 8, or to leave placement and redundant_experts out."),
+        ("model=mixtral-8x7b ep=4 routing.placement=[[0,1,2,3],[4,5,6,7]]",
+         "workload.routing.placement lists 2 ranks, and an expert group has ep 4. Try ep 2, or placement: greedy."),
+        ("model=mixtral-8x7b ep=2 routing.placement=[[0,1,2,3],[4,5,6,8]]",
+         "workload.routing.placement puts expert 8 on rank 1, and experts are 0 to 7. "
+         "Try placement: greedy, which places them by counts."),
+        ("model=mixtral-8x7b ep=2 routing.placement=[[0,1,2,3],[4,5,6,6]]",
+         "workload.routing.placement puts expert 6 on rank 1 twice. "
+         "Try placement: greedy, which places them by counts."),
+        ("model=mixtral-8x7b ep=2 routing.placement=[[0,1,2,3,7],[4,5,6]]",
+         "workload.routing.placement gives rank 1 3 experts and rank 0 5, which must be as many. "
+         "Try placement: greedy, which places them by counts."),
+        ("model=mixtral-8x7b ep=2 routing.placement=[[0,1,2,3],[4,5,6,0]]",
+         "workload.routing.placement puts expert 7 on no rank. Try placement: greedy, which places them by counts."),
+        ("model=mixtral-8x7b ep=2 routing.placement=[[0,1,2,3,7],[4,5,6,7,0]]",
+         "workload.routing puts 2 experts on two ranks: copies are for inference, since in training megatron-core "
+         "adds up gradients of an expert over its replicas alone. Try each expert on one rank."),
         ("model=mixtral-8x7b routing.counts=[1,2,3]",
          "workload.routing.counts must count each of num_experts 8 (got 3). "
          "Try routing: {hottest: 1.3}, the load of the hottest rank over the mean."),

@@ -7,6 +7,7 @@ from typing import Any
 
 from rapid_llm import charts
 from rapid_llm.cli import text, words
+from rapid_llm.cli.experts import experts_lines
 from rapid_llm.cli.objective import objective_lines
 from rapid_llm.cli.seats import seats_lines
 from rapid_llm.energy import missing
@@ -39,6 +40,7 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
             *_headline(report, width),
             *_pools(report, width),
             *seats_lines(report, width),
+            *experts_lines(report, width),
             *_energy(report, width),
             *_price(report, width),
             *_memory(report, width),

@@ -21,6 +21,7 @@ def _in(group: Group, text: str, *, alias: str | None = None, name: str | None =
 _SYSTEM = Group("System and software", sort_key=1)
 _PLAN = Group("Plan", sort_key=2)
 _JOB = Group("Workload", sort_key=3)
+_ROUTING = "How popular experts are, and where they sit: {skew: 0.8}, {counts: [...], placement: greedy}."
 _OUTPUT = Group("Output", sort_key=4)
 
 
@@ -116,6 +117,10 @@ class PlanFlags:
     pp: Annotated[str | None, _in(_PLAN, "Pipeline parallel degree.")] = None
     vpp: Annotated[str | None, _in(_PLAN, "Model chunks per pipeline stage.")] = None
     cp: Annotated[str | None, _in(_PLAN, "Context parallel degree.")] = None
+    exchange: Annotated[
+        str | None, _in(_PLAN, "How cp ranks exchange a sequence: ring, all-gather, ulysses, hybrid.")
+    ] = None
+    ulysses: Annotated[str | None, _in(_PLAN, "Ranks that exchange heads, of cp (hybrid).")] = None
     ep: Annotated[str | None, _in(_PLAN, "Expert parallel degree.")] = None
     etp: Annotated[str | None, _in(_PLAN, "Tensor parallel degree of the experts.")] = None
     dp: Annotated[str | None, _in(_PLAN, "Data parallel degree; default: what is left over.")] = None
@@ -142,6 +147,7 @@ class TrainingFlags:
     recompute: Annotated[
         str | None, _in(_JOB, "Activations computed again: none, selective, full, {modules: [moe_act]}.")
     ] = None
+    routing: Annotated[str | None, _in(_JOB, _ROUTING)] = None
 
 
 @Parameter(name="*")
@@ -164,6 +170,7 @@ class InferenceFlags:
     ] = None
     draft: Annotated[str | None, _in(_JOB, "What drafts: mtp (default), ngram, or the name of a smaller model.")] = None
     beams: Annotated[str | None, _in(_JOB, "Beams of beam search.")] = None
+    routing: Annotated[str | None, _in(_JOB, _ROUTING)] = None
     prefill: Annotated[
         str | None, _in(_JOB, "Prefill on a pool of its own: its fields, as tp=4,dp=2,system=dgx-h100.")
     ] = None

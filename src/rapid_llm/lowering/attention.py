@@ -101,8 +101,9 @@ def _before_core(q: Column, kv: Column, s: Shapes) -> list[Canonical]:
     """What brings each rank of a cp group the keys and values that its queries see; widths in elements a token.
 
     Ulysses exchanges heads for tokens: 1 / ulysses of the heads, ulysses times the tokens (Jacobs et al. 2023, section
-    3.2). Keys and values of those heads are gathered or passed round the ring: each rank receives (ring - 1) times its
-    own; the backward pass repeats that and reduces the gradients back (Liu et al. 2023; Llama 3, section 3.3.2).
+    3.2). Keys and values of those heads are passed round the ring beside attention, or gathered before it (axis
+    ``keys``): each rank receives (ring - 1) times its own; the backward pass repeats that and reduces the gradients
+    back (Liu et al. 2023; Llama 3, section 3.3.2).
     """
     if not s.context_parallel:
         return []
@@ -110,12 +111,17 @@ def _before_core(q: Column, kv: Column, s: Shapes) -> list[Canonical]:
     elements = s.documents * (s.length + s.past) * (kv / p.ulysses)
     ring, exchanged = ((ranks > 1) * s.prefill for ranks in (p.cp / p.ulysses, p.ulysses))
     heads = s.tokens * (q + kv) * s.act
-    exchange = Collective("attention kv exchange", "all_gather", "reduce_scatter", "cp", elements * s.act, again=True)
-    exchange.when, exchange.grad_size = ring, elements * s.ring_gradient
-    return [
-        Collective("attention heads exchange", "all_to_all", "all_to_all", "ulysses", heads, when=exchanged),
-        exchange,
+    out: list[Canonical] = [
+        Collective("attention heads exchange", "all_to_all", "all_to_all", "ulysses", heads, when=exchanged)
     ]
+    for axis, when in (("cp", ring * (1.0 - p.gathers)), ("keys", ring * p.gathers)):
+        if when.any() or axis == "cp":
+            one = Collective(
+                "attention kv exchange", "all_gather", "reduce_scatter", axis, elements * s.act, again=True
+            )
+            one.when, one.grad_size = when, elements * s.ring_gradient
+            out.append(one)
+    return out
 
 
 def _after_core(width: Column, s: Shapes) -> list[Canonical]:

@@ -46,7 +46,7 @@ def distinct_experts(experts: Column | float, tokens: Column, top_k: int) -> Col
 
 
 def expert_load(ffn: MoE, s: Shapes) -> Column | float:
-    """Rows of the hottest rank of an expert group over the mean, by the popularity of experts [P]."""
+    """Rows of the hottest rank of an expert group over the mean, by the popularity and the places of experts [P]."""
     if s.routing == EVEN:
         return 1.0
     return mapped(lambda ep: s.routing.load(int(ep), ffn.num_experts), s.plans.ep)
@@ -62,18 +62,27 @@ def hottest_rows(mean: Column, load: Column | float, s: Shapes) -> Column:
     return rows if s.training else rows + np.sqrt(2.0 * rows * np.log(s.plans.ep))
 
 
+def held_experts(ffn: MoE, s: Shapes) -> Column:
+    """Routed experts of one rank with the copies that it holds of others' [P]."""
+    return s.routing.held(ffn.num_experts) / s.plans.ep
+
+
 def touched_experts(ffn: MoE, tokens: Column, s: Shapes) -> Column:
     """Experts of a rank that get any of the group's ``tokens``, of the rank where those are most [P]."""
-    if not s.routing.counts and not s.routing.skew:
-        every = distinct_experts(float(ffn.num_experts), tokens, ffn.num_experts_per_tok)
-        return smaller(ffn.num_experts / s.plans.ep, every / s.plans.ep)
+    held = held_experts(ffn, s)
+    every = distinct_experts(float(ffn.num_experts), tokens, ffn.num_experts_per_tok)
+    even = smaller(held, every / s.plans.ep)
+    if s.routing == EVEN:
+        return even
 
-    def touched(ep: float, count: float) -> float:
-        popular = np.array(s.routing.popularity(ffn.num_experts, int(ep)))
-        hit = 1.0 - (1.0 - np.minimum(popular * ffn.num_experts_per_tok / ffn.num_experts, 1.0)) ** count
-        return float(hit.reshape(int(ep), -1).sum(axis=1).max())
+    def touched(ep: float, count: float, otherwise: float) -> float:
+        shares = s.routing.shares(ffn.num_experts, int(ep))
+        if shares is None:
+            return otherwise
+        chosen = np.minimum(shares * ffn.num_experts_per_tok / ffn.num_experts, 1.0)
+        return float((1.0 - (1.0 - chosen) ** count).sum(axis=2).max(axis=1).mean())
 
-    return mapped(touched, s.plans.ep, tokens)
+    return mapped(touched, s.plans.ep, tokens, even)
 
 
 def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column, Column, Column]:
@@ -189,7 +198,7 @@ def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fuse
             "largest": largest,
             "pairs": pairs,
             "tokens": s.tokens,
-            "experts": ffn.num_experts / s.plans.ep,
+            "experts": held_experts(ffn, s),
             "hidden": hidden,
             "inter": inter,
             "matrices": matrices,

@@ -285,7 +285,7 @@ def _inside(op: Operator) -> Column | float:
 
 def _parameters(model: Model, s: Shapes, vocab_multiple: int) -> list[Held]:
     """Parameters of one rank of each unit, outside and inside experts."""
-    pairs: list[Held] = [block_parameters(layer, hidden, s.plans) for layer, hidden, _ in model.stacks]
+    pairs: list[Held] = [block_parameters(layer, hidden, s.plans, s.routing) for layer, hidden, _ in model.stacks]
     if model.encoder is not None:
         pairs.append(encoder_parameters(model, s.plans))
     first, last = outer_parameters(model, s.plans, vocab_multiple)

@@ -8,10 +8,11 @@ from rapid_llm.lowering.attention import local_heads
 from rapid_llm.lowering.operators import Column
 from rapid_llm.lowering.outer import padded_vocabulary
 from rapid_llm.model import Model
-from rapid_llm.model.architecture import Attention, Block
+from rapid_llm.model.architecture import Attention, Block, MoE
 from rapid_llm.model.weights import Weight, block_weights, outer_weights
 from rapid_llm.operators.elementwise import filled, where
 from rapid_llm.parallelism import Plans
+from rapid_llm.workload import Routing
 
 # role prefix -> share of a weight that one rank holds; the longest matching prefix wins
 TENSOR = "tensor"
@@ -83,8 +84,8 @@ def _block_sizes(layer: Block, hidden: int) -> dict[str, float]:
     return _sizes(block_weights(layer, hidden))
 
 
-def block_parameters(layer: Block, hidden: int, plans: Plans) -> tuple[Column, Column]:
-    """Dense and expert parameters of one layer on one rank ([P], [P])."""
+def block_parameters(layer: Block, hidden: int, plans: Plans, routing: Routing) -> tuple[Column, Column]:
+    """Dense and expert parameters of one layer on one rank, with the copies that ``routing`` puts there ([P], [P])."""
     sums = _block_sizes(layer, hidden)
     attends = layer.mixer or layer.cross
     kv_heads = attends.num_key_value_heads if isinstance(attends, Attention) else 1
@@ -93,7 +94,8 @@ def block_parameters(layer: Block, hidden: int, plans: Plans) -> tuple[Column, C
         + sums.get(_KEY_VALUE, 0.0) * local_heads(kv_heads, plans.tp) / kv_heads
         + sums.get(_REPLICATED, 0.0)
     )
-    return dense, sums.get(_EXPERT, 0.0) / (plans.ep * plans.etp)
+    copied = routing.held(layer.ffn.num_experts) / layer.ffn.num_experts if isinstance(layer.ffn, MoE) else 1.0
+    return dense, sums.get(_EXPERT, 0.0) * copied / (plans.ep * plans.etp)
 
 
 def ahead_parameters(model: Model, plans: Plans, vocab_multiple: int) -> Column:

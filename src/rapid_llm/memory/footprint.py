@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from rapid_llm.dtypes import Precision
 from rapid_llm.lowering import Lowered, Shapes, lower
 from rapid_llm.lowering.cache import cache_bytes
+from rapid_llm.lowering.shapes import EVEN
 from rapid_llm.model import CompressedAttention, Model
 from rapid_llm.nouns import light
 from rapid_llm.parallelism import PLAN_COLUMNS, Plans
 from rapid_llm.runtime import Runtime
+from rapid_llm.workload import Routing
 
 Matrix = NDArray[np.float64]
 Software = tuple[Model, Runtime, Precision]
@@ -56,11 +58,19 @@ class DecodeBytes:
 
 
 def inference_footprint(
-    model: Model, runtime: Runtime, precision: Precision, plans: Plans, *, cached: float, source: float = 0.0
+    model: Model,
+    runtime: Runtime,
+    precision: Precision,
+    plans: Plans,
+    *,
+    cached: float,
+    source: float = 0.0,
+    routing: Routing = EVEN,
 ) -> DecodeBytes:
     """Bytes of the decode step of one plan after which ``cached`` tokens of every request are cached, beside keys and
     values of ``source`` tokens of an encoder."""
-    unit = _decode((model, runtime, precision), plans, cached if _reads_by_length(model) else SHORT, source)
+    length = cached if _reads_by_length(model) else SHORT
+    unit = _decode((model, runtime, precision), plans, length, source, routing)
     block = runtime.serving.kv_block_tokens if runtime.serving else 1
     each = cache_bytes(model, plans.tp, np.array([cached]), unit.shapes.kv, block, source=source)
     return DecodeBytes(unit, cached, each * plans.micro_batch / plans.cp)
@@ -96,10 +106,12 @@ def _shapes(
     *,
     training: bool,
     source: float = 0.0,
+    routing: Routing = EVEN,
 ) -> Shapes:
     new, past = (np.array([length]) for length in lengths)
     runtime, precision = software
-    return Shapes.of(plans, new=new, past=past, training=training, precision=precision, runtime=runtime, source=source)
+    formats: dict[str, Any] = {"precision": precision, "runtime": runtime, "routing": routing}
+    return Shapes.of(plans, new=new, past=past, training=training, source=source, **formats)
 
 
 @lru_cache(maxsize=512)
@@ -115,15 +127,16 @@ def _curves(software: Software, degrees: Degrees) -> tuple[Lowered, Matrix, Matr
 
 
 @lru_cache(maxsize=512)
-def _decode(software: Software, plans: Plans, cached: float, source: float) -> Lowered:
+def _decode(software: Software, plans: Plans, cached: float, source: float, routing: Routing) -> Lowered:
     """A decode step of all requests of a plan, from that of one."""
-    unit, batch = _alone(software, _degrees(plans), cached, source), plans.micro_batch
-    shapes = _shapes(plans, (1.0, cached - 1.0), software[1:], training=False, source=source)
+    unit, batch = _alone(software, _degrees(plans), cached, source, routing), plans.micro_batch
+    shapes = _shapes(plans, (1.0, cached - 1.0), software[1:], training=False, source=source, routing=routing)
     return replace(unit, shapes=shapes, working=unit.working * batch, logits=unit.logits * batch)
 
 
 @lru_cache(maxsize=512)
-def _alone(software: Software, degrees: Degrees, cached: float, source: float) -> Lowered:
+def _alone(software: Software, degrees: Degrees, cached: float, source: float, routing: Routing) -> Lowered:
     model, runtime, precision = software
-    shapes = _shapes(_plan(degrees), (1.0, cached - 1.0), (runtime, precision), training=False, source=source)
+    lengths, facts = (1.0, cached - 1.0), (runtime, precision)
+    shapes = _shapes(_plan(degrees), lengths, facts, training=False, source=source, routing=routing)
     return lower(model, shapes, runtime, bytes_only=True)

@@ -23,8 +23,9 @@ class Plans:
     """P plans as float64 columns [P]; modes are indices into RECOMPUTE_MODES and SCHEDULES.
 
     ``micro_batch`` is sequences per micro-batch (training) or requests per replica (inference), ``micro_batches`` how
-    many of them one step runs. ``order`` is the placement, innermost axis first, ``stage_layers`` the layers of each
-    stage where a user deals them, ``shift`` whether passes switch cp ranks to tp; all are the same for all plans.
+    many of them one step runs; ``gathers``: keys and values over cp, in place of a ring (0 or 1). ``order`` is the
+    placement, innermost axis first, ``stage_layers`` the layers of each stage where a user deals them, ``shift``
+    whether passes switch cp ranks to tp; all are the same for all plans.
     """
 
     tp: Column
@@ -43,6 +44,7 @@ class Plans:
     recompute_every: Column
     schedule: Column
     ulysses: Column
+    gathers: Column
     order: tuple[str, ...] = AXES
     stage_layers: tuple[int, ...] = ()
     shift: bool = False
@@ -77,6 +79,7 @@ class Plans:
             "recompute_every": recompute_every,
             "schedule": SCHEDULES.index(plan.schedule or "1f1b"),
             "ulysses": plan.ulysses,
+            "gathers": float(plan.exchange == "all-gather"),
         }
         columns = np.array(list(values.values()), dtype=np.float64)[:, None]
         columns.flags.writeable = False
@@ -176,9 +179,9 @@ class Plans:
         """Ranks of a process group of ``axis`` and accelerators between its neighbours [P].
 
         The cp ranks of one sequence are a grid: ``ulysses`` neighbours exchange heads, those at the same place in each
-        such group form the ring that ``cp`` names.
+        such group form the ring that ``cp`` names, or gather over it (``keys``), which nothing hides.
         """
-        if axis == "cp":
+        if axis in ("cp", "keys"):
             return self.cp / self.ulysses, self.stride("cp") * self.ulysses
         return getattr(self, axis), self.stride("cp" if axis == "ulysses" else axis)
 

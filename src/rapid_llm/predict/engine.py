@@ -17,6 +17,7 @@ from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Plans
 from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.energy import inference_energy, pools_energy, price_of, training_energy
+from rapid_llm.predict.experts import experts_use
 from rapid_llm.predict.feasibility import memory_violation
 from rapid_llm.predict.fitting import fit
 from rapid_llm.predict.fixes import fixes
@@ -130,6 +131,7 @@ def _report(scenario: Scenario, table: TrainingTable | InferenceTable | PoolsTab
         "interval": band,
         "defaults": scenario.defaults,
         "assumptions": assumptions(scenario),
+        "experts": experts_use(scenario),
     }
     if isinstance(work, Training) and isinstance(table, TrainingTable):
         energy = partial(training_energy, scenario, work, table)

@@ -64,7 +64,7 @@ def turning_point(table: InferenceTable, precision: Precision) -> int:
     lowered, chip = table.steps.priced.lowered, table.steps.priced.machine.accelerator
     sustained = rates(chip, precision.compute)
     plans = lowered.shapes.plans
-    share = float(plans.ep[0]) * lowered.experts_per_token / lowered.experts
+    share = float(plans.ep[0]) * lowered.experts_per_token / lowered.shapes.routing.held(int(lowered.experts))
     dense, expert = (
         float((lowered.layers[:-2, 0].sum(axis=1) * own[:-2, 0]).sum()) for own in (lowered.dense, lowered.expert)
     )

@@ -217,7 +217,7 @@ class Job:
         if requests != plans.micro_batch[0] or plans.shift:
             plans = replaced(plans, micro_batch=np.array([float(requests)]), shift=False)
         software = self.model, self.runtime, self.precision
-        step = inference_footprint(*software, plans, cached=cached, source=self.source)
+        step = inference_footprint(*software, plans, cached=cached, source=self.source, routing=self.work.routing)
         if self.predicts:
             ahead = predictor_bytes(step, self.model, self.precision)
             beside = beside[0] + ahead[0], beside[1] + ahead[1]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rapid_llm import __version__
 from rapid_llm.lazy import Later
+from rapid_llm.predict.experts import ExpertsUse
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -345,6 +346,7 @@ class Report:
     compute_bound_batch: int | None = None
     pools: PoolsUse | None = None
     seats: SeatsUse | None = None
+    experts: ExpertsUse | None = None
     # both
     run_time_s: float | None = None
     accelerator_hours: float | None = None

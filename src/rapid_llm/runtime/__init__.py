@@ -2,10 +2,12 @@
 
 from rapid_llm.runtime.catalogue import USUAL, load, names, runs_on, sources, usual
 from rapid_llm.runtime.software import (
+    EXCHANGES,
     Allocator,
     Communication,
     Comparing,
     Defaults,
+    Exchange,
     Host,
     HostExperts,
     Kernels,
@@ -17,11 +19,13 @@ from rapid_llm.runtime.software import (
 )
 
 __all__ = [
+    "EXCHANGES",
     "USUAL",
     "Allocator",
     "Communication",
     "Comparing",
     "Defaults",
+    "Exchange",
     "Host",
     "HostExperts",
     "Kernels",

@@ -1,6 +1,6 @@
 """The nouns of a runtime: which kernels it runs, what it fuses, what the host costs, what it keeps in memory."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -10,6 +10,9 @@ from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
 from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Positive, Seconds, Whole
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Exchange = Literal["ring", "all-gather", "ulysses", "hybrid"]
+EXCHANGES: Final[tuple[Exchange, ...]] = get_args(Exchange)
+"""How the ranks of a sequence exchange it round attention."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -211,8 +214,9 @@ class Training:
     ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a
     pipeline gathers once a step and adds up whole gradients; ``zero_stages`` that there are, the highest
     ``pipeline_zero_stage`` beside a pipeline and ``experts_zero_stage`` beside expert parallelism; ``schedules`` of
-    pipelines that it runs, where it is not open to any; ``exchange``: how context parallelism exchanges sequences,
-    where there is one way; ``offloads`` anything to the host at all, the optimizer from ``offload_zero_stage`` on;
+    pipelines that it runs, where it is not open to any; ``exchange``: the ways in which context parallelism exchanges
+    sequences, the default first, of those ``window_exchange`` with sliding windows and ``latent_exchange`` with latent
+    attention; ``offloads`` anything to the host at all, the optimizer from ``offload_zero_stage`` on;
     ``pipeline_offload`` activations can leave for the host beside a pipeline; ``without`` the axes that the framework
     does not have; ``experts_need_sp`` under tensor parallelism; ``sharded_masters`` ZeRO-3 shards the fp32 masters and
     has no other weights; ``frees_gradients`` there are none before the first backward pass of a step;
@@ -257,7 +261,9 @@ class Training:
     zero_stages: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)
     experts_zero_stage: Literal[0, 1, 2, 3] = 3
     schedules: tuple[str, ...] = ()
-    exchange: Literal["any", "ring", "ulysses"] = "any"
+    exchange: tuple[Exchange, ...] = EXCHANGES
+    window_exchange: tuple[Exchange, ...] = EXCHANGES
+    latent_exchange: tuple[Exchange, ...] = EXCHANGES
     without: tuple[Literal["tp", "pp", "cp", "ep"], ...] = ()
     experts_need_sp: bool = False
     frees_gradients: bool = False

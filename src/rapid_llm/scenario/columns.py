@@ -13,10 +13,11 @@ from rapid_llm.hardware import Accelerator, NodeGroup, System, node_starts, part
 from rapid_llm.lowering.modules import present
 from rapid_llm.model import MLP, Model, MoE
 from rapid_llm.parallelism import FOLDED, TWO_WAY, Parallelism
-from rapid_llm.runtime import Runtime, runs_on, usual
+from rapid_llm.runtime import EXCHANGES, Runtime, runs_on, usual
+from rapid_llm.scenario.expert_columns import expert_columns, experts_of
 from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.scenario.seating import apart, reached_groups, unseated, used_groups
-from rapid_llm.workload import Inference, Routing, Training
+from rapid_llm.workload import Inference, Training, misplaced
 
 
 class Columns:
@@ -46,16 +47,18 @@ class Columns:
 def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
     """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
 
-    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, shifts (0 or 1), dealt_stages, dealt_layers and
-    idle_stages by hand; of the schedule, 0 or 1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way,
-    and fewest micro-batches;
-    of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), ring_alone,
-    ulysses_alone, runs_schedule, offloads, offload_zero_stage and experts_need_sp; accelerators, node_size,
-    system_accelerators, training (0 or 1), runtime_training, has_rate, has_platform, runs_model, groups, before
-    (accelerators of the groups that a job fills before its last one), mixed, vendors, unseated, weight_only (cannot be
-    trained), flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training), sequence_length
+    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, exchange (its place in EXCHANGES), shifts
+    (0 or 1), dealt_stages, dealt_layers and idle_stages by hand; of the schedule, 0 or 1: interleaved, looped (vpp
+    chunks a stage), folded (in a V), two_way, and fewest micro-batches;
+    of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), exchanges,
+    window_exchanges and latent_exchanges (a bit each), runs_schedule, offloads, offload_zero_stage and
+    experts_need_sp; accelerators, node_size, system_accelerators, training (0 or 1), runtime_training, has_rate,
+    has_platform, runs_model, groups, before (accelerators of the groups that a job fills before its last one), mixed,
+    vendors, unseated, weight_only (cannot be trained), flow, link_faults and misplaced (0 or 1), micro_batch_size,
+    global_batch_size (training), sequence_length
     (prompt and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed
-    (unevenly), counted_experts, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave,
+    (unevenly), counted_experts, counted_layers, expert_layers, placed, placed_ranks, misplaced_experts, copied_experts,
+    popular, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave,
     runs_host_experts, sees_images, has_tower (0 or 1), shown_tokens, batch_size (inference), beams, total_requests,
     speculates, drafts_by_model, decoder_length, read_tokens, output_tokens, predictions, starts_decoder, beyond (what
     is modelled of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, draft_decodes, pooled, and of the
@@ -96,6 +99,8 @@ def _model(model: Model) -> dict[str, int]:
         "masked": model.head != "none" and not model.writes and not model.patch_values,
         "num_attention_heads": _common(getattr(mixer, "num_attention_heads", 0) for mixer in mixers),
         "num_key_value_heads": _common(getattr(mixer, "num_key_value_heads", 0) for mixer in mixers),
+        "has_windows": any(getattr(mixer, "sliding_window", None) for mixer in mixers),
+        "has_latents": any(mixer.kind == "mla" for mixer in mixers if mixer),
         "num_state_heads": _common(getattr(mixer, "num_value_heads", 0) for mixer in mixers),
         "num_experts": _common(part.num_experts for part in parts if isinstance(part, MoE)),
         "intermediate_size": _common(part.intermediate_size for part in parts if isinstance(part, MLP)),
@@ -150,12 +155,17 @@ def _plan(plan: Parallelism, runtime: Runtime) -> dict[str, int]:
         **{name: int(getattr(plan, name) or 0) for name in names},
         "shifts": plan.shift,
         "interleaved": plan.schedule == "interleaved",
+        "exchange": EXCHANGES.index(plan.exchange or "ring"),
         **_framework(plan, runtime),
         "looped": plan.schedule in ("interleaved", "breadth-first"),
         "folded": plan.schedule in FOLDED,
         "two_way": plan.schedule in TWO_WAY,
         "fewest": int(_FEWEST.get(plan.schedule or "", 0) * plan.pp),
     }
+
+
+def _bits(ways: Sequence[str]) -> int:
+    return sum(1 << EXCHANGES.index(way) for way in ways)
 
 
 def _framework(plan: Parallelism, runtime: Runtime) -> dict[str, int]:
@@ -167,8 +177,9 @@ def _framework(plan: Parallelism, runtime: Runtime) -> dict[str, int]:
         "pipeline_zero_stage": facts.pipeline_zero_stage,
         "experts_zero_stage": facts.experts_zero_stage,
         "zero_stages": sum(1 << stage for stage in facts.zero_stages),
-        "ring_alone": facts.exchange == "ring",
-        "ulysses_alone": facts.exchange == "ulysses",
+        "exchanges": _bits(facts.exchange),
+        "window_exchanges": _bits(facts.window_exchange),
+        "latent_exchanges": _bits(facts.latent_exchange),
         "runs_schedule": not facts.schedules or (plan.schedule or "1f1b") in facts.schedules,
         "lacks": any(getattr(plan, axis) > 1 for axis in facts.without),
         "experts_need_sp": facts.experts_need_sp,
@@ -182,8 +193,9 @@ _OPEN = {
     "pipeline_zero_stage": 3,
     "experts_zero_stage": 3,
     "zero_stages": 0b1111,
-    "ring_alone": 0,
-    "ulysses_alone": 0,
+    "exchanges": 0b1111,
+    "window_exchanges": 0b1111,
+    "latent_exchanges": 0b1111,
     "runs_schedule": 1,
     "lacks": 0,
     "experts_need_sp": 0,
@@ -216,8 +228,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "longest_document": max(work.documents, default=0),
             "recompute_every": work.recompute.every if work.recompute else 1,
             "lacks_module": bool(_lacked_module(scenario)),
-            "routed": work.routing != Routing(),
-            "counted_experts": len(work.routing.counts),
+            **expert_columns(scenario.model, work.routing),
             "to_drives": work.offload.any and work.offload.to == "nvme",
             "to_host": work.offload.any and work.offload.to == "host",
             "optimizer_leaves": work.offload.optimizer > 0,
@@ -235,8 +246,7 @@ def _workload(scenario: Scenario) -> dict[str, int]:
             "longest_document": 0,
             "recompute_every": 1,
             "lacks_module": 0,
-            "routed": work.routing != Routing(),
-            "counted_experts": len(work.routing.counts),
+            **expert_columns(scenario.model, work.routing),
             "expert_adapters": 0,
             "to_drives": work.offload.any and work.offload.to == "nvme",
             "to_host": work.offload.any and work.offload.to == "host",
@@ -370,6 +380,7 @@ def _names(scenario: Scenario) -> dict[str, str]:
     facts = scenario.runtime.training
     return {
         "model": scenario.model.name,
+        "why_misplaced_experts": misplaced(scenario.workload.routing, experts_of(scenario.model)),
         "draft": scenario.draft.model.name if scenario.draft else "",
         "why_misplaced": _misplaced(scenario),
         "broken": next((str(fault) for fault in scenario.faults if fault.of_links), ""),
@@ -391,6 +402,10 @@ def _names(scenario: Scenario) -> dict[str, str]:
         "lacked_module": _lacked_module(scenario),
         "modules": ", ".join(present(scenario.model)),
         "schedule": scenario.parallelism.schedule or "1f1b",
+        "way": scenario.parallelism.exchange or "ring",
+        "ways": facts.exchange if facts else EXCHANGES,
+        "window_ways": facts.window_exchange if facts else EXCHANGES,
+        "latent_ways": facts.latent_exchange if facts else EXCHANGES,
         "schedules": facts.schedules if facts else (),
         "stages": facts.zero_stages if facts else (),
         "multiplied": multiplied,

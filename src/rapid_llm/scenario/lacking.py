@@ -1,5 +1,7 @@
 """What a runtime, an accelerator or a host lacks of what was asked of it: one sentence with what would do."""
 
+from collections.abc import Sequence
+
 from rapid_llm.scenario.sentences import Row, divisors, listed
 
 
@@ -47,16 +49,25 @@ def other_schedule(row: Row) -> str:
 
 
 def exchange(row: Row) -> str:
-    """Context parallelism of a runtime has one way to exchange sequences, and the plan another."""
-    if row["ulysses_alone"]:
-        return (
-            f"parallelism.cp {row['cp']} is ulysses {row['cp']} in {row['runtime']}, which has no ring (got ulysses "
-            f"{row['ulysses']}). Try ulysses {row['cp']}, or runtime: megatron-core."
-        )
+    """The ranks of a sequence exchange it in a way that the runtime does not have."""
     return (
-        f"parallelism.ulysses {row['ulysses']} is none that {row['runtime']} has: its cp is a ring. Try ulysses 1, or "
-        "runtime: megatron-core."
+        f"parallelism.exchange {row['way']} (ulysses {row['ulysses']} of cp {row['cp']}) is none that {row['runtime']} "
+        f"has. Try exchange: {_ways(row['ways'])}, or runtime: megatron-core."
     )
+
+
+def model_exchange(row: Row) -> str:
+    """The runtime has that way, but not for what the model's attention is."""
+    known = row["window_ways" if row["has_windows"] else "latent_ways"]
+    what = "sliding windows" if row["has_windows"] else "latent attention"
+    return (
+        f"parallelism.exchange {row['way']} of cp {row['cp']} does not go with {what} in {row['runtime']}. "
+        f"Try exchange: {_ways([way for way in known if way in row['ways']])}, or cp 1."
+    )
+
+
+def _ways(ways: Sequence[str]) -> str:
+    return " or ".join(ways)
 
 
 def sharded_pipeline(row: Row) -> str:

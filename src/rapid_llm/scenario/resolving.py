@@ -17,7 +17,7 @@ from rapid_llm.model import Model, MoE
 from rapid_llm.nouns import STRICT, replaced, shared
 from rapid_llm.parallelism import AXES, Parallelism, Placement
 from rapid_llm.provenance import is_path
-from rapid_llm.runtime import Runtime
+from rapid_llm.runtime import EXCHANGES, Runtime
 from rapid_llm.scenario.named import DraftInput, draft_of, model_of, own_precision, precision_of, runtime_of, system_of
 from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.units import Count, Positive
@@ -99,8 +99,7 @@ def resolve(document: Document) -> Scenario:
     given = _field(document, "parallelism", Parallelism)
     accelerators = _accelerators(document, given, system, defaults)
     system = _shared(system, accelerators, defaults)
-    experts = any(isinstance(block.ffn, MoE) for block in found_model.blocks)
-    plan = _plan(given, accelerators, engine=engine, workload=workload, experts=experts, defaults=defaults)
+    plan = _plan(given, accelerators, engine=engine, workload=workload, model=found_model, defaults=defaults)
     written = data["workload"]
     if kind == "training" and isinstance(written, Mapping) and written.get("micro_batch_size") is None:
         defaults.append("workload.micro_batch_size: 1 (default)")
@@ -298,7 +297,7 @@ def _plan(
     *,
     engine: Runtime,
     workload: Training | Inference,
-    experts: bool,
+    model: Model,
     defaults: list[str],
 ) -> Parallelism:
     """Degrees with no field left open. ``dp`` is what is left over; where that does not divide, a check says so."""
@@ -307,7 +306,7 @@ def _plan(
     interleaved = given.vpp > 1
     schedule = "interleaved" if interleaved else "1f1b" if usual.schedule == "interleaved" else usual.schedule
     chosen: dict[str, tuple[Any, str]] = {"dp": (dp, "what is left over")}
-    if experts:
+    if any(isinstance(block.ffn, MoE) for block in model.blocks):
         chosen["etp"] = (_expert_tp(given), "tp / ep, at least 1")
     if given.tp > 1:
         chosen["sp"] = (usual.sp, f"default of {engine.name}")
@@ -315,7 +314,12 @@ def _plan(
         chosen["zero_stage"] = (usual.zero_stage, f"default of {engine.name}")
     if given.pp > 1 and workload.kind == "training":
         chosen["schedule"] = (schedule, "vpp is above 1" if interleaved else f"default of {engine.name}")
-    rest = {"etp": 1, "sp": False, "zero_stage": 0, "schedule": schedule, "dp_shard": dp}
+    way, why = _exchange(given, engine, model)
+    if given.cp > 1:
+        chosen["exchange"] = way, why
+        if (given.exchange or way) == "ulysses" and given.ulysses == 1:
+            given = replaced(given, ulysses=given.cp)
+    rest = {"exchange": way, "etp": 1, "sp": False, "zero_stage": 0, "schedule": schedule, "dp_shard": dp}
     values = {name: value for name, value in plain(given).items() if value is not None}
     for name, (value, why) in chosen.items():
         if name not in values:
@@ -327,13 +331,26 @@ def replanned(scenario: Scenario, accelerators: int, **degrees: int) -> Scenario
     """The scenario as if its plan had been written with these degrees: what the user left open is filled in anew, and
     its defaults are those of the new plan."""
     given = replaced(scenario.written or scenario.parallelism, **{"dp": None, **degrees})
-    experts = any(isinstance(block.ffn, MoE) for block in scenario.model.blocks)
     defaults: list[str] = []
-    filled = _plan(
-        given, accelerators, engine=scenario.runtime, workload=scenario.workload, experts=experts, defaults=defaults
-    )
+    own: dict[str, Any] = {"engine": scenario.runtime, "workload": scenario.workload, "model": scenario.model}
+    filled = _plan(given, accelerators, defaults=defaults, **own)
     kept = (one for one in scenario.defaults if not one.startswith(("parallelism.", "accelerators: ")))
     return replaced(scenario, accelerators=accelerators, parallelism=filled, written=given, defaults=(*kept, *defaults))
+
+
+def _exchange(plan: Parallelism, engine: Runtime, model: Model) -> tuple[str, str]:
+    """How cp ranks exchange a sequence where nobody says: as ``ulysses`` has it, else the first way of the framework
+    that goes with the model's attention."""
+    if plan.ulysses > 1:
+        return ("ulysses" if plan.ulysses == plan.cp else "hybrid"), f"ulysses {plan.ulysses} of cp {plan.cp}"
+    facts = engine.training
+    ways = facts.exchange if facts else EXCHANGES
+    mixers = [block.mixer for block in model.blocks if block.mixer]
+    if facts and any(getattr(mixer, "sliding_window", None) for mixer in mixers):
+        ways = tuple(way for way in ways if way in facts.window_exchange) or ways
+    if facts and any(mixer.kind == "mla" for mixer in mixers):
+        ways = tuple(way for way in ways if way in facts.latent_exchange) or ways
+    return ways[0], f"default of {engine.name}"
 
 
 def _expert_tp(plan: Parallelism) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rapid_llm.runtime import EXCHANGES
 from rapid_llm.scenario import lacking, sentences
 from rapid_llm.scenario.columns import Columns
 from rapid_llm.scenario.sentences import Row
@@ -30,6 +31,17 @@ def divides(degree: Any, size: Any) -> Any:
 
 def _fills(c: Columns) -> Any:
     return c.tp * c.pp * c.cp * c.dp == c.accelerators
+
+
+def _bit(allowed: Any, way: Any) -> Any:
+    return allowed // 2**way % 2 == 1
+
+
+def _exchanges(c: Columns) -> Any:
+    """Ulysses groups are single ranks, all of cp, or something between."""
+    alone, whole = c.ulysses == 1, c.ulysses == c.cp
+    named = (c.exchange < EXCHANGES.index("ulysses")) & alone
+    return (c.cp == 1) | named | ((c.exchange == 2) & whole) | ((c.exchange == 3) & ~alone & ~whole)
 
 
 def _chunks(c: Columns) -> Any:
@@ -136,6 +148,7 @@ PLAN: tuple[Check, ...] = (
         ),
     ),
     Check("ulysses divides cp", "parallelism.ulysses", lambda c: divides(c.ulysses, c.cp), sentences.ulysses),
+    Check("exchange and ulysses agree", "parallelism.exchange", _exchanges, sentences.exchange),
     Check(
         "shift switches ulysses to tp",
         "parallelism.shift",
@@ -181,9 +194,19 @@ PLAN: tuple[Check, ...] = (
     ),
     Check(
         "runtime exchanges sequences that way",
-        "parallelism.ulysses",
-        lambda c: ((c.ring_alone == 0) | (c.ulysses == 1)) & ((c.ulysses_alone == 0) | (c.ulysses == c.cp)),
+        "parallelism.exchange",
+        lambda c: (c.cp == 1) | _bit(c.exchanges, c.exchange),
         lacking.exchange,
+    ),
+    Check(
+        "runtime exchanges the model's sequences that way",
+        "parallelism.exchange",
+        lambda c: (
+            (c.cp == 1)
+            | ((c.has_windows == 0) | _bit(c.window_exchanges, c.exchange))
+            & ((c.has_latents == 0) | _bit(c.latent_exchanges, c.exchange))
+        ),
+        lacking.model_exchange,
     ),
     Check(
         "runtime shards beside experts",

@@ -74,18 +74,38 @@ def ulysses(row: Row) -> str:
     )
 
 
+def exchange(row: Row) -> str:
+    """The way in which a sequence is exchanged, and how many ranks exchange heads, do not agree."""
+    way, cp, degree = row["way"], row["cp"], row["ulysses"]
+    if way == "hybrid":
+        between = divisors(cp)[1:-1]
+        tried = f"ulysses {listed(between)}" if between else "exchange: ring"
+        return f"parallelism.exchange hybrid needs ulysses between 1 and cp {cp} (got ulysses {degree}). Try {tried}."
+    if way == "ulysses":
+        return (
+            f"parallelism.exchange ulysses takes all cp {cp} ranks (got ulysses {degree}). "
+            f"Try exchange: hybrid, or ulysses {cp}."
+        )
+    return (
+        f"parallelism.exchange {way} exchanges no heads (got ulysses {degree}). "
+        f"Try exchange: {'ulysses' if degree == cp else 'hybrid'}, or ulysses 1."
+    )
+
+
 def exchanged_heads(row: Row) -> str:
     """Too few key-value heads to give each rank of the exchange some."""
     kv, tp, degree = row["num_key_value_heads"], row["tp"], row["ulysses"]
     fits = [d for d in divisors(row["cp"]) if kv % (d * tp) == 0] or [1]
-    if row["ulysses_alone"]:
+    if len(row["ways"]) == 1:
         return (
             f"parallelism.cp {row['cp']} x tp {tp} = {degree * tp} must divide num_key_value_heads {kv}, as each rank "
             f"of {row['runtime']} takes whole heads. Try cp and ulysses {listed(fits)}."
         )
+    hybrids = [d for d in fits if 1 < d < row["cp"]]
+    tried = f"ulysses {listed(hybrids)} with exchange: hybrid" if hybrids else "exchange: ring"
     return (
         f"ulysses {degree} x tp {tp} = {degree * tp} must divide num_key_value_heads {kv}, as each rank takes whole "
-        f"heads. Try ulysses {listed(fits)}: the rest of cp {row['cp']} is a ring."
+        f"heads. Try {tried}, or cp {listed(fits)}."
     )
 
 

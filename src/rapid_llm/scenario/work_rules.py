@@ -4,6 +4,7 @@ from typing import Any
 
 from rapid_llm.scenario import lacking, sentences
 from rapid_llm.scenario.columns import Columns
+from rapid_llm.scenario.expert_rules import EXPERTS
 from rapid_llm.scenario.rules import Check, divides
 
 SAME_VOCABULARY = 0.05
@@ -72,21 +73,7 @@ WORK: tuple[Check, ...] = (
             f"{r['sequence_length']}. Try sequence_length {r['longest_document']}, or documents cut to it."
         ),
     ),
-    Check(
-        "routing needs experts",
-        "workload.routing",
-        lambda c: (c.num_experts > 0) | ((c.routed == 0) & (c.expert_adapters == 0)),
-        sentences.routing,
-    ),
-    Check(
-        "every expert is counted",
-        "workload.routing.counts",
-        lambda c: (c.counted_experts == 0) | (c.num_experts == 0) | (c.counted_experts == c.num_experts),
-        lambda r: (
-            f"workload.routing.counts must count each of num_experts {r['num_experts']} (got {r['counted_experts']}). "
-            "Try routing: {hottest: 1.3}, the load of the hottest rank over the mean."
-        ),
-    ),
+    *EXPERTS,
     Check(
         "offload to drives needs them",
         "workload.offload.to",

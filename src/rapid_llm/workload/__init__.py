@@ -8,12 +8,12 @@ from rapid_llm.workload.jobs import (
     Lora,
     Offload,
     Recompute,
-    Routing,
     Speculation,
     Training,
     Workload,
 )
 from rapid_llm.workload.points import KV_TILE_TOKENS, Points, decode_points, join, points_of, prefill_points
+from rapid_llm.workload.routing import Routing, misplaced
 
 __all__ = [
     "KV_TILE_TOKENS",
@@ -31,6 +31,7 @@ __all__ = [
     "Workload",
     "decode_points",
     "join",
+    "misplaced",
     "points_of",
     "prefill_points",
 ]

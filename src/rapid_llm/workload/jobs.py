@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT
 from rapid_llm.units import Count, Positive, Whole
+from rapid_llm.workload.routing import Routing
 
 Share = Annotated[float, Field(ge=0, le=1)]
 LONGEST_OUTPUT = 100_000_000
@@ -48,43 +49,6 @@ class Lora:
 
     rank: Count
     targets: tuple[Literal["attention", "mlp", "experts"], ...] = Field(("attention", "mlp"), min_length=1)
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class Routing:
-    """How unevenly experts are loaded. The hottest rank sets the pace, since all wait for it at every exchange.
-
-    ``hottest``: its load over the mean of all ranks; or ``counts``: tokens of each expert of a layer, as measured, of
-    which each rank of an expert group holds a row of neighbours; or ``skew``: the i-th most popular expert gets tokens
-    as i^-skew (a power law; 0 is even), dealt to the ranks in turn. ``capacity``: tokens beyond so many times an
-    expert's mean are dropped (GShard, Lepikhin et al. 2020, section 2.2); none: dropless.
-    """
-
-    hottest: Annotated[Positive, Field(ge=1)] = 1.0
-    counts: tuple[Whole, ...] = ()
-    skew: Annotated[float, Field(ge=0, le=4)] = 0.0
-    capacity: Positive | None = None
-
-    def popularity(self, experts: int, ep: int = 1) -> tuple[float, ...]:
-        """Tokens of each expert over the mean, those of a rank beside each other; empty where it is even or unknown."""
-        if self.counts:
-            mean = max(sum(self.counts), 1) / len(self.counts)
-            return tuple(count / mean for count in self.counts)
-        if not self.skew:
-            return ()
-        weights = [(place + 1.0) ** -self.skew for place in range(experts)]
-        mean = sum(weights) / experts
-        return tuple(weights[place] / mean for rank in range(ep) for place in range(rank, experts, ep))
-
-    def load(self, ep: int, experts: int = 0) -> float:
-        """Token-expert pairs on the hottest of ``ep`` ranks over the mean before any is dropped."""
-        limit = float("inf") if self.capacity is None else self.capacity
-        found = self.popularity(experts, ep)
-        if not found:
-            return min(self.hottest, limit)
-        loads = [min(share, limit) for share in found]
-        width = max(1, len(loads) // ep)
-        return max(sum(loads[at : at + width]) / width for at in range(0, len(loads), width))
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -153,8 +153,8 @@ def parallelism_of(row: Row) -> Mapping[str, Any]:
         plan["schedule"] = "interleaved"
     if rule := translate.first("schedules", row):
         plan["schedule"] = rule["schedule"]
-    if plan.get("cp") and translate.first("exchanges", row):
-        plan["ulysses"] = plan["cp"]
+    if plan.get("cp") and (rule := translate.first("exchanges", row)):
+        plan["exchange"] = rule["exchange"]
     if rule := translate.first("layouts", row):
         plan["layers_per_stage"] = list(rule["layers"])
     if plan.get("tp") and row.get("sp"):
