@@ -38,7 +38,9 @@ class Parallelism:
     sequence round the attention core (arXiv 2309.14509), groups of cp / ulysses pass keys and values round a ring.
     ``layers_per_stage`` deals the layers by hand, none to a stage of the embedding or the head alone. ``shift``: passes
     of inference for which that is faster, decode steps always, run with the cp ranks as further tp ranks on the same
-    cache (Shift Parallelism of Arctic Inference). A field left as None takes the runtime's default.
+    cache (Shift Parallelism of Arctic Inference). ``helix``: in decode the cp ranks share the tokens of the cache, and
+    everything but attention is cut over tp x cp ranks (arXiv 2507.07120, where tp is TPA and cp is KVP). A field left
+    as None takes the runtime's default.
     """
 
     tp: Count = 1
@@ -53,8 +55,14 @@ class Parallelism:
     dp_shard: Count | None = None
     ulysses: Count = 1
     shift: bool = False
+    helix: bool = False
     layers_per_stage: tuple[Whole, ...] = ()
     schedule: Schedule | None = None
+
+    @property
+    def kvp(self) -> int:
+        """Ranks of tensor parallelism that share the tokens of a cache: those of cp under Helix."""
+        return self.cp if self.helix else 1
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

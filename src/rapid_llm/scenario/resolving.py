@@ -309,7 +309,7 @@ def _plan(
     chosen: dict[str, tuple[Any, str]] = {"dp": (dp, "what is left over")}
     if experts:
         chosen["etp"] = (_expert_tp(given), "tp / ep, at least 1")
-    if given.tp > 1:
+    if given.tp * given.kvp > 1:
         chosen["sp"] = (usual.sp, f"default of {engine.name}")
     if workload.kind == "training":
         chosen["zero_stage"] = (usual.zero_stage, f"default of {engine.name}")
@@ -338,7 +338,8 @@ def replanned(scenario: Scenario, accelerators: int, **degrees: int) -> Scenario
 
 def _expert_tp(plan: Parallelism) -> int:
     """Experts are cut over the tensor ranks that expert parallelism leaves free."""
-    return plan.tp // plan.ep if plan.tp % plan.ep == 0 else 1
+    ranks = plan.tp * plan.kvp
+    return ranks // plan.ep if ranks % plan.ep == 0 else 1
 
 
 def _recompute(workload: Training | Inference, engine: Runtime, defaults: list[str]) -> Training | Inference:
