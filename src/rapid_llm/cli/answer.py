@@ -57,9 +57,10 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
 def title(scenario: Mapping[str, Any], width: int) -> list[str]:
     """Say what was asked in one line."""
     degrees = scenario.get("parallelism", {})
-    plan = " ".join(
+    shown = [
         f"{axis} {degrees[axis]}" for axis in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp") if _shown(degrees, axis)
-    )
+    ]
+    plan = " ".join([*shown, *(form for form in ("shift", "helix") if degrees.get(form))])
     count = _accelerators(scenario) or 1
     parts = [
         f"{_name(scenario.get('model'))} {scenario.get('workload', {}).get('kind', '')}",

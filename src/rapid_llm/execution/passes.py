@@ -38,6 +38,7 @@ _HIDDEN_BY = {
     "ep": "expert_all_to_all",
     "etp": "expert_all_to_all",
     "cp": "context_parallel",
+    "kvp": "batch_exchange",
     "shard": "parameter_gather",
     "edp": "parameter_gather",
     "data": "gradient_reduce",
@@ -46,11 +47,11 @@ _HIDDEN_BY = {
 """Which flag of ``runtime.Overlap`` puts the messages of an axis on a stream of their own."""
 BESIDE = "normal"
 """The mode of an expert library whose kernels run beside others; the other takes all units for a short time."""
-_NANO = ("tp", "ep", "etp", "cp")
+_NANO = ("tp", "ep", "etp", "cp", "kvp")
 """Axes whose messages travel beside the kernels of other nano-batches."""
 _SHARDED = ("shard", "edp")
 """Axes over which weights are gathered and their gradients reduced."""
-_COVERS = {"tp": "gemm", "cp": "attention"}
+_COVERS = {"tp": "gemm", "cp": "attention", "kvp": "attention"}
 """Kernels that can run beside the messages of an axis, where it is not all of the pass: a chunked product beside its
 gather or scatter, attention on one chunk of the sequence beside the ring."""
 _COLUMNS = "column-parallel"
@@ -320,7 +321,7 @@ def _beside(
     M seconds of messages slow the C seconds of kernels that cover them by the share sigma of compute units that the
     collective library occupies, and take H seconds of memory from the share mu of C that waits for it: together they
     take max(M, C + sigma M + mu H). A product runs beside its own messages in tp chunks, the first (or last) of which
-    has nothing beside it: M / tp more.
+    has nothing beside it: M / tp more; the exchange of a batch runs request by request beside attention of the others.
     """
     machine, tp, compute = priced.machine, priced.lowered.shapes.plans.tp, priced.lowered.shapes.compute
     (own, reading), rows_of_kernels = within, [table.rows for table in priced.kernels]
@@ -356,7 +357,9 @@ def _beside(
             again = np.where(moved[RECOMPUTE] == 0.0, own[RECOMPUTE], 0.0)
             alone_under = again > 0 if machine.runtime.overlap.fetched_once else np.zeros(again.shape, bool)
             cover[BACKWARD] = np.where(alone_under, again, cover[BACKWARD] + again)
-        alone = moved / tp if beside == _COVERS["tp"] else 0.0
+        by_request = any(rows.axis == "kvp" for rows, *_ in here)
+        pieces = tp if beside == _COVERS["tp"] else priced.lowered.shapes.batch if by_request else np.inf
+        alone = moved / pieces
         exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, slowing))
         side += moved
     return side, exposed

@@ -268,7 +268,7 @@ def said(axis: str) -> str:
     return _SAID.get(axis, axis)
 
 
-_SAID = {"data": "dp", "shard": "dp", "replicas": "dp", "edp": "dp"}
+_SAID = {"kvp": "cp", "data": "dp", "shard": "dp", "replicas": "dp", "edp": "dp"}
 """Axes whose groups a user knows by another name."""
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Tensors, only, pointwise, renamed
 from rapid_llm.lowering.projection import gather, matmul, reduce
+from rapid_llm.lowering.regrouped import attending, cached_share, gathered_cache, regroup
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.model.architecture import Attention, LatentAttention
 from rapid_llm.operators.elementwise import filled, larger, some, where
@@ -29,14 +30,15 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | No
     Reads tensor 'n1' [tokens, hidden], writes 'o' [tokens, hidden]. ``stored``: facts of a framework that
     keeps the scores instead of running one fused kernel.
     """
-    heads = local_heads(mixer.num_attention_heads, s.plans.tp)
-    kv_heads = local_heads(mixer.num_key_value_heads, s.plans.tp)
+    over, own = attending(s), local_heads(mixer.num_attention_heads, s.plans.tp)
+    heads, kv_heads = (local_heads(n, over) for n in (mixer.num_attention_heads, mixer.num_key_value_heads))
     d, dv = mixer.head_dim, mixer.v_head_dim or mixer.head_dim
     q = heads * d * (2.0 if mixer.output_gate else 1.0)
     kv = filled(heads, 0.0) if mixer.kv_shared else kv_heads * (d if mixer.k_eq_v else d + dv)
     t, act = s.tokens, s.act
     qkv = {"qkv": t * (q + kv) * act}
     out: list[Canonical] = [
+        *gathered_cache(kv, s),
         *gather("attention", "n1", hidden, s),
         matmul("qkv", s, n=q + kv, k=hidden, reads="n1", writes=qkv, bias=mixer.qkv_bias),
     ]
@@ -51,10 +53,11 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | No
         out.append(_core(mixer, (heads, kv_heads), qkv, a, s))
     else:
         out.extend(_stored((heads, d, dv), qkv, a, s, stored, keys=s.past + s.length))
-    out.extend(_after_core(heads * dv, s))
+    out += [*_after_core(heads * dv, s), *regroup("a", heads, dv, s)]
     if mixer.output_gate:
-        out.append(pointwise("gate", "stream", {**a, "gate": t * heads * d * act}, a, saves=("a",)))
-    out.append(matmul("out", s, n=hidden, k=heads * dv, reads="a", writes={"o": t * hidden * act}, bias=mixer.o_bias))
+        a = {"a": t * own * dv * act}
+        out.append(pointwise("gate", "stream", {**a, "gate": t * own * d * act}, a, saves=("a",)))
+    out.append(matmul("out", s, n=hidden, k=own * dv, reads="a", writes={"o": t * hidden * act}, bias=mixer.o_bias))
     out.extend(reduce("attention", "o", hidden, s))
     return out
 
@@ -147,7 +150,7 @@ def _context(s: Shapes) -> tuple[Column, Column]:
     decode all queries meet the rank's share of the cache.
     """
     if not s.context_parallel:
-        return s.length, s.past
+        return s.length, s.past / cached_share(s)
     new = where(s.decode > 0, s.length, s.length * s.plans.ulysses / s.plans.cp)
     return new, where(s.decode > 0, s.past / s.plans.cp, s.past + (s.length - new) / 2.0)
 
@@ -174,7 +177,7 @@ def _core(mixer: Attention, heads: tuple[Column, Column], qkv: Tensors, a: Tenso
             "kv_heads": heads[1] / _dealt(s),
             "head_dim": mixer.head_dim,
             "v_head_dim": mixer.v_head_dim or mixer.head_dim,
-            "window": mixer.sliding_window or 0,
+            "window": (mixer.sliding_window or 0) / cached_share(s),
             "causal": float(mixer.causal),
             "backward": 0,
             "kv_bytes": s.kv,
@@ -224,10 +227,10 @@ def latent_attention(mixer: LatentAttention, hidden: int, s: Shapes) -> list[Can
 
     The latent is replicated over tp; heads are divided.
     """
-    heads = local_heads(mixer.num_attention_heads, s.plans.tp)
+    heads, own = (local_heads(mixer.num_attention_heads, over) for over in (attending(s), s.plans.tp))
     nope, rope, dv, rank = mixer.qk_nope_head_dim, mixer.qk_rope_head_dim, mixer.v_head_dim, mixer.kv_lora_rank
     t, act = s.tokens, s.act
-    out: list[Canonical] = [*gather("attention", "n1", hidden, s)]
+    out: list[Canonical] = [*gathered_cache(rank + rope, s), *gather("attention", "n1", hidden, s)]
     q_width = heads * (nope + rope)
     q_bytes, latent = {"q": t * q_width * act}, {"latent": t * (rank + rope) * act}
     kv_down = matmul("kv_down", s, n=rank + rope, k=hidden, reads="n1", writes=latent)
@@ -243,14 +246,18 @@ def latent_attention(mixer: LatentAttention, hidden: int, s: Shapes) -> list[Can
     if mixer.index_n_heads and mixer.index_head_dim:
         out.extend(_indexer(mixer, hidden, s))
     out.extend(_before_core(q_width, heads * (nope + rope + dv), s))
-    out.extend(_latent_core(mixer, heads, q_bytes, s))
+    out.extend(_latent_core(mixer, (heads, own), q_bytes, s))
     out.extend(_after_core(heads * dv, s))
-    out.append(matmul("out", s, n=hidden, k=heads * dv, reads="a", writes={"o": t * hidden * act}))
+    out.append(matmul("out", s, n=hidden, k=own * dv, reads="a", writes={"o": t * hidden * act}))
     out.extend(reduce("attention", "o", hidden, s))
     return out
 
 
-def _latent_core(mixer: LatentAttention, heads: Column, q: dict[str, Column], s: Shapes) -> list[Canonical]:
+def _latent_core(
+    mixer: LatentAttention, dealt: tuple[Column, Column], q: dict[str, Column], s: Shapes
+) -> list[Canonical]:
+    """The core; ``dealt``: heads that this rank attends with, and those whose outputs it projects."""
+    heads, own = dealt
     nope, rope, dv, rank = mixer.qk_nope_head_dim, mixer.qk_rope_head_dim, mixer.v_head_dim, mixer.kv_lora_rank
     t, act = s.tokens, s.act
     new, past = _context(s)
@@ -292,12 +299,13 @@ def _latent_core(mixer: LatentAttention, heads: Column, q: dict[str, Column], s:
     ]  # fmt: skip
     if not s.training:
         absorbed_q = {"q_abs": t * heads * rank * act}
-        core, out = {"a_latent": t * heads * rank * act}, {"a": a["a"]}
-        absorb = partial(matmul, s=s, m=t, groups=heads, plain=True, when=s.decode)
+        core, out = {"a_latent": t * heads * rank * act}, {"a": t * own * dv * act}
+        absorb = partial(matmul, s=s, m=t, plain=True, when=s.decode)
         result += [
-            absorb("absorb_q", n=rank, k=nope, reads="q", writes=absorbed_q),
+            absorb("absorb_q", groups=heads, n=rank, k=nope, reads="q", writes=absorbed_q),
             Operator("attention", "attention", absorbed_q, core, absorbed, dtype=s.attention_dtype, when=s.decode),
-            absorb("absorb_v", n=dv, k=rank, reads="a_latent", writes=out),
+            *regroup("a_latent", heads, rank, s),
+            absorb("absorb_v", groups=own, n=dv, k=rank, reads="a_latent", writes=out),
         ]
     return result
 

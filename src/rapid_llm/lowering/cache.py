@@ -15,7 +15,14 @@ INPUT_BYTES = 2.0
 
 
 def cache_bytes(
-    model: Model, tp: Column | float, length: Column, kv: float, block: int = 1, *, source: Column | float = 0.0
+    model: Model,
+    tp: Column | float,
+    length: Column,
+    kv: float,
+    block: int = 1,
+    *,
+    source: Column | float = 0.0,
+    kvp: Column | float = 1.0,
 ) -> Matrix:
     """Bytes of one pass of each unit on one rank for one sequence of ``length`` tokens [U, P].
 
@@ -23,13 +30,14 @@ def cache_bytes(
     block, of which a sequence holds whole ones. Heads are divided by tp and repeated beyond them; a latent is not
     divided; a window is held whole and straddles one more block; recurrent states and the inputs that a convolution
     looks back at do not grow: ``length`` 0 leaves them alone. Nor do keys and values of cross attention, of ``source``
-    tokens. Layers whose tokens all see each other run once over a sequence and keep nothing: those of an encoder.
+    tokens. ``kvp`` of the tp ranks share the tokens of the same heads. Layers whose tokens all see each other run once
+    over a sequence and keep nothing: those of an encoder.
     """
     cache = np.zeros((len(model.blocks) + below_units(model) + 2, len(length)))
     for unit, layer in enumerate(model.blocks):
-        cache[unit] = _layer(layer, tp, length, kv, block)
+        cache[unit] = _layer(layer, (tp, kvp), length, kv, block)
         if layer.cross is not None:
-            cache[unit] += _held(source, None, block) * _width(layer.cross, tp) * kv
+            cache[unit] += _held(source, 0.0, block) * _width(layer.cross, tp) * kv
     return cache
 
 
@@ -44,23 +52,26 @@ def _width(mixer: Attention, tp: Column | float) -> Column | float:
     return heads * (mixer.head_dim if mixer.k_eq_v else mixer.head_dim + mixer.value_dim)
 
 
-def _held(length: Column | float, window: int | None, block: int) -> Column | float:
-    """Tokens in whole blocks of a sequence [P]."""
+def _held(length: Column | float, window: Column | float, block: int) -> Column | float:
+    """Tokens in whole blocks of a sequence [P]; ``window`` 0: no window."""
     whole: Column | float = np.ceil(length / block) * block
-    if not window:
+    if not np.any(window):
         return whole
     straddle = block if block > 1 else 0
     return np.where(length > window, np.ceil(window / block) * block + straddle, whole)
 
 
-def _layer(layer: Block, tp: Column | float, length: Column, kv: float, block: int) -> Column | float:
-    mixer = layer.mixer
+def _layer(
+    layer: Block, cut: tuple[Column | float, Column | float], length: Column, kv: float, block: int
+) -> Column | float:
+    """``cut``: ranks that share heads, and those among them that share tokens."""
+    mixer, (tp, kvp) = layer.mixer, cut
     size: Column | float = 0.0
     if isinstance(mixer, Attention) and mixer.causal and not mixer.kv_shared:
-        size = _held(length, mixer.sliding_window, block) * _width(mixer, tp) * kv
+        size = _held(length / kvp, (mixer.sliding_window or 0) / kvp, block) * _width(mixer, tp / kvp) * kv
     elif isinstance(mixer, LatentAttention):
         latent = (mixer.kv_lora_rank + mixer.qk_rope_head_dim) * kv
-        size = _held(length, None, block) * (latent + (mixer.index_head_dim or 0))
+        size = _held(length / kvp, 0.0, block) * (latent + (mixer.index_head_dim or 0))
     elif isinstance(mixer, CompressedAttention):
         entries = _held(length, mixer.sliding_window, block)
         if mixer.compress_rate:

@@ -320,5 +320,5 @@ def cached(model: Model, s: Shapes, runtime: Runtime) -> Matrix:
     if s.training:
         return np.zeros((len(model.blocks) + below_units(model) + bool(s.ahead) + OUTER, len(s.plans)))
     block = runtime.serving.kv_block_tokens if runtime.serving else 1
-    held = cache_bytes(model, s.plans.tp, s.past + s.new, s.kv, block, source=s.source)
+    held = cache_bytes(model, s.plans.tp, s.past + s.new, s.kv, block, source=s.source, kvp=s.plans.kvp)
     return held * s.batch / s.plans.cp

@@ -52,8 +52,9 @@ class Shapes:
     turned: bytes that rounding an element to the compute format moves, found where its scale is, 0 where nothing is
     rounded apart (``dtypes``).
     modules: parts of a layer that selective recomputation names. tensor_parallel, context_parallel: whether any plan
-    is. head: bytes of a weight of the LM head, and its dtype. source: tokens of each sequence that cross attention
-    reads and an encoder writes; starts: passes that begin their sequences, in which the encoder runs.
+    is; cache_dealt: whether tp ranks of any share the tokens of a cache. head: bytes of a weight of the LM head, and
+    its dtype. source: tokens of each sequence that cross attention reads and an encoder writes; starts: passes that
+    begin their sequences, in which the encoder runs.
     """
 
     plans: Plans
@@ -88,6 +89,7 @@ class Shapes:
     modules: tuple[str, ...]
     tensor_parallel: bool
     context_parallel: bool
+    cache_dealt: bool
     head: tuple[float, str]
     source: Column
     starts: Column
@@ -195,6 +197,7 @@ class Shapes:
             modules=own.modules,
             tensor_parallel=bool(np.count_nonzero(plans.tp > 1)),
             context_parallel=context_parallel,
+            cache_dealt=bool(np.count_nonzero(plans.kvp > 1)),
             source=np.full_like(new, source),
             starts=np.where(past > 0, 0.0, 1.0) * (1.0 - decode),
             made_of=(precision, runtime, *own, document, verified is None or verified.tobytes(), _bytes(padding)),

@@ -16,16 +16,17 @@ from rapid_llm.workload import Routing
 
 # role prefix -> share of a weight that one rank holds; the longest matching prefix wins
 TENSOR = "tensor"
+_QUERY = "query"
 _KEY_VALUE = "key-value"
 _EXPERT = "expert"
 _REPLICATED = "replicated"
 _RULES = {
-    "attention.q": TENSOR,
-    "attention.gate": TENSOR,
+    "attention.q": _QUERY,
+    "attention.gate": _QUERY,
     "attention.k": _KEY_VALUE,
     "attention.v": _KEY_VALUE,
     "attention.o": TENSOR,
-    "attention.sinks": TENSOR,
+    "attention.sinks": _QUERY,
     "attention.q_norm": _REPLICATED,
     "attention.k_norm": _REPLICATED,
     "attention.o.bias": _REPLICATED,
@@ -36,16 +37,16 @@ _RULES = {
     "cross.q_norm": _REPLICATED,
     "cross.k_norm": _REPLICATED,
     "cross.o.bias": _REPLICATED,
-    "mla.q": TENSOR,
+    "mla.q": _QUERY,
     "mla.q_down": _REPLICATED,
     "mla.q_norm": _REPLICATED,
-    "mla.q_up": TENSOR,
-    "mla.kv_up": TENSOR,
+    "mla.q_up": _QUERY,
+    "mla.kv_up": _QUERY,
     "mla.gate": TENSOR,
     "mla.o": TENSOR,
     "mla.o.bias": _REPLICATED,
     "mla.o_down": TENSOR,
-    "mla.sinks": TENSOR,
+    "mla.sinks": _QUERY,
     "ssm": TENSOR,
     "mlp": TENSOR,
     "mlp.down.bias": _REPLICATED,
@@ -91,7 +92,8 @@ def block_parameters(layer: Block, hidden: int, plans: Plans, routing: Routing) 
     kv_heads = attends.num_key_value_heads if isinstance(attends, Attention) else 1
     dense = (
         sums.get(TENSOR, 0.0) / plans.tp
-        + sums.get(_KEY_VALUE, 0.0) * local_heads(kv_heads, plans.tp) / kv_heads
+        + sums.get(_QUERY, 0.0) / plans.tpa
+        + sums.get(_KEY_VALUE, 0.0) * local_heads(kv_heads, plans.tpa) / kv_heads
         + sums.get(_REPLICATED, 0.0)
     )
     copied = routing.held(layer.ffn.num_experts) / layer.ffn.num_experts if isinstance(layer.ffn, MoE) else 1.0

@@ -27,7 +27,7 @@ from rapid_llm.workload import Routing
 Matrix = NDArray[np.float64]
 Software = tuple[Model, Runtime, Precision]
 
-SHAPING = ("tp", "pp", "vpp", "cp", "ulysses", "ep", "etp", "sp", "recompute", "recompute_every", "schedule")
+SHAPING = ("tp", "pp", "vpp", "cp", "ulysses", "ep", "etp", "sp", "recompute", "recompute_every", "schedule", "kvp")
 """Columns of a plan that change the bytes of a pass of one sequence; the others change how many are held."""
 SHORT = 2
 """Cached tokens at which a decode step is lowered where its tensors do not grow with them."""
@@ -72,7 +72,7 @@ def inference_footprint(
     length = cached if _reads_by_length(model) else SHORT
     unit = _decode((model, runtime, precision), plans, length, source, routing)
     block = runtime.serving.kv_block_tokens if runtime.serving else 1
-    each = cache_bytes(model, plans.tp, np.array([cached]), unit.shapes.kv, block, source=source)
+    each = cache_bytes(model, plans.tp, np.array([cached]), unit.shapes.kv, block, source=source, kvp=plans.kvp)
     return DecodeBytes(unit, cached, each * plans.micro_batch / plans.cp)
 
 

@@ -231,11 +231,13 @@ def cache_budget(
     ``share``: of a sequence's cache that is on one rank: context parallelism and offload leave less than all.
     """
     tokens = runtime.serving.kv_block_tokens if runtime.serving else 1
-    tp, lengths = float(lowered.shapes.plans.tp[row]), np.array([0.0, tokens, length])
+    plans = lowered.shapes.plans
+    tp, kvp = float(plans.tp[row]), float(plans.kvp[row])
+    lengths = np.array([0.0, tokens * kvp, length])
     room = np.maximum(cache_room(account)[row], 0.0)
     source = float(lowered.shapes.source[row])
     # bytes of a sequence of these lengths
-    each = cache_bytes(model, tp, lengths, lowered.shapes.kv, tokens, source=source)
+    each = cache_bytes(model, tp, lengths, lowered.shapes.kv, tokens, source=source, kvp=kvp)
     states, block, whole = each.T @ lowered.layers[:, row, :] * share
     grows = block - states
     sequences = _count(room, whole)
@@ -250,7 +252,7 @@ def cache_budget(
     return CacheBudget(
         terms=terms,
         room_bytes=sum(terms.values()),
-        block_tokens=tokens,
+        block_tokens=int(tokens * kvp),
         block_bytes=float(grows[stage]),
         blocks=_count(left, grows),
         length=length,

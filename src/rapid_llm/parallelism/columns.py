@@ -23,9 +23,10 @@ class Plans:
     """P plans as float64 columns [P]; modes are indices into RECOMPUTE_MODES and SCHEDULES.
 
     ``micro_batch`` is sequences per micro-batch (training) or requests per replica (inference), ``micro_batches`` how
-    many of them one step runs; ``gathers``: keys and values over cp, in place of a ring (0 or 1). ``order`` is the
-    placement, innermost axis first, ``stage_layers`` the layers of each stage where a user deals them, ``shift``
-    whether passes switch cp ranks to tp; all are the same for all plans.
+    many of them one step runs; ``gathers``: keys and values over cp, in place of a ring (0 or 1); ``kvp`` of the tp
+    ranks share the tokens of a cache (Helix, whose cp ranks are among those of tp here). ``order`` is the placement,
+    innermost axis first, ``stage_layers`` the layers of each stage where a user deals them, ``shift`` whether passes
+    switch cp ranks to tp; all are the same for all plans.
     """
 
     tp: Column
@@ -45,6 +46,7 @@ class Plans:
     schedule: Column
     ulysses: Column
     gathers: Column
+    kvp: Column
     order: tuple[str, ...] = AXES
     stage_layers: tuple[int, ...] = ()
     shift: bool = False
@@ -63,10 +65,10 @@ class Plans:
     ) -> Plans:
         """One resolved plan as columns of length one, which are read-only: who asks again gets the same."""
         values: dict[str, float] = {
-            "tp": plan.tp,
+            "tp": plan.tp * plan.kvp,
             "pp": plan.pp,
             "vpp": plan.vpp,
-            "cp": plan.cp,
+            "cp": plan.cp / plan.kvp,
             "dp": plan.dp or 1,
             "ep": plan.ep,
             "etp": plan.etp or 1,
@@ -80,6 +82,7 @@ class Plans:
             "schedule": SCHEDULES.index(plan.schedule or "1f1b"),
             "ulysses": plan.ulysses,
             "gathers": float(plan.exchange == "all-gather"),
+            "kvp": plan.kvp,
         }
         columns = np.array(list(values.values()), dtype=np.float64)[:, None]
         columns.flags.writeable = False
@@ -123,6 +126,11 @@ class Plans:
     def edp(self) -> Column:
         """Replicas of one expert: what is left of tp x cp x dp after the expert axes, times copies."""
         return self.tp * self.cp * self.dp * self.copies / (self.etp * self.ep)
+
+    @cached_property
+    def tpa(self) -> Column:
+        """Ranks over which decode steps cut the heads of attention: tp / kvp."""
+        return self.tp / self.kvp
 
     @cached_property
     def data(self) -> Column:
@@ -197,6 +205,9 @@ class Plans:
             return self.stride("dp") * self.dp_shard
         if axis == "ends":
             return self.stride("pp") * np.maximum(self.pp - 1.0, 1.0)
+        if axis == "kvp":
+            innermost = self.order.index("cp") < self.order.index("tp")
+            return self.stride("tp") * (1.0 if innermost else self.tpa)
         expert = axis in ("etp", "ep", "edp")
         sizes = (
             {"tp": self.etp, "ep": self.ep, "dp": self.edp / self.copies, "pp": self.pp}

@@ -55,7 +55,9 @@ class Parallelism:
     ulysses form a ring (hybrid, a2a+p2p).
     ``layers_per_stage`` deals the layers by hand, none to a stage of the embedding or the head alone. ``shift``: passes
     of inference for which that is faster, decode steps always, run with the cp ranks as further tp ranks on the same
-    cache (Shift Parallelism of Arctic Inference). A field left as None takes the runtime's default.
+    cache (Shift Parallelism of Arctic Inference). ``helix``: in decode the cp ranks share the tokens of the cache, and
+    everything but attention is cut over tp x cp ranks (arXiv 2507.07120, where tp is TPA and cp is KVP). A field left
+    as None takes the runtime's default.
     """
 
     tp: Count = 1
@@ -71,8 +73,14 @@ class Parallelism:
     exchange: Annotated[Exchange | None, BeforeValidator(_exchange)] = None
     ulysses: Count = 1
     shift: bool = False
+    helix: bool = False
     layers_per_stage: tuple[Whole, ...] = ()
     schedule: Schedule | None = None
+
+    @property
+    def kvp(self) -> int:
+        """Ranks of tensor parallelism that share the tokens of a cache: those of cp under Helix."""
+        return self.cp if self.helix else 1
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -28,7 +28,15 @@ MAPPING = "mapping memory again"
 OTHER_HALF = "waiting for the ffn pool"
 _KERNELS = (COMPUTE, MEMORY, LAUNCH)
 """The group of kernels of each of BOUNDS."""
-_AXIS_NAMES = {"ulysses": "cp", "keys": "cp", "shard": "dp", "data": "dp", "edp": "dp (experts)", "replicas": "dp"}
+_AXIS_NAMES = {
+    "ulysses": "cp",
+    "keys": "cp",
+    "kvp": "cp (helix)",
+    "shard": "dp",
+    "data": "dp",
+    "edp": "dp (experts)",
+    "replicas": "dp",
+}
 _SUFFIXES = (" dgrad", " wgrad", " grad", " again")
 
 

@@ -123,7 +123,7 @@ def cache_of(scenario: Scenario, found: Footprint) -> CacheUse | None:
         return None
     work = decoded(scenario.model, work)[0] if isinstance(work, Inference) else work
     length = work.prompt_tokens + work.output_tokens if isinstance(work, Inference) else work.sequence_length
-    share = 1.0 / scenario.parallelism.cp
+    share = scenario.parallelism.kvp / scenario.parallelism.cp
     if isinstance(work, Inference):
         away = work.offload.away(with_layers=scenario.runtime.runs_layers_on_host)
         length, share = length + (work.beams - 1) * work.output_tokens, share * (1.0 - away)

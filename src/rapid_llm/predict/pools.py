@@ -270,6 +270,8 @@ def _cache(scenario: Scenario, plans: Plans, kv: float) -> float:
     """Bytes of a prompt's cache on one rank of the stage that holds most."""
     work, model = scenario.workload, scenario.model
     assert isinstance(work, Inference)
-    each = cache_bytes(model, plans.tp, np.array([float(work.prompt_tokens)]), kv)[: len(model.blocks), 0]
+    each = cache_bytes(model, plans.tp, np.array([float(work.prompt_tokens)]), kv, kvp=plans.kvp)[
+        : len(model.blocks), 0
+    ]
     layers = np.bincount(model.pattern, minlength=len(model.blocks))
     return float(each @ layers) / ceil(float(plans.pp[0])) / float(plans.cp[0])

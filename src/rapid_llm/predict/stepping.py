@@ -153,6 +153,7 @@ def stepper(scenario: Scenario) -> Stepper:
         "pools": scenario.pools is not None,
         "workload.offload": work.offload.any,
         "parallelism.shift": scenario.parallelism.shift,
+        "runtime.overlap.batch_exchange": scenario.runtime.overlap.batch_exchange,
         "runtime.overlap.nano_batches": scenario.runtime.overlap.nano_batches > 1,
         "runtime.serving.async_scheduling": bool(
             scenario.runtime.serving and scenario.runtime.serving.async_scheduling

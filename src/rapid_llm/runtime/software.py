@@ -112,7 +112,9 @@ class Overlap:
     same: an operation, a compute format, or ``again``: gathers repeated for a weight gradient. ``shared_experts``
     alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything. ``shared_beside``: in
     inference passes that run as a graph a shared expert has a stream of its own beside the routed ones.
-    ``nano_batches``: into so many an inference pass is dealt, the messages of one beside the kernels of the others.
+    ``batch_exchange``: the exchange of one request's partial outputs travels beside attention of the next (HOP-B of
+    Helix, arXiv 2507.07120, section 2.1.3). ``nano_batches``: into so many an inference pass is dealt, the messages of
+    one beside the kernels of the others.
     """
 
     gradient_reduce: bool = False
@@ -126,6 +128,7 @@ class Overlap:
     shared_beside: bool = False
     context_parallel: bool = False
     pipeline: bool = False
+    batch_exchange: bool = False
     nano_batches: Count = 1
 
     def in_pieces(self, op: str, compute: str, *, again: bool) -> bool:

@@ -11,7 +11,7 @@ from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator, NodeGroup, System, node_starts, part_of
 from rapid_llm.lowering.modules import present
-from rapid_llm.model import MLP, Model, MoE
+from rapid_llm.model import MLP, CompressedAttention, Model, MoE
 from rapid_llm.parallelism import FOLDED, TWO_WAY, Parallelism
 from rapid_llm.runtime import EXCHANGES, Runtime, runs_on, usual
 from rapid_llm.scenario.expert_columns import expert_columns, experts_of
@@ -47,8 +47,8 @@ class Columns:
 def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
     """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
 
-    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, exchange (its place in EXCHANGES), shifts
-    (0 or 1), dealt_stages, dealt_layers and idle_stages by hand; of the schedule, 0 or 1: interleaved, looped (vpp
+    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, exchange (its place in EXCHANGES), shifts,
+    helix and divided (tp from cp in placement; 0 or 1), dealt_stages, dealt_layers and idle_stages by hand; of the schedule, 0 or 1: interleaved, looped (vpp
     chunks a stage), folded (in a V), two_way, and fewest micro-batches;
     of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), exchanges,
     window_exchanges and latent_exchanges (a bit each), runs_schedule, offloads, offload_zero_stage and
@@ -64,7 +64,7 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
     is modelled of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, draft_decodes, pooled, and of the
     model: hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an
     encoder), sees_both_ways, masked (0 or 1), encoder_positions, window (of sound), num_attention_heads,
-    num_key_value_heads, num_state_heads, num_experts, intermediate_size, moe_intermediate_size. Where layers
+    num_key_value_heads, num_state_heads, deals_cache (0 or 1), num_experts, intermediate_size, moe_intermediate_size. Where layers
     differ, a model's size is the greatest common divisor over them, since what divides it divides all; 0 means that
     the model has no such thing.
     """
@@ -102,10 +102,16 @@ def _model(model: Model) -> dict[str, int]:
         "has_windows": any(getattr(mixer, "sliding_window", None) for mixer in mixers),
         "has_latents": any(mixer.kind == "mla" for mixer in mixers if mixer),
         "num_state_heads": _common(getattr(mixer, "num_value_heads", 0) for mixer in mixers),
+        "deals_cache": all(_whole(mixer) for mixer in mixers),
         "num_experts": _common(part.num_experts for part in parts if isinstance(part, MoE)),
         "intermediate_size": _common(part.intermediate_size for part in parts if isinstance(part, MLP)),
         "moe_intermediate_size": _common(part.moe_intermediate_size for part in parts if isinstance(part, MoE)),
     }
+
+
+def _whole(mixer: object) -> bool:
+    """Whether queries meet all tokens of a cache, so that ranks can share these; a recurrent state has none."""
+    return not isinstance(mixer, CompressedAttention) and not getattr(mixer, "index_n_heads", None)
 
 
 @lru_cache(maxsize=256)
@@ -154,6 +160,7 @@ def _plan(plan: Parallelism, runtime: Runtime) -> dict[str, int]:
         "idle_stages": sum(layers == 0 for layers in dealt[1:-1]),
         **{name: int(getattr(plan, name) or 0) for name in names},
         "shifts": plan.shift,
+        "helix": plan.helix,
         "interleaved": plan.schedule == "interleaved",
         "exchange": EXCHANGES.index(plan.exchange or "ring"),
         **_framework(plan, runtime),
@@ -335,7 +342,14 @@ def _places(scenario: Scenario) -> dict[str, int]:
         "flow": scenario.network == "flow",
         "link_faults": any(fault.of_links for fault in scenario.faults),
         "misplaced": bool(_misplaced(scenario)),
+        "divided": _divided(scenario.placement.order),
     }
+
+
+def _divided(order: tuple[str, ...]) -> bool:
+    """Whether another dense axis stands between tp and cp in placement."""
+    dense = [axis for axis in order if axis != "ep"]
+    return abs(dense.index("tp") - dense.index("cp")) > 1
 
 
 def _misplaced(scenario: Scenario) -> str:

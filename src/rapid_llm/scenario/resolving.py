@@ -308,7 +308,7 @@ def _plan(
     chosen: dict[str, tuple[Any, str]] = {"dp": (dp, "what is left over")}
     if any(isinstance(block.ffn, MoE) for block in model.blocks):
         chosen["etp"] = (_expert_tp(given), "tp / ep, at least 1")
-    if given.tp > 1:
+    if given.tp * given.kvp > 1:
         chosen["sp"] = (usual.sp, f"default of {engine.name}")
     if workload.kind == "training":
         chosen["zero_stage"] = (usual.zero_stage, f"default of {engine.name}")
@@ -355,7 +355,8 @@ def _exchange(plan: Parallelism, engine: Runtime, model: Model) -> tuple[str, st
 
 def _expert_tp(plan: Parallelism) -> int:
     """Experts are cut over the tensor ranks that expert parallelism leaves free."""
-    return plan.tp // plan.ep if plan.tp % plan.ep == 0 else 1
+    ranks = plan.tp * plan.kvp
+    return ranks // plan.ep if ranks % plan.ep == 0 else 1
 
 
 def _recompute(workload: Training | Inference, engine: Runtime, defaults: list[str]) -> Training | Inference:

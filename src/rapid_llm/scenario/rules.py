@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from rapid_llm.runtime import EXCHANGES
 from rapid_llm.scenario import lacking, sentences
 from rapid_llm.scenario.columns import Columns
@@ -54,6 +56,13 @@ def _chunks(c: Columns) -> Any:
         | divides(chunks, layers + 1)
         | divides(chunks, layers + 2)
     )
+
+
+def _regroups(c: Columns) -> Any:
+    """All but attention is cut over tp x cp ranks."""
+    ranks = c.tp * c.cp
+    sizes = (c.num_attention_heads, c.intermediate_size, c.num_state_heads)
+    return (c.helix == 0) | np.logical_and.reduce([divides(ranks, size) for size in sizes])
 
 
 PLAN: tuple[Check, ...] = (
@@ -141,7 +150,7 @@ PLAN: tuple[Check, ...] = (
     Check(
         "experts stay within tp beside cp",
         "parallelism.cp",
-        lambda c: (c.cp == 1) | (c.training > 0) | (c.num_experts == 0) | (c.ep * c.etp <= c.tp),
+        lambda c: (c.cp == 1) | (c.training > 0) | (c.helix > 0) | (c.num_experts == 0) | (c.ep * c.etp <= c.tp),
         lambda r: (
             f"parallelism.cp {r['cp']} in inference goes with experts inside tp: etp {r['etp']} x ep {r['ep']} is "
             f"above tp {r['tp']}. Try cp 1, or ep {r['tp']}."
@@ -154,6 +163,37 @@ PLAN: tuple[Check, ...] = (
         "parallelism.shift",
         lambda c: (c.shifts == 0) | ((c.training == 0) & (c.cp > 1) & (c.ulysses == c.cp) & (c.pp == 1)),
         sentences.shift,
+    ),
+    Check(
+        "helix deals a cache",
+        "parallelism.helix",
+        lambda c: (c.helix == 0) | ((c.training == 0) & (c.cp > 1) & (c.ulysses == 1) & (c.shifts == 0)),
+        sentences.helix,
+    ),
+    Check(
+        "helix finds a cache that it can deal",
+        "parallelism.helix",
+        lambda c: (c.helix == 0) | ((c.deals_cache > 0) & (c.num_attention_heads > 0)),
+        lambda r: (
+            f"parallelism.helix deals the tokens of a cache of which queries meet all, and {r['model']} has another. "
+            "Try helix false, or a model with softmax or latent attention."
+        ),
+    ),
+    Check("helix divides heads and MLP", "parallelism.cp", _regroups, sentences.regrouped),
+    Check(
+        "helix has tp beside cp",
+        "placement.order",
+        lambda c: (c.helix == 0) | (c.divided == 0),
+        lambda r: (
+            "parallelism.helix regroups tp and cp ranks, which placement.order separates. Try [tp, cp, ep, dp, pp]."
+        ),
+    ),
+    Check(
+        "helix repeats no heads",
+        "parallelism.tp",
+        lambda c: (c.helix == 0) | (c.num_key_value_heads == 0) | (c.tp <= c.num_key_value_heads),
+        sentences.repeated_heads,
+        severity="warning",
     ),
     Check(
         "ulysses x tp divides key-value heads",

@@ -369,3 +369,34 @@ def shift(r: Row) -> str:
         f"parallelism.shift switches all cp ranks between ulysses and tp in one stage (got cp {r['cp']}, ulysses "
         f"{r['ulysses']}, pp {r['pp']}). Try cp 4, ulysses 4, pp 1."
     )
+
+
+def helix(r: Row) -> str:
+    """What Helix deals is the cache of decode over cp, and nothing else may use these ranks."""
+    if r["training"]:
+        return "parallelism.helix is for inference, and workload.kind is training. Try to leave it out."
+    return (
+        f"parallelism.helix deals the cache of decode over cp, without ulysses or shift (got cp {r['cp']}, ulysses "
+        f"{r['ulysses']}{', shift' if r['shifts'] else ''}). Try cp 4, ulysses 1."
+    )
+
+
+def regrouped(r: Row) -> str:
+    """What the ranks of Helix cut together does not divide."""
+    sizes = {name: r[name] for name in ("num_attention_heads", "intermediate_size", "num_state_heads")}
+    tp, ranks = r["tp"], r["tp"] * r["cp"]
+    name, size = next((name, size) for name, size in sizes.items() if size % ranks)
+    fits = [d for d in divisors(size // tp, 64) if d > 1 and not any(n % (d * tp) for n in sizes.values())]
+    return (
+        f"parallelism.helix cuts {name} {size} over tp {tp} x cp {r['cp']} = {ranks} ranks, which leaves "
+        f"{size % ranks}. Try cp {listed(fits)}."
+    )
+
+
+def repeated_heads(r: Row) -> str:
+    """Ranks that hold the same keys and values could share their tokens instead."""
+    kv = r["num_key_value_heads"]
+    return (
+        f"parallelism.tp {r['tp']} holds each of {kv} key-value heads more than once, which helix is there to avoid. "
+        f"Try tp {kv}, cp {r['tp'] * r['cp'] // kv}."
+    )
