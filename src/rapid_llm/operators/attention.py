@@ -162,7 +162,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
         length = where(window > 0, smaller(np.ceil(window / step) * step + step, whole), whole)
     sharers = heads / inside
     items = batch * sharers * np.ceil(inside / kernel.query_tile)
-    most = larger(r.units // items, 1.0)
+    most = smaller(larger(r.units // items, 1.0), float(kernel.most_splits))
     splits = smaller(larger(length / kernel.split_tokens + _HALF, 1.0), most)
     if not kernel.splits_alone:
         splits = where(group > 1.0, splits, 1.0)
