@@ -196,3 +196,22 @@ def test_a_power_limit_that_slows_products_down_leaves_attention_more():
     assert free.attention == free.peak
     clocked = rates(hardware.accelerator("rtx-4090"), "bf16")  # beyond what is rated: products and attention alike
     assert clocked.attention == clocked.peak
+
+
+def test_heads_with_sinks_go_to_the_kernel_that_has_a_place_for_them():
+    columns = {name: np.full(2, float(value)) for name, value in BASE.items()}
+    chip = hardware.accelerator("a100-sxm")
+    kinds = np.array([0, 1])
+    both = operators.price("attention", columns, kind=kinds, dtype="bf16", kernel="vllm-fa2", accelerator=chip)
+    plain = operators.price("attention", columns, dtype="bf16", kernel="vllm-fa2", accelerator=chip)
+    other = operators.price("attention", columns, dtype="bf16", kernel="vllm-triton-attention", accelerator=chip)
+    assert list(both.seconds) == [plain.seconds[0], other.seconds[1]]
+    assert other.seconds[0] > 1.2 * plain.seconds[0]
+    hopper = hardware.accelerator("h100-sxm")  # FlashAttention-3 has a place for them
+    fa3 = operators.price("attention", columns, kind=kinds, dtype="bf16", kernel="vllm-fa3", accelerator=hopper)
+    assert fa3.seconds[0] == fa3.seconds[1]
+
+
+def test_engines_split_a_cache_into_a_fixed_number_of_parts_at_most():
+    long = {"new": 1, "past": 65535, "batch": 1, "heads": 4, "kv_heads": 1}
+    assert price("l40s", "sglang-triton-decode", **long).seconds > 3 * price("l40s", "flashinfer", **long).seconds

@@ -183,6 +183,7 @@ def _core(mixer: Attention, heads: tuple[Column, Column], qkv: Tensors, a: Tenso
             "kv_bytes": s.kv,
             "shared_kv": float(mixer.k_eq_v),
         },
+        kind="sinks" if mixer.sinks else "",
         dtype=s.attention_dtype,
         saves=("qkv", "a", "lse"),
     )

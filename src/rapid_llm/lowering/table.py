@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
 from rapid_llm.nouns import light
 from rapid_llm.operators.elementwise import larger, smaller, some, where
-from rapid_llm.operators.families import COLUMNS, POINTWISE_KINDS
+from rapid_llm.operators.families import ATTENTION_KINDS, COLUMNS, POINTWISE_KINDS
 from rapid_llm.parallelism import Plans
 
 Matrix = NDArray[np.float64]
@@ -32,6 +32,7 @@ WITH_PRODUCT = (CAST, BIAS_GRADIENT)
 """How the names of kernels end that go out with a product, at no cost of the host's own."""
 SEQUENCE_OPS = ("all_gather", "reduce_scatter")
 """What sequence parallelism sends along the sequence."""
+_KINDS = {"pointwise": POINTWISE_KINDS, "attention": ATTENTION_KINDS}
 Cell = tuple[int, int]
 """Unit and phase of a row."""
 
@@ -40,8 +41,8 @@ Cell = tuple[int, int]
 class Kernels:
     """Kernels of one (family, dtype): static per row [R]: name, kind, unit, phase; per plan [R, P]: columns and count.
 
-    ``kind`` is an index into POINTWISE_KINDS (0 for other families); ``count`` is how often the row runs in one pass of
-    its unit (0 where a plan does not run it).
+    ``kind`` is an index into POINTWISE_KINDS or ATTENTION_KINDS (0 for other families); ``count`` is how often the row
+    runs in one pass of its unit (0 where a plan does not run it).
     """
 
     family: str
@@ -124,7 +125,8 @@ class Builder:
             together = smaller(columns["groups"], self.streams)
             columns, count = {**columns, "groups": together}, count * (columns["groups"] / together)
         values = (*(columns[c] for c in COLUMNS[op.family]), count)
-        kind = POINTWISE_KINDS.index(op.kind) if op.family == "pointwise" else 0
+        kinds = _KINDS.get(op.family)
+        kind = kinds.index(op.kind) if kinds else 0
         self.kernels.setdefault((op.family, op.dtype), []).append((name or op.name, kind, *cell, values))
 
     def cast(

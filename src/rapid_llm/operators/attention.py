@@ -162,7 +162,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     peak = r.multiplies(kernel.product_bits, warps=kernel.warps)
     rate = where(together, c.rate * peak, c.lone_rate * r.vector)
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
-    splits = smaller(larger(length / kernel.split_tokens + _HALF, 1.0), larger(r.units // items, 1.0))
+    most = smaller(larger(r.units // items, 1.0), float(kernel.most_splits))
+    splits = smaller(larger(length / kernel.split_tokens + _HALF, 1.0), most)
     if not kernel.splits_alone:
         splits = where(group > 1.0, splits, 1.0)
     partial = _PARTIAL_BYTES * batch * heads * v_dim / items  # that each unit writes for another to read

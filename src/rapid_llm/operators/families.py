@@ -44,6 +44,9 @@ MAY_BE_ZERO: Final = frozenset(
 POINTWISE_KINDS: Final = ("stream", "reduce", "gather", "optimizer")
 """stream: residual, activation, cast, dropout; reduce: norm, softmax, loss, sampling; gather: embedding, rotary."""
 
+ATTENTION_KINDS: Final = ("", "sinks")
+"""Rows of attention: plain, and with a learned logit per head, for which engines have another kernel on some chips."""
+
 BOUNDS: Final = ("compute", "memory", "launch")
 
 

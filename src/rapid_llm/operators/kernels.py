@@ -142,7 +142,8 @@ class AttentionKernel(Kernel):
     ``append`` is the pass before it that writes new K and V into the cache: by ``token``, by ``block`` (one a token, a
     thread a column of K, up to 512), one over Q, K and V with rotary (``qkv``), or one over a ``latent`` and the rotary
     parts of Q and K. ``fresh``: K and V are 16-bit activations, whatever the cache holds. ``latent`` names the
-    kernel for rows whose K and V differ in width (latent attention). ``varlen``: prompts and the sequences that decode
+    kernel for rows whose K and V differ in width (latent attention), ``sinks`` the one for heads with a learned logit
+    beside their scores, where this one has no place for it. ``varlen``: prompts and the sequences that decode
     beside them are one launch. ``shared``: bytes of shared memory of the block of one tile, which waits for its first
     keys whatever the clock, beside as many more as a unit has room for; 0: a tile keeps its unit busy.
     """
@@ -163,6 +164,7 @@ class AttentionKernel(Kernel):
     decode_8bit: str | None = None
     cached_8bit: str | None = None
     latent: str | None = None
+    sinks: str | None = None
     varlen: bool = False
     shared: Bytes = 0
 
@@ -178,16 +180,15 @@ class DecodeKernel(Kernel):
     """Split-KV attention of one query per sequence.
 
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
-    one work item takes; ``split_tokens`` is the least length of a split; ``groups``: least and most query heads of a KV
-    head that share a work item, ``powers``: only where they are a power of two, ``fills``: only where sequences times
-    KV heads, times blocks of ``fills_by`` tokens where it is given, are that share of the compute units; the others run
-    alone on vector units, in steps of ``lone_tile``. ``splits_alone``: rows with one query head a KV head are split
-    too; ``warps``:
-    instructions of a warp multiply (``Rates.warps``), so that ``rate`` is a share of what those reach; ``regroups``:
-    copies of Q and O bring the heads of a group together; ``appends``: a kernel of its own rotates the new token and
-    writes it into the cache before; ``product_bits`` as in prefill. ``shared``: bytes of shared
-    memory of the block of one work item, which then waits for its tiles most of its time, whatever the clock, beside as
-    many more as a unit has room for; 0: an item keeps its unit busy.
+    one work item takes; ``split_tokens`` is the least length of a split, ``most_splits`` their largest number;
+    ``groups``: least and most query heads of a KV head that share a work item, ``powers``: only where they are a power
+    of two, ``fills``: only where sequences times KV heads, times blocks of ``fills_by`` tokens where it is given, are
+    that share of the compute units; the others run alone on vector units, in steps of ``lone_tile``. ``splits_alone``:
+    rows with one query head a KV head are split too; ``warps``: instructions of a warp multiply (``Rates.warps``), so
+    that ``rate`` is a share of what those reach; ``regroups``: copies of Q and O bring the heads of a group together;
+    ``appends``: a kernel of its own rotates the new token and writes it into the cache before; ``product_bits`` as in
+    prefill. ``shared``: bytes of shared memory of the block of one work item, which then waits for its tiles most of
+    its time, whatever the clock, beside as many more as a unit has room for; 0: an item keeps its unit busy.
     """
 
     family: Literal["decode"]
@@ -196,6 +197,7 @@ class DecodeKernel(Kernel):
     query_pad: Count = 16
     query_tile: Count = 64
     split_tokens: Count = 256
+    most_splits: Count = 1 << 20
     groups: tuple[Count, Count] = (1, 1 << 20)
     powers: bool = False
     fills: NonNegative = 0.0

@@ -16,7 +16,7 @@ from rapid_llm.operators import gemm
 from rapid_llm.operators.attention import is_decode, price_context, price_decode
 from rapid_llm.operators.elementwise import every, some, where
 from rapid_llm.operators.experts import price_moe, price_tiled_moe
-from rapid_llm.operators.families import COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, Column, Prices
+from rapid_llm.operators.families import ATTENTION_KINDS, COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, Column, Prices
 from rapid_llm.operators.kernels import (
     AttentionKernel,
     DecodeKernel,
@@ -79,10 +79,10 @@ def price(
     """Seconds of each row on one accelerator.
 
     ``columns`` as ``families.COLUMNS[family]``; ``kind`` names the access pattern of pointwise rows, or holds an
-    index into POINTWISE_KINDS for each, and is ignored elsewhere; ``dtype`` is the compute dtype; ``kernel`` an
-    implementation or its name. The constants of kernels hold at the boost clock; a phase that keeps the matrix
-    units busy for long (training, large prefill) passes ``clock=accelerator.sustained.clock``, which slows the
-    compute side and leaves memory alone.
+    index into POINTWISE_KINDS for each, as rows of attention may one into ATTENTION_KINDS; it is ignored elsewhere.
+    ``dtype`` is the compute dtype; ``kernel`` an implementation or its name. The constants of kernels hold at the boost
+    clock; a phase that keeps the matrix units busy for long (training, large prefill) passes
+    ``clock=accelerator.sustained.clock``, which slows the compute side and leaves memory alone.
     ``replayed`` prices a benchmark that repeats one kernel on buffers that L2 may hold; a model never does.
 
     InputError where the accelerator has no rate for the dtype, or the kernel serves another family.
@@ -138,11 +138,12 @@ def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
 
 
 _kernel = kernel
+_SINKS: Final = ATTENTION_KINDS.index("sinks")
 
 
 def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, architecture: str) -> Prices:
     if isinstance(chosen, AttentionKernel):
-        return _attention(columns, chosen, r, architecture)
+        return _of_kinds(columns, chosen, kind, r, architecture)
     chosen, constants = built(chosen, architecture, r.clock)
     match chosen:
         case GemmKernel():
@@ -178,6 +179,15 @@ def _over_8_bits(chosen: AttentionKernel) -> AttentionKernel:
     """The sibling for many queries over a cache in 8 bits, beside the decode partner that one query has there."""
     sibling = cast(AttentionKernel, _kernel(cast(str, chosen.cached_8bit)))
     return replaced(sibling, decode=_decoded_in_8_bits(chosen).decode, decode_8bit=None)
+
+
+def _of_kinds(columns: tuple[Column, ...], chosen: AttentionKernel, kind: _Kind, r: Rates, architecture: str) -> Prices:
+    """Rows with sinks go to the partner that has a place for them, if the kernel names one on an architecture."""
+    other = cast(AttentionKernel, chosen.shaped(architecture)).sinks
+    if not other or isinstance(kind, str) or not some(sinks := kind == _SINKS):
+        return _attention(columns, chosen, r, architecture)
+    partner = cast(AttentionKernel, _kernel(other))
+    return _merge(columns, sinks, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture))
 
 
 def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, architecture: str) -> Prices:

@@ -133,6 +133,8 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _context("vllm-fa3", "bf16", {"source": "vllm_flash_attn_fa3"}),
     _context("trtllm-gen", "bf16", {"source": "vllm_flashinfer_trtllmprefill"}),
     *(_context(f"fa{n}", "bf16", {"source": f"flash_attn_{n}"}) for n in (2, 3, 4)),  # of training: one's own tables
+    _context("sglang-triton-attention", "bf16", {"source": "triton", "gpu": "l40s", "window": "0"}),
+    _cached("vllm-triton-attention", "vllm_triton_attn"),  # 16-bit products of what the cache holds
     _cached("trtllm-fmha-kv8", "torch_flow"),
     _cached("vllm-fa3-kv8", "vllm_flash_attn_fa3"),
     _cached("trtllm-gen-kv8", "vllm_flashinfer_trtllmprefill"),
@@ -151,6 +153,8 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _decode("sglang-gen-decode", "bf16", {"source": _ON_B200, "gpu": "b200-sxm", "framework": "sglang"}),
     _decode("trtllm-gen-decode-fp8", "fp8", {"source": _GENERATED, "framework": "vllm"}),
     _decode("sglang-gen-decode-fp8", "fp8", {"source": _GENERATED, "framework": "sglang"}),
+    _decode("sglang-triton-decode", "bf16", {"source": "triton", "gpu": "l40s", "window": "0"}),
+    _decode("vllm-triton-decode", "fp8", {"source": "vllm_triton_attn"}),
     _decode("trtllm-decode", "bf16", {"framework": "trtllm"}),
     _decode("trtllm-decode-fp8", "fp8", {"framework": "trtllm"}),
     _mla("mla", "context", "bf16"),
