@@ -47,26 +47,25 @@ class Columns:
 def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
     """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
 
-    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, exchange (its place in EXCHANGES), shifts,
-    helix and divided (tp from cp in placement; 0 or 1), dealt_stages, dealt_layers and idle_stages by hand; of the schedule, 0 or 1: interleaved, looped (vpp
-    chunks a stage), folded (in a V), two_way, and fewest micro-batches;
-    of the runtime: zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), exchanges,
-    window_exchanges and latent_exchanges (a bit each), runs_schedule, offloads, offload_zero_stage and
-    experts_need_sp; accelerators, node_size, system_accelerators, training (0 or 1), runtime_training, has_rate,
-    has_platform, runs_model, groups, before (accelerators of the groups that a job fills before its last one), mixed,
-    vendors, unseated, weight_only (cannot be trained), flow, link_faults and misplaced (0 or 1), micro_batch_size,
-    global_batch_size (training), sequence_length
-    (prompt and output of an inference request), longest_document, recompute_every, lacks_module (0 or 1), routed
-    (unevenly), counted_experts, counted_layers, expert_layers, placed, placed_ranks, misplaced_experts, copied_experts,
-    popular, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave,
-    runs_host_experts, sees_images, has_tower (0 or 1), shown_tokens, batch_size (inference), beams, total_requests,
-    speculates, drafts_by_model, decoder_length, read_tokens, output_tokens, predictions, starts_decoder, beyond (what
-    is modelled of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, draft_decodes, pooled, and of the
-    model: hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an
+    Names: tp pp cp dp ep etp vpp sp zero_stage dp_shard ulysses, exchange (its place in EXCHANGES), shifts, helix and
+    divided (tp from cp in placement; 0 or 1), dealt_stages, dealt_layers and idle_stages by hand; of the schedule, 0 or
+    1: interleaved, looped (vpp chunks a stage), folded (in a V), two_way, and fewest micro-batches; of the runtime:
+    zero_stages (a bit each), pipeline_zero_stage, experts_zero_stage, lacks (an axis), exchanges, window_exchanges and
+    latent_exchanges (a bit each), runs_schedule, offloads, offload_zero_stage and experts_need_sp; accelerators,
+    node_size, system_accelerators, training (0 or 1), runtime_training, has_rate, has_platform, runs_model, groups,
+    before (accelerators of the groups that a job fills before its last one), mixed, vendors, unseated, weight_only
+    (cannot be trained), flow, link_faults and misplaced (0 or 1), micro_batch_size, global_batch_size (training),
+    sequence_length (prompt and output of an inference request), longest_document, recompute_every, lacks_module (0 or
+    1), routed (unevenly), counted_experts, counted_layers, expert_layers, placed, placed_ranks, misplaced_experts,
+    copied_experts, popular, expert_adapters, to_drives, has_drives, to_host, unified, experts_leave, runs_host_experts,
+    sees_images, has_tower (0 or 1), shown_tokens, batch_size (inference), beams, total_requests, speculates,
+    drafts_by_model, decoder_length, read_tokens, output_tokens, predictions, starts_decoder, beyond (what is modelled
+    of encoders, 0 or 1), has_draft, draft_tp, draft_heads, draft_vocab, draft_decodes, pooled, and of the model:
+    hidden_size, vocab_size, num_hidden_layers, max_position_embeddings, image_tokens, writes, reads_apart (by an
     encoder), sees_both_ways, masked (0 or 1), encoder_positions, window (of sound), num_attention_heads,
-    num_key_value_heads, num_state_heads, deals_cache (0 or 1), num_experts, intermediate_size, moe_intermediate_size. Where layers
-    differ, a model's size is the greatest common divisor over them, since what divides it divides all; 0 means that
-    the model has no such thing.
+    num_key_value_heads, num_state_heads, deals_cache (0 or 1), num_experts, intermediate_size, moe_intermediate_size.
+    Where layers differ, a model's size is the greatest common divisor over them, since what divides it divides all; 0
+    means that the model has no such thing.
     """
     runtime, plan = scenario.runtime, scenario.parallelism
     seated = bool(scenario.placement.stages)
