@@ -22,7 +22,7 @@ from rapid_llm.execution.messages import (
     step_messages,
 )
 from rapid_llm.execution.offload import Offloading, offloading
-from rapid_llm.execution.passes import Passes, by_cell, occupied_share, on_side_stream, time_passes
+from rapid_llm.execution.passes import Passes, occupied_share, on_side_stream, summed, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, Request, price_step
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.execution.stragglers import Slow, lateness
@@ -263,13 +263,11 @@ def _between_nodes(priced: Priced) -> tuple[Matrix, Matrix]:
     """Seconds of a forward pass, and of a backward pass with what it recomputes, in which its own messages between
     nodes keep the network cards busy [U, P]: nothing hides behind them that needs the cards itself. None where
     messages share the links that they meet on (``machine.net``)."""
-    lowered, span = priced.lowered, priced.machine.fabric.node_span
-    crossing = []
-    for message in priced.messages if priced.machine.net is None else ():
-        rows = message.rows
-        crosses = (rows.ranks > 1) & ((rows.ranks - 1.0) * rows.stride >= span)
-        crossing.append((rows, message.prices.seconds * rows.count * crosses))
-    busy = by_cell(crossing, (len(PHASES), *lowered.dense.shape))
+    sent, shape = priced.sent, (len(PHASES), *priced.lowered.dense.shape)
+    if priced.machine.net is not None:
+        return np.zeros(shape[1:]), np.zeros(shape[1:])
+    crosses = (sent.ranks - 1.0) * sent.stride >= priced.machine.fabric.node_span
+    busy = summed(sent.seconds * sent.count * crosses, sent.cells, shape)
     return busy[FORWARD], busy[[RECOMPUTE, BACKWARD]].sum(axis=0)
 
 
