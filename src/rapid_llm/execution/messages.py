@@ -186,8 +186,9 @@ def bulk_taken(bulk: Bulk, price: CollectivePrices, priced: Priced, idle: Matrix
     request, machine = bulk.request, priced.machine
     each = compared(request.ranks, request.stride, machine) / machine.host_speed
     waits = np.maximum(0.0, each * bulk.count - spare)
-    slices = request.ranks * priced.lowered.layers.sum(axis=0) * machine.runtime.host.per_slice / machine.host_speed
-    waits += np.where(bulk.behind & (request.ranks > 1), slices, 0.0)
+    if machine.runtime.host.per_slice:
+        slices = request.ranks * priced.lowered.layers.sum(axis=0) * machine.runtime.host.per_slice / machine.host_speed
+        waits += np.where(bulk.behind & (request.ranks > 1), slices, 0.0)
     seconds = np.where(bulk.size > 0, price.seconds * bulk.count + waits, 0.0)
     return Taken(seconds, reads(request.op, price.wire_bytes * bulk.count * (request.ranks > 1), machine))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,7 +93,7 @@ class Passes:
     spare: Matrix
     reading: Matrix
 
-    @property
+    @cached_property
     def total(self) -> Matrix:
         """Seconds of one pass [phases, U, P]."""
         return np.asarray(self.kernels + self.blocking + self.exposed + self.host)

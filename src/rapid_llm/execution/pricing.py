@@ -170,7 +170,7 @@ def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
         busy *= ON_CHIP_POWER * width / float(np.hypot(width, exponential))
     product = implementation(machine.runtime, "gemm", "bf16", chip.architecture)
     reference = operators.kernel(product).on(chip.architecture)
-    return float(np.clip(machine.clock * (reference.rate / busy) ** (1.0 / 3.0), machine.clock, 1.0))
+    return min(max(machine.clock * float((reference.rate / busy) ** (1.0 / 3.0)), machine.clock), 1.0)
 
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
 from rapid_llm.nouns import light
 from rapid_llm.operators.elementwise import larger, smaller, some, where
-from rapid_llm.operators.families import COLUMNS, POINTWISE_KINDS
+from rapid_llm.operators.families import COLUMNS, POINTWISE_KINDS, VALUES
 from rapid_llm.parallelism import Plans
 
 Matrix = NDArray[np.float64]
@@ -112,20 +112,21 @@ class Builder:
         *,
         count: Column | float,
         name: str = "",
-        pieces: Column | float = 1.0,
+        pieces: Column | float | None = None,
     ) -> None:
         """Add one kernel row, run in so many ``pieces`` of its rows; products on streams fill the accelerator as so
         many equal ones do, again and again."""
-        if some(pieces != 1.0):
+        if pieces is not None:
             columns, count = {**columns, "m": columns["m"] / pieces}, count * pieces
         if self.streams and op.each is not None:
             columns, count = {name: value / op.each for name, value in columns.items()}, count * op.each
         if self.streams and op.weight and op.name.startswith(EXPERT):
             together = smaller(columns["groups"], self.streams)
             columns, count = {**columns, "groups": together}, count * (columns["groups"] / together)
-        values = (*(columns[c] for c in COLUMNS[op.family]), count)
         kind = POINTWISE_KINDS.index(op.kind) if op.family == "pointwise" else 0
-        self.kernels.setdefault((op.family, op.dtype), []).append((name or op.name, kind, *cell, values))
+        self.kernels.setdefault((op.family, op.dtype), []).append(
+            (name or op.name, kind, *cell, (*VALUES[op.family](columns), count))
+        )
 
     def cast(
         self, op: Operator, cell: Cell, moved: Column | float, *, count: Column | float, kind: str = "stream"
@@ -191,11 +192,11 @@ def _filled(rows: Sequence[Sequence[Column | float]], width: int) -> NDArray[np.
     return values
 
 
-def forward_columns(op: Operator) -> dict[str, Column | float]:
+def forward_columns(op: Operator) -> Mapping[str, Column | float]:
     """The pricing columns of an operator's forward kernel."""
     if op.family == "pointwise":
         return {"read_bytes": op.passes * total(op.reads), "write_bytes": op.passes * total(op.writes), "flops": 0.0}
-    return dict(op.columns)
+    return op.columns
 
 
 def saved_bytes(sequence: Sequence[Canonical]) -> dict[str, Column | float]:
