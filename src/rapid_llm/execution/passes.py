@@ -26,7 +26,6 @@ from rapid_llm.lowering.table import (
 )
 from rapid_llm.network import expert_library
 from rapid_llm.nouns import light
-from rapid_llm.operators import BOUNDS
 from rapid_llm.runtime import Overlap, Runtime
 
 Matrix = NDArray[np.float64]
@@ -60,7 +59,6 @@ _COLUMNS = "column-parallel"
 reduction of the forward pass."""
 _ROWS = ("out", "down")
 """How the names of products begin that do."""
-_MEMORY = BOUNDS.index("memory")
 _MEMORY_PASSES = {
     "all_gather": 2.0,
     "broadcast": 2.0,
@@ -219,7 +217,7 @@ def time_passes(priced: Priced) -> Passes:
     blocking[OPTIMIZER] = 0.0
     reading, waiting = np.zeros(shape), spent
     if hides_messages(priced):
-        waiting = spent * _stacked([table.bound == _MEMORY for table in priced.kernels], shape)
+        waiting = spent * _stacked([table.reads for table in priced.kernels], shape)
         reading = summed(waiting, places, shape)
     side, exposed = _beside((spent, waiting), moving * apart, apart, (kernels + blocking, reading), priced)
     launched = np.minimum(counts, _most_launches(_named(rows)))
@@ -411,6 +409,12 @@ def _occupied(runtime: Runtime, of: int, axis: str) -> float:
     return min(1.0, units / of)
 
 
+@lru_cache(maxsize=64)
+def _launched(captured: tuple[str, ...]) -> Matrix:
+    """1.0 for the phases of a training pass that the host launches, 0.0 for captured ones [phases, 1, 1]."""
+    return np.array([[[float(phase not in captured)]] for phase in PHASES])
+
+
 def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Priced) -> Matrix:
     """Seconds in which the accelerator waits for its host: launches beyond ``busy``, and gaps of a whole pass.
 
@@ -429,7 +433,7 @@ def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Price
     if shapes.training:
         gap[FORWARD, layers] = host.per_layer.forward
         gap[BACKWARD, layers] = host.per_layer.backward
-        floor *= [[[phase not in host.captured]] for phase in PHASES]
+        floor *= _launched(host.captured)
     else:
         gap[FORWARD, layers] = np.where(shapes.decode > 0, host.per_layer.decode, host.per_layer.prefill)
         preparing = np.where(shapes.decode > 0, host.preparing.decode, host.preparing.prefill)

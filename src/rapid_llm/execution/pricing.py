@@ -115,9 +115,9 @@ class PricedKernels:
         return self._spread(self.distinct.seconds)
 
     @property
-    def bound(self) -> NDArray[np.int64]:
-        """What binds each launch, of ``operators.BOUNDS`` [R, P]."""
-        return self._spread(self.distinct.bound)
+    def reads(self) -> NDArray[np.bool_]:
+        """Which launches memory binds [R, P]."""
+        return self._spread(self.distinct.reads)
 
     @property
     def prices(self) -> Prices:

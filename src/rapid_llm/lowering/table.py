@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,7 +160,7 @@ class Builder:
     def _kernels(self, key: tuple[str, str], rows: list[_Row], width: int) -> Kernels:
         names, kinds, units, phases, cells = zip(*rows, strict=True)
         columns = COLUMNS[key[0]]
-        values = _filled(cells, width)
+        values = _filled([*zip(*cells, strict=True)], width)
         return Kernels(
             *key,
             names,
@@ -172,21 +173,22 @@ class Builder:
 
     def _messages(self, key: tuple[str, str], rows: list, width: int) -> Messages:  # type: ignore[type-arg]
         names, units, phases, sizes, counts = zip(*rows, strict=True)
-        group = self.plans.group(key[1])
-        size, count, ranks, stride = _filled([(*row, *group) for row in zip(sizes, counts, strict=True)], width)
+        group = [(column,) * len(names) for column in self.plans.group(key[1])]
+        size, count, ranks, stride = _filled([sizes, counts, *group], width)
         return Messages(
             *key, names, np.array(units), np.array(phases), size=size, count=count, ranks=ranks, stride=stride
         )
 
 
-def _filled(rows: Sequence[Sequence[Column | float]], width: int) -> NDArray[np.float64]:
-    """Rows of cells, each a number or one per plan, as read-only columns [C, R, P]."""
+def _filled(columns: Sequence[Sequence[Column | float]], width: int) -> NDArray[np.float64]:
+    """Columns of cells, each a number or one per plan, as read-only columns [C, R, P]."""
+    shape = len(columns), len(columns[0]), width
     if width == 1:
-        values = np.array(rows, dtype=np.float64).reshape(len(rows), -1).T.copy()[:, :, None]
+        values = np.array([*chain.from_iterable(columns)], dtype=np.float64).reshape(shape)
     else:
-        values = np.empty((len(rows[0]), len(rows), width))
-        for r, row in enumerate(rows):
-            for c, cell in enumerate(row):
+        values = np.empty(shape)
+        for c, column in enumerate(columns):
+            for r, cell in enumerate(column):
                 values[c, r] = cell
     values.flags.writeable = False
     return values

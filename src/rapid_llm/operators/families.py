@@ -75,6 +75,12 @@ class Prices:
         return np.where(fixed, BOUNDS.index("launch"), memory_side).astype(np.int8)
 
     @property
+    def reads(self) -> NDArray[np.bool_]:
+        """Which rows memory binds."""
+        found: NDArray[np.bool_] = (self.compute_s < self.memory_s) & (self.memory_s >= self.fixed_s)
+        return found
+
+    @property
     def columns(self) -> tuple[NDArray[Any], ...]:
         """All columns, in order."""
         return self.seconds, self.flops, self.hbm_bytes, self.compute_s, self.memory_s, self.fixed_s
