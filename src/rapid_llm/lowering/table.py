@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
@@ -42,7 +42,7 @@ class Kernels:
     """Kernels of one (family, dtype): static per row [R]: name, kind, unit, phase; per plan [R, P]: columns and count.
 
     ``kind`` is an index into POINTWISE_KINDS (0 for other families); ``count`` is how often the row runs in one pass of
-    its unit (0 where a plan does not run it).
+    its unit (0 where a plan does not run it); ``cells``: unit x phases + phase of each row, hashable.
     """
 
     family: str
@@ -51,13 +51,9 @@ class Kernels:
     kind: NDArray[np.int64]
     unit: NDArray[np.int64]
     phase: NDArray[np.int64]
+    cells: bytes
     columns: dict[str, Matrix]
     count: Matrix
-
-    @cached_property
-    def cells(self) -> bytes:
-        """The cell of each row, as ``cell_bytes``."""
-        return cell_bytes(self.unit, self.phase)
 
 
 @light
@@ -69,20 +65,20 @@ class Messages:
     names: tuple[str, ...]
     unit: NDArray[np.int64]
     phase: NDArray[np.int64]
+    cells: bytes
     size: Matrix
     ranks: Matrix
     stride: Matrix
     count: Matrix
 
-    @cached_property
-    def cells(self) -> bytes:
-        """The cell of each row, as ``cell_bytes``."""
-        return cell_bytes(self.unit, self.phase)
 
-
-def cell_bytes(unit: NDArray[np.int64], phase: NDArray[np.int64]) -> bytes:
-    """Which unit and phase rows are of, hashable: unit x phases + phase."""
-    return (unit * len(PHASES) + phase).tobytes()
+@lru_cache(maxsize=1024)
+def _placed(units: tuple[int, ...], phases: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64], bytes]:
+    """Units and phases of the rows of a table, and its cells."""
+    places = np.array([units, phases])
+    places.flags.writeable = False
+    unit, phase = places
+    return unit, phase, (unit * len(PHASES) + phase).tobytes()
 
 
 _Row = tuple[str, int, int, int, tuple["Column | float", ...]]
@@ -161,23 +157,16 @@ class Builder:
         names, kinds, units, phases, cells = zip(*rows, strict=True)
         columns = COLUMNS[key[0]]
         values = _filled([*zip(*cells, strict=True)], width)
-        return Kernels(
-            *key,
-            names,
-            np.array(kinds),
-            np.array(units),
-            np.array(phases),
-            {name: values[c] for c, name in enumerate(columns)},
-            values[-1],
-        )
+        unit, phase, places = _placed(units, phases)
+        held = {name: values[c] for c, name in enumerate(columns)}
+        return Kernels(*key, names, np.array(kinds), unit, phase, places, held, values[-1])
 
     def _messages(self, key: tuple[str, str], rows: list, width: int) -> Messages:  # type: ignore[type-arg]
         names, units, phases, sizes, counts = zip(*rows, strict=True)
         group = [(column,) * len(names) for column in self.plans.group(key[1])]
         size, count, ranks, stride = _filled([sizes, counts, *group], width)
-        return Messages(
-            *key, names, np.array(units), np.array(phases), size=size, count=count, ranks=ranks, stride=stride
-        )
+        unit, phase, cells = _placed(units, phases)
+        return Messages(*key, names, unit, phase, cells, size, ranks, stride, count)
 
 
 def _filled(columns: Sequence[Sequence[Column | float]], width: int) -> NDArray[np.float64]:
