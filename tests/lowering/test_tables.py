@@ -6,11 +6,12 @@ import pytest
 from rapid_llm.lowering.fusion import fuse
 from rapid_llm.lowering.operators import Operator, pointwise
 from rapid_llm.parallelism import Plans
-from rapid_llm.workload import Training
+from rapid_llm.workload import Lora, Routing, Training
 
 from .tables import plan, table
 
 ONE = np.ones(1)
+SIZE = {"global_batch_size": 64, "sequence_length": 2048}
 
 
 def test_fusion_drops_inner_tensors_and_keeps_outer_ones() -> None:
@@ -65,6 +66,41 @@ def test_many_plans_are_the_plans_one_by_one() -> None:
             assert getattr(every, field)[:, index] == pytest.approx(getattr(one, field)[:, 0])
         assert np.array_equal(every.layers[:, index, :stages], one.layers[:, 0])
         assert _totals(every, index) == pytest.approx(_totals(one, 0))
+
+
+JOBS = {
+    "sequence parallelism": (plan(recompute="selective", tp=8, pp=2, sp=True), {}),
+    "cp and zero": (
+        plan(2, cp=4, ulysses=2, dp=8, dp_shard=4, zero_stage=3),
+        {"model": "llama-3.1-8b", "runtime": "fsdp"},
+    ),
+    "experts": (
+        plan(recompute="full", tp=2, sp=True, ep=8, dp=16),
+        {"model": "deepseek-v3", "preset": "fp8", "work": Training(**SIZE, mtp_layers=1, routing=Routing(skew=0.5))},
+    ),
+    "adapters": (plan(tp=2, dp=2), {"model": "qwen3-30b-a3b", "work": Training(**SIZE, lora=Lora(rank=16))}),
+    "recurrence": (plan(tp=2, dp=2), {"model": "qwen3-next-80b-a3b", "work": Training(**SIZE, documents=(100, 300))}),
+    "async messages": (plan(tp=4, sp=True), {"model": "llama-3.1-8b", "runtime": "torchtitan@async-tp"}),
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_plan_in_numbers_is_the_plan_in_columns(job: str) -> None:
+    """One plan is lowered in numbers, several are in columns: same rows, same cells."""
+    plans, how = JOBS[job]
+    alone, both = table(plans, **how), table(Plans.stack([plans, plans]), **how)
+    for found, expected in zip(_cells(both), _cells(alone), strict=True):
+        assert found == pytest.approx(np.broadcast_to(expected, found.shape), rel=1e-13)
+    for found, expected in zip((*both.kernels, *both.messages), (*alone.kernels, *alone.messages), strict=True):
+        assert (found.names, found.cells) == (expected.names, expected.cells)
+
+
+def _cells(lowered) -> list[np.ndarray]:
+    """Everything in a table that has a value for each plan."""
+    units = lowered.layers, lowered.dense, lowered.expert, lowered.trained, lowered.saved, lowered.working
+    kernels = [column for rows in lowered.kernels for column in (*rows.columns.values(), rows.count)]
+    messages = [column for rows in lowered.messages for column in (rows.size, rows.count, rows.ranks, rows.stride)]
+    return [*units, lowered.gathered, *kernels, *messages]
 
 
 def _totals(lowered, plan_index: int) -> list[float]:

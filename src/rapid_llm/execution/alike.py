@@ -20,6 +20,8 @@ def runs_of(columns: NDArray[np.float64]) -> tuple[NDArray[np.int64] | slice, ND
 
     Decode steps of one batch differ in their cache alone, so most tables have one run of them.
     """
+    if columns.shape[-1] == 1:
+        return ALL, None
     columns = columns.reshape(-1, columns.shape[-1])
     changes = np.logical_or.reduce(columns[:, 1:] != columns[:, :-1])
     return _alike(changes.tobytes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from rapid_llm.execution.meeting import Stream, longer, stream
 from rapid_llm.execution.passes import occupied_share, reads
 from rapid_llm.execution.pricing import Priced, Request, compared
 from rapid_llm.lowering import Lowered, Messages
-from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE
+from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE
 from rapid_llm.network import CollectivePrices
 from rapid_llm.network.flow_prices import Message
 from rapid_llm.nouns import light
@@ -87,12 +88,12 @@ def bulks(lowered: Lowered, runtime: Runtime) -> list[Bulk]:
     found, facts = [], runtime.training
     behind = ((lowered.shapes.plans.zero_stage > 0) & bool(facts and facts.coalesced_shards))[:, None]
     for rows in lowered.messages:
-        chosen = rows.phase == OPTIMIZER
-        if not chosen.any():
+        chosen, unit = _once(rows.cells)
+        if not len(chosen):
             continue
-        unit, each = rows.unit[chosen], rows.size[chosen] * rows.count[chosen]
-        size = np.einsum("rps,rp->ps", lowered.layers[unit], each)
-        count = np.maximum(1.0, _messages(unit, each, lowered, runtime))
+        each, layers = rows.size[chosen] * rows.count[chosen], lowered.layers[unit]
+        size = np.einsum("rps,rp->ps", layers, each)
+        count = np.maximum(1.0, _messages(unit, each, layers, lowered, runtime))
         ranks, stride = (
             np.repeat(column[0], size.shape[1]).reshape(size.shape) for column in (rows.ranks, rows.stride)
         )
@@ -100,7 +101,17 @@ def bulks(lowered: Lowered, runtime: Runtime) -> list[Bulk]:
     return found
 
 
-def _messages(unit: NDArray[np.int64], each: Matrix, lowered: Lowered, runtime: Runtime) -> Matrix:
+@lru_cache(maxsize=512)
+def _once(cells: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows of a table that are sent once a step, and their units."""
+    unit, phase = np.divmod(np.frombuffer(cells, np.int64), len(PHASES))
+    (chosen,) = np.nonzero(phase == OPTIMIZER)
+    return chosen, unit[chosen]
+
+
+def _messages(
+    unit: NDArray[np.int64], each: Matrix, layers: NDArray[np.float64], lowered: Lowered, runtime: Runtime
+) -> Matrix:
     """In how many messages a stage sends what its units hold [P, S]: in buckets, each closed by the matrix that fills
     it, or one a layer where the runtime has none; sharded states at once where it hands them over so.
     """
@@ -108,7 +119,7 @@ def _messages(unit: NDArray[np.int64], each: Matrix, lowered: Lowered, runtime: 
     if not facts or not facts.bucket:
         return np.asarray(lowered.layers.sum(axis=0))
     most = np.where(unit < len(lowered.units) - 2, CLOSING_MATRICES, 1.0)[:, None]
-    buckets = np.einsum("rps,rp->ps", lowered.layers[unit], np.minimum(most, each / float(facts.bucket)))
+    buckets = np.einsum("rps,rp->ps", layers, np.minimum(most, each / float(facts.bucket)))
     at_once = (lowered.shapes.plans.zero_stage > 0)[:, None] & facts.coalesced_shards
     return np.where(at_once, 1.0, np.ceil(buckets))
 
@@ -186,8 +197,9 @@ def bulk_taken(bulk: Bulk, price: CollectivePrices, priced: Priced, idle: Matrix
     request, machine = bulk.request, priced.machine
     each = compared(request.ranks, request.stride, machine) / machine.host_speed
     waits = np.maximum(0.0, each * bulk.count - spare)
-    slices = request.ranks * priced.lowered.layers.sum(axis=0) * machine.runtime.host.per_slice / machine.host_speed
-    waits += np.where(bulk.behind & (request.ranks > 1), slices, 0.0)
+    if machine.runtime.host.per_slice:
+        slices = request.ranks * priced.lowered.layers.sum(axis=0) * machine.runtime.host.per_slice / machine.host_speed
+        waits += np.where(bulk.behind & (request.ranks > 1), slices, 0.0)
     seconds = np.where(bulk.size > 0, price.seconds * bulk.count + waits, 0.0)
     return Taken(seconds, reads(request.op, price.wire_bytes * bulk.count * (request.ranks > 1), machine))
 

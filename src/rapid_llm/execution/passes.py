@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,13 @@ from rapid_llm.lowering.table import (
 )
 from rapid_llm.network import expert_library
 from rapid_llm.nouns import light
-from rapid_llm.operators import BOUNDS
 from rapid_llm.runtime import Overlap, Runtime
 
 Matrix = NDArray[np.float64]
 _Names = tuple[tuple[str, tuple[str, ...]], ...]
 """Of some tables of kernels each family, and the names of its rows."""
+_Table = tuple[str, str, tuple[str, ...]]
+"""Of a table of messages the operation, the axis, and the names of its rows."""
 
 _HIDDEN_BY = {
     "tp": "tensor_parallel",
@@ -59,7 +60,6 @@ _COLUMNS = "column-parallel"
 reduction of the forward pass."""
 _ROWS = ("out", "down")
 """How the names of products begin that do."""
-_MEMORY = BOUNDS.index("memory")
 _MEMORY_PASSES = {
     "all_gather": 2.0,
     "broadcast": 2.0,
@@ -92,7 +92,7 @@ class Passes:
     spare: Matrix
     reading: Matrix
 
-    @property
+    @cached_property
     def total(self) -> Matrix:
         """Seconds of one pass [phases, U, P]."""
         return np.asarray(self.kernels + self.blocking + self.exposed + self.host)
@@ -122,14 +122,27 @@ def _runs_beside(overlap: Overlap, axis: str) -> bool:
     return bool(flag and getattr(overlap, flag)) or partly.get(axis, False)
 
 
-def side_share(machine: Machine, rows: Messages, compute: str) -> Matrix:
+def side_share(machine: Machine, rows: Sequence[Messages], compute: str) -> Matrix:
     """1.0 for messages that run beside computation in a format, 0.0 for those on the compute stream [R, 1]."""
-    return _side_share(machine.runtime, (rows.op, rows.axis, rows.names), rows.phase.tobytes(), compute)
+    return _side_share(machine.runtime, tuple(map(_table, rows)), _places(rows), compute)
+
+
+def _table(rows: Messages) -> _Table:
+    return rows.op, rows.axis, rows.names
 
 
 @lru_cache(maxsize=512)
-def _side_share(runtime: Runtime, table: tuple[str, str, tuple[str, ...]], phases: bytes, compute: str) -> Matrix:
-    overlap, (op, axis, names), phase = runtime.overlap, table, np.frombuffer(phases, np.int64)
+def _side_share(runtime: Runtime, tables: tuple[_Table, ...], cells: bytes, compute: str) -> Matrix:
+    phases, shares, start = np.frombuffer(cells, np.int64) % len(PHASES), [np.zeros((0, 1))], 0
+    for table in tables:
+        end = start + len(table[-1])
+        shares.append(_of_table(runtime.overlap, table, phases[start:end], compute))
+        start = end
+    return np.concatenate(shares)
+
+
+def _of_table(overlap: Overlap, table: _Table, phase: NDArray[np.int64], compute: str) -> Matrix:
+    op, axis, names = table
     if overlap.nano_batches > 1:
         return np.full((len(names), 1), float(axis in _NANO))
     if axis == "tp" and not overlap.tensor_parallel:
@@ -155,9 +168,8 @@ def _starting(names: tuple[str, ...], start: str) -> NDArray[np.bool_]:
     return np.array([name.startswith(start) for name in names])
 
 
-def _cover(machine: Machine, axis: str) -> str:
+def _cover(overlap: Overlap, axis: str) -> str:
     """Which kernels run beside the messages of an axis: a family, a prefix of names, or all of the pass where empty."""
-    overlap = machine.runtime.overlap
     if overlap.nano_batches > 1:
         return ""
     if axis == "ep" and overlap.shared_experts and not overlap.expert_all_to_all:
@@ -168,9 +180,9 @@ def _cover(machine: Machine, axis: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _covering(cover: str, tables: _Names, phases: bytes) -> Matrix:
+def _covering(cover: str, tables: _Names, cells: bytes) -> Matrix:
     """1.0 for the rows of some tables that ``cover`` names, 0.0 for the others [R, 1]."""
-    phase = iter(np.frombuffer(phases, np.int64).tolist())
+    phase = iter((np.frombuffer(cells, np.int64) % len(PHASES)).tolist())
     return np.array([[float(_covers(cover, family, name, next(phase)))] for family, names in tables for name in names])
 
 
@@ -190,29 +202,28 @@ def time_passes(priced: Priced) -> Passes:
     compute = lowered.shapes.compute
     shape = (len(PHASES), len(lowered.units), len(lowered.shapes.plans))
     rows, sending = [table.rows for table in priced.kernels], [message.rows for message in priced.messages]
-    places, places_sent = _places(rows), _places(sending)
+    places, sent = _places(rows), priced.sent
     counts = _stacked([r.count for r in rows], shape)
     spent = _stacked([table.seconds for table in priced.kernels], shape) * counts
-    moving = [(r, r.count * (r.ranks > 1)) for r in sending]
-    sent = [(r, m.prices.seconds * count) for m, (r, count) in zip(priced.messages, moving, strict=True)]
-    kernels = _summed(spent, places, shape)
+    kernels = summed(spent, places, shape)
     if machine.runtime.overlap.shared_beside and lowered.expert.any() and not lowered.shapes.training:
         kernels[FORWARD] -= _beside_routed(priced, shape)
-    apart = [side_share(machine, rows, compute) for rows, _ in sent]
-    if machine.net is not None:
-        on_stream = [(rows, seconds * (1.0 - share)) for (rows, seconds), share in zip(sent, apart, strict=True)]
-        sent = crowded(sent, apart, kernels + by_cell(on_stream, shape), machine)
-    alone = [seconds * (1.0 - share) for (_, seconds), share in zip(sent, apart, strict=True)]
-    blocking = _summed(_stacked(alone, shape), places_sent, shape)
+    moving, apart = sent.seconds * sent.count, side_share(machine, sending, compute)
+    if machine.net is not None and sending:
+        own = kernels + summed(moving * (1.0 - apart), sent.cells, shape)
+        ends = np.cumsum([len(r.names) for r in sending])[:-1]
+        whole, shares = (np.split(column, ends) for column in (moving, apart))
+        moving = _stacked([m for _, m in crowded(list(zip(sending, whole, strict=True)), shares, own, machine)], shape)
+    blocking = summed(moving * (1.0 - apart), sent.cells, shape)
     blocking[OPTIMIZER] = 0.0
     reading, waiting = np.zeros(shape), spent
     if hides_messages(priced):
-        waiting = spent * _stacked([table.bound == _MEMORY for table in priced.kernels], shape)
-        reading = _summed(waiting, places, shape)
-    side, exposed = _beside((spent, waiting), sent, (kernels + blocking, reading), priced)
+        waiting = spent * _stacked([table.reads for table in priced.kernels], shape)
+        reading = summed(waiting, places, shape)
+    side, exposed = _beside((spent, waiting), moving * apart, apart, (kernels + blocking, reading), priced)
     launched = np.minimum(counts, _most_launches(_named(rows)))
-    issued = _stacked([launched, *(count for _, count in moving)], shape)
-    issue = machine.runtime.host.per_kernel * _summed(issued, places + places_sent, shape)
+    issued = np.concatenate([launched, sent.count])
+    issue = machine.runtime.host.per_kernel * summed(issued, places + sent.cells, shape)
     host = machine.runtime.host
     counted = lowered.expert.any() and any((host.per_expert, host.per_dispatch, host.waits))
     experts = by_cell(_expert_launches(priced) if counted else [], shape)
@@ -221,9 +232,7 @@ def time_passes(priced: Priced) -> Passes:
         casts = [(t.rows, t.rows.count * _ending(t.rows.names, (CAST,))[:, None]) for t in priced.kernels]
         issue += machine.runtime.host.per_cast * by_cell(casts, shape)
     if machine.runtime.host.comparing.across:
-        collectives = [(rows, count) for rows, count in moving if rows.op != "send_recv"]
-        late = [(rows, count * compared(rows.ranks, rows.stride, machine)) for rows, count in collectives]
-        issue += by_cell(late, shape)
+        issue += summed(sent.count * compared(sent.ranks, sent.stride, machine), sent.cells, shape)
     busy = kernels + blocking + exposed
     spare = np.maximum(0.0, busy - issue / machine.host_speed)
     return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare, reading)
@@ -281,7 +290,7 @@ def by_cell(parts: Sequence[tuple[Kernels | Messages, Matrix]], shape: tuple[int
     """Values of rows [R, P] summed over the rows of each phase and unit [phases, U, P]."""
     if not parts:
         return np.zeros(shape)
-    return _summed(_stacked([v for _, v in parts], shape), _places([r for r, _ in parts]), shape)
+    return summed(_stacked([v for _, v in parts], shape), _places([r for r, _ in parts]), shape)
 
 
 def _places(tables: Sequence[Kernels | Messages]) -> bytes:
@@ -294,7 +303,7 @@ def _stacked(values: Sequence[Matrix] | Sequence[NDArray[np.bool_]], shape: tupl
     return np.concatenate(values) if values else np.zeros((0, shape[2]))
 
 
-def _summed(values: Matrix, places: bytes, shape: tuple[int, int, int]) -> Matrix:
+def summed(values: Matrix, places: bytes, shape: tuple[int, int, int]) -> Matrix:
     """Values of rows [R, P] summed over the rows of each place [phases, U, P]."""
     return (_gathering(places, shape[1]) @ values).reshape(shape)
 
@@ -309,48 +318,50 @@ def _gathering(cells: bytes, units: int) -> Matrix:
     return matrix
 
 
+@lru_cache(maxsize=512)
+def _covers_of(runtime: Runtime, units: int, tables: tuple[_Table, ...]) -> list[tuple[str, Matrix]]:
+    """What runs beside messages on side streams, and of the rows that it does: which they are, the share of so many
+    compute units that they occupy, and the passes over memory for each byte that they send [3, R, 1]."""
+    found: dict[str, Matrix] = {}
+    start, count = 0, sum(len(names) for *_, names in tables)
+    for op, axis, names in tables:
+        end = start + len(names)
+        if _runs_beside(runtime.overlap, axis):
+            rows = found.setdefault(_cover(runtime.overlap, axis), np.zeros((3, count, 1)))
+            rows[:, start:end, 0] = [[1.0], [_occupied(runtime, units, axis)], [_MEMORY_PASSES[op]]]
+        start = end
+    return sorted(found.items())
+
+
 def _beside(
     kernels: tuple[Matrix, Matrix],
-    sent: Sequence[tuple[Messages, Matrix]],
+    moving: Matrix,
+    apart: Matrix,
     within: tuple[Matrix, Matrix],
     priced: Priced,
 ) -> tuple[Matrix, Matrix]:
     """Seconds of the messages on side streams, and what of them shows in a pass [phases, U, P]. ``kernels``: seconds of
-    all rows, and of those that wait for memory [R, P]; ``within``: of the whole pass, and what of it these are.
+    all rows, and of those that wait for memory [R, P]; ``moving``: of all messages, as far as they are ``apart`` on
+    side streams; ``within``: of the whole pass, and what of it the kernels are.
 
     M seconds of messages slow the C seconds of kernels that cover them by the share sigma of compute units that the
     collective library occupies, and take H seconds of memory from the share mu of C that waits for it: together they
     take max(M, C + sigma M + mu H). A product runs beside its own messages in tp chunks, the first (or last) of which
     has nothing beside it: M / tp more; the exchange of a batch runs request by request beside attention of the others.
     """
-    machine, tp, compute = priced.machine, priced.lowered.shapes.plans.tp, priced.lowered.shapes.compute
+    machine, sent, tp = priced.machine, priced.sent, priced.lowered.shapes.plans.tp
     (own, reading), rows_of_kernels = within, [table.rows for table in priced.kernels]
     side, exposed = np.zeros_like(own), np.zeros_like(own)
-    apart = [
-        (
-            rows,
-            seconds * share,
-            reads(rows.op, message.prices.wire_bytes * rows.count * (rows.ranks > 1), machine) * share,
-        )
-        for (rows, seconds), message in zip(sent, priced.messages, strict=True)
-        if on_side_stream(machine, rows.axis)
-        for share in [side_share(machine, rows, compute)]
-    ]
-    for beside in sorted({_cover(machine, rows.axis) for rows, *_ in apart}):
-        here = [part for part in apart if _cover(machine, part[0].axis) == beside]
-        places = _places([rows for rows, *_ in here])
-        moved, slowing, read = (
-            _summed(_stacked(values, own.shape), places, own.shape)
-            for values in zip(
-                *((seconds, seconds * occupied_share(machine, rows.axis), memory) for rows, seconds, memory in here),
-                strict=True,
-            )
-        )
+    memory = _read(sent.wire_bytes * sent.count * apart, machine)
+    tables = tuple([_table(message.rows) for message in priced.messages])
+    for beside, (chosen, occupied, passes) in _covers_of(machine.runtime, machine.accelerator.compute_units, tables):
+        columns = moving * chosen, moving * occupied, memory * passes
+        moved, slowing, read = (summed(column, sent.cells, own.shape) for column in columns)
         cover, waits = own.copy(), reading
         if beside:
-            phases = b"".join([rows.phase.tobytes() for rows in rows_of_kernels])
-            named, places = _covering(beside, _named(rows_of_kernels), phases), _places(rows_of_kernels)
-            cover, waits = (_summed(part * named, places, own.shape) for part in kernels)
+            places = _places(rows_of_kernels)
+            named = _covering(beside, _named(rows_of_kernels), places)
+            cover, waits = (summed(part * named, places, own.shape) for part in kernels)
         slowing += read * np.divide(waits, cover, out=np.zeros_like(own), where=cover > 0)
         moved[OPTIMIZER] = slowing[OPTIMIZER] = 0.0
         if not beside:
@@ -367,8 +378,13 @@ def _beside(
 
 def reads(op: str, wire_bytes: Matrix, machine: Machine) -> Matrix:
     """Seconds in which messages that send so many bytes keep the memory of their rank busy."""
+    return _MEMORY_PASSES[op] * _read(wire_bytes, machine)
+
+
+def _read(moved: Matrix, machine: Machine) -> Matrix:
+    """Seconds in which the memory of a rank moves so many bytes."""
     chip = machine.accelerator
-    return np.asarray(_MEMORY_PASSES[op] * wire_bytes / (chip.memory.hbm.bandwidth * chip.sustained.hbm))
+    return np.asarray(moved / (chip.memory.hbm.bandwidth * chip.sustained.hbm))
 
 
 def hides_messages(priced: Priced) -> bool:
@@ -383,12 +399,23 @@ def occupied_share(machine: Machine, axis: str = "") -> float:
     """Share of the compute units that a running collective kernel takes from the kernels beside it: of exchanges with
     experts in training as many as their library does, of nano-batches at least these.
     """
-    communication, runtime = machine.runtime.communication, machine.runtime
+    return _occupied(machine.runtime, machine.accelerator.compute_units, axis)
+
+
+def _occupied(runtime: Runtime, of: int, axis: str) -> float:
+    """The same of so many compute units."""
+    communication = runtime.communication
     units = communication.compute_units
     if communication.expert and (runtime.overlap.nano_batches > 1 or (axis == "ep" and runtime.workload == "training")):
         exchange = expert_library(communication.expert).modes[BESIDE].units
         units = exchange if runtime.workload == "training" else max(units, exchange)
-    return min(1.0, units / machine.accelerator.compute_units)
+    return min(1.0, units / of)
+
+
+@lru_cache(maxsize=64)
+def _launched(captured: tuple[str, ...]) -> Matrix:
+    """1.0 for the phases of a training pass that the host launches, 0.0 for captured ones [phases, 1, 1]."""
+    return np.array([[[float(phase not in captured)]] for phase in PHASES])
 
 
 def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Priced) -> Matrix:
@@ -409,7 +436,7 @@ def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Price
     if shapes.training:
         gap[FORWARD, layers] = host.per_layer.forward
         gap[BACKWARD, layers] = host.per_layer.backward
-        floor *= [[[phase not in host.captured]] for phase in PHASES]
+        floor *= _launched(host.captured)
     else:
         gap[FORWARD, layers] = np.where(shapes.decode > 0, host.per_layer.decode, host.per_layer.prefill)
         preparing = np.where(shapes.decode > 0, host.preparing.decode, host.preparing.prefill)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from statistics import NormalDist
 from typing import Any
 
@@ -132,9 +132,9 @@ class PricedKernels:
         return self._spread(self.distinct.seconds)
 
     @property
-    def bound(self) -> NDArray[np.int64]:
-        """What binds each launch, of ``operators.BOUNDS`` [R, P]."""
-        return self._spread(self.distinct.bound)
+    def reads(self) -> NDArray[np.bool_]:
+        """Which launches memory binds [R, P]."""
+        return self._spread(self.distinct.reads)
 
     @property
     def prices(self) -> Prices:
@@ -187,7 +187,7 @@ def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
         busy *= ON_CHIP_POWER * width / float(np.hypot(width, exponential))
     product = implementation(machine.runtime, "gemm", "bf16", chip.architecture)
     reference = operators.kernel(product).on(chip.architecture)
-    return float(np.clip(machine.clock * (reference.rate / busy) ** (1.0 / 3.0), machine.clock, 1.0))
+    return min(max(machine.clock * float((reference.rate / busy) ** (1.0 / 3.0)), machine.clock), 1.0)
 
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
@@ -273,6 +273,28 @@ _SAID = {"kvp": "cp", "data": "dp", "shard": "dp", "replicas": "dp", "edp": "dp"
 
 
 @light
+class Sent:
+    """The messages of all tables below each other [R, P]: of one the seconds, bytes on the wire, ranks and stride; and
+    how many go out in a pass, none within one rank. ``cells`` as those of the tables."""
+
+    seconds: Matrix
+    wire_bytes: Matrix
+    ranks: Matrix
+    stride: Matrix
+    count: Matrix
+    cells: bytes
+
+    @classmethod
+    def of(cls, messages: Sequence[PricedMessages], plans: int) -> Sent:
+        """Several tables as one."""
+        parts = [(m.prices.seconds, m.prices.wire_bytes, m.rows.ranks, m.rows.stride, m.rows.count) for m in messages]
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)] or [np.zeros((0, plans))] * 5
+        seconds, wire_bytes, ranks, stride, count = columns
+        cells = b"".join([m.rows.cells for m in messages])
+        return cls(seconds, wire_bytes, ranks, stride, count * (ranks > 1), cells)
+
+
+@light
 class Priced:
     """A lowered step with a price on every row; ``others``: prices of the further requests, in their order;
     ``requests``: all that was asked of the network."""
@@ -283,6 +305,11 @@ class Priced:
     messages: tuple[PricedMessages, ...]
     others: tuple[CollectivePrices, ...]
     requests: tuple[Request, ...] = ()
+
+    @cached_property
+    def sent(self) -> Sent:
+        """The messages of all passes."""
+        return Sent.of(self.messages, len(self.lowered.shapes.plans))
 
 
 def policies(priced: Priced) -> dict[tuple[str, str], Policy]:
@@ -398,6 +425,8 @@ def host_launched(lowered: Lowered, runtime: Runtime) -> Matrix:
 def compared(ranks: Matrix, stride: Matrix, machine: Machine) -> Matrix:
     """Seconds, on a host of speed 1, in which the hosts of a group compare one collective before they launch it."""
     comparing = machine.runtime.host.comparing
+    if not (comparing.across or comparing.inside):
+        return np.zeros(ranks.shape)
     across = (ranks - 1.0) * stride >= machine.fabric.node_span
     return np.where(ranks > 1, ranks * np.where(across, comparing.across, comparing.inside), 0.0)
 

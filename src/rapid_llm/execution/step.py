@@ -22,7 +22,7 @@ from rapid_llm.execution.messages import (
     step_messages,
 )
 from rapid_llm.execution.offload import Offloading, offloading
-from rapid_llm.execution.passes import Passes, by_cell, occupied_share, on_side_stream, time_passes
+from rapid_llm.execution.passes import Passes, occupied_share, on_side_stream, summed, time_passes
 from rapid_llm.execution.pricing import Machine, Priced, Request, price_step
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.execution.stragglers import Slow, lateness
@@ -153,16 +153,19 @@ def work_on(lowered: Lowered, machine: Machine, displaced: Matrix | None, reques
     """Price a lowered step on a machine, and ``requests`` of its network; time the passes of its stages."""
     priced = price_step(lowered, machine, requests)
     passes = time_passes(priced)
-    forward = np.einsum("ups,up->ps", lowered.layers, passes.forward)
-    backward = np.einsum("ups,up->ps", lowered.layers, passes.backward)
+    of_units = (
+        passes.forward,
+        passes.backward,
+        passes.spare[BACKWARD],
+        passes.kernels[OPTIMIZER],
+        *_between_nodes(priced),
+    )
+    forward, backward, spare, optimizer, first, last = on_stages(lowered, of_units)
     offload = offloading(lowered, machine, forward, backward)
     if offload:
         forward, backward = forward + offload.forward, backward + offload.backward
     waits = np.zeros_like(forward) if displaced is None else mapped(displaced, machine)
     forward, backward = forward + waits, backward + waits
-    spare = np.einsum("ups,up->ps", lowered.layers, passes.spare[BACKWARD])
-    first, last = (np.einsum("ups,up->ps", lowered.layers, seconds) for seconds in _between_nodes(priced))
-    optimizer = np.einsum("ups,up->ps", lowered.layers, passes.kernels[OPTIMIZER])
     return Work(
         priced,
         passes,
@@ -179,14 +182,20 @@ def work_on(lowered: Lowered, machine: Machine, displaced: Matrix | None, reques
 
 def _reading(passes: Passes, lowered: Lowered) -> tuple[Matrix, Matrix]:
     """Shares of the forward and of the backward pass of each stage in which kernels wait for memory [P, S]."""
-    total, reading, found = passes.total, passes.reading, []
+    reading = passes.reading
     if not reading.any():
         none = np.zeros(lowered.layers.shape[1:])
         return none, none
-    for phases in ([FORWARD], [RECOMPUTE, BACKWARD]):
-        waits, whole = (np.einsum("ups,up->ps", lowered.layers, part[phases].sum(axis=0)) for part in (reading, total))
-        found.append(np.divide(waits, whole, out=np.zeros_like(whole), where=whole > 0))
-    return found[0], found[1]
+    of_units = reading[FORWARD], reading[RECOMPUTE] + reading[BACKWARD], passes.forward, passes.backward
+    found = on_stages(lowered, of_units)
+    waits, whole = found[:2], found[2:]
+    forward, backward = np.divide(waits, whole, out=np.zeros_like(whole), where=whole > 0)
+    return forward, backward
+
+
+def on_stages(lowered: Lowered, seconds: Sequence[Matrix]) -> NDArray[np.float64]:
+    """Several values of a pass of each unit [U, P], of all passes of each stage [values, P, S]."""
+    return np.asarray(np.einsum("ups,kup->kps", lowered.layers, np.array(seconds)))
 
 
 def taken_once(once: Sequence[Bulk], work: Work, sent: int) -> list[Taken]:
@@ -214,13 +223,10 @@ def _late(priced: Priced, passes: Passes, times: Durations, slow: Slow) -> Colum
 def kernels_and_gaps(priced: Priced, passes: Passes) -> tuple[tuple[Matrix, Matrix], tuple[Matrix, Matrix]]:
     """Seconds of kernels, and those in which accelerators wait for their hosts, of a forward and of a backward pass of
     each stage [P, S]."""
-    layers, again = priced.lowered.layers, [RECOMPUTE, BACKWARD]
-
-    def on_stages(seconds: Matrix) -> tuple[Matrix, Matrix]:
-        forward, backward = seconds[FORWARD], seconds[again].sum(axis=0)
-        return np.einsum("ups,up->ps", layers, forward), np.einsum("ups,up->ps", layers, backward)
-
-    return on_stages(passes.kernels), on_stages(passes.host)
+    work, idle = passes.kernels, passes.host
+    of_units = [(seconds[FORWARD], seconds[RECOMPUTE] + seconds[BACKWARD]) for seconds in (work, idle)]
+    found = on_stages(priced.lowered, [part for pair in of_units for part in pair])
+    return (found[0], found[1]), (found[2], found[3])
 
 
 def _weight_gradients(priced: Priced) -> Matrix | None:
@@ -263,13 +269,11 @@ def _between_nodes(priced: Priced) -> tuple[Matrix, Matrix]:
     """Seconds of a forward pass, and of a backward pass with what it recomputes, in which its own messages between
     nodes keep the network cards busy [U, P]: nothing hides behind them that needs the cards itself. None where
     messages share the links that they meet on (``machine.net``)."""
-    lowered, span = priced.lowered, priced.machine.fabric.node_span
-    crossing = []
-    for message in priced.messages if priced.machine.net is None else ():
-        rows = message.rows
-        crosses = (rows.ranks > 1) & ((rows.ranks - 1.0) * rows.stride >= span)
-        crossing.append((rows, message.prices.seconds * rows.count * crosses))
-    busy = by_cell(crossing, (len(PHASES), *lowered.dense.shape))
+    sent, shape = priced.sent, (len(PHASES), *priced.lowered.dense.shape)
+    if priced.machine.net is not None:
+        return np.zeros(shape[1:]), np.zeros(shape[1:])
+    crosses = (sent.ranks - 1.0) * sent.stride >= priced.machine.fabric.node_span
+    busy = summed(sent.seconds * sent.count * crosses, sent.cells, shape)
     return busy[FORWARD], busy[[RECOMPUTE, BACKWARD]].sum(axis=0)
 
 

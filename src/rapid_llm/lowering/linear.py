@@ -63,12 +63,12 @@ class Recipe:
             values = cells[start : start + height * len(table.names)].reshape(height, len(table.names), width)
             start += height * len(table.names)
             columns = dict(zip(table.columns, values, strict=False))
-            rows = table.family, table.dtype, table.names, table.kind, table.unit, table.phase
+            rows = table.family, table.dtype, table.names, table.kind, table.unit, table.phase, table.cells
             kernels.append(Kernels(*rows, columns, values[-1]))
         for message in wide.messages:
             size, count = cells[start : start + 2 * len(message.names)].reshape(2, len(message.names), width)
             start += 2 * len(message.names)
-            sent = message.op, message.axis, message.names, message.unit, message.phase
+            sent = message.op, message.axis, message.names, message.unit, message.phase, message.cells
             messages.append(Messages(*sent, size, message.ranks, message.stride, count))
         return replaced(wide, shapes=s, kernels=tuple(kernels), messages=tuple(messages))
 

@@ -79,7 +79,7 @@ def forward_rows(
             passes = [(FORWARD, 1.0), (RECOMPUTE, share)] if at < end and some(share) else passes[:1]
         if isinstance(op, Operator):
             columns = forward_columns(op)
-            pieces = op.pieces.forward if op.pieces else 1.0
+            pieces = op.pieces.forward if op.pieces else None
             for phase, again in passes:
                 builder.kernel(op, (unit, phase), columns, count=op.when * again, pieces=pieces)
                 if op.rounds:
@@ -115,7 +115,7 @@ def _gemm_backward(builder: Builder, unit: int, op: Operator, s: Shapes) -> None
     y = where(s.plans.zero_stage >= 3, s.act, 2.0 * s.gradient) if op.weight else s.act
     data = {**c, "n": c["k"], "k": c["n"], "y_bytes": s.act}
     weight = {**c, "m": c["k"], "k": c["m"], "w_bytes": c["x_bytes"], "y_bytes": y}
-    pieces = op.pieces.data if op.pieces else 1.0
+    pieces = op.pieces.data if op.pieces else None
     if not op.source:
         builder.kernel(op, (unit, BACKWARD), data, count=op.when, name=op.name + " dgrad", pieces=pieces)
     if op.rounds:
@@ -167,10 +167,10 @@ def kept_bytes(
         return everything, 0.0
     first = next((op for op in sequence if isinstance(op, Operator)), None)
     entry = next(iter(first.reads.values())) if first else 0.0
-    named = _needed(sequence, *selective) if keeps is None else keeps
+    full, selected, share = plans.recompute == FULL, plans.recompute == SELECTIVE, 1.0 / plans.recompute_every
+    named = keeps if keeps is not None else _needed(sequence, *selective) if some(selected) else ()
     part = sum((b for n, b in sizes.items() if n in named), 0.0)
-    full, share = plans.recompute == FULL, 1.0 / plans.recompute_every
-    mode = where(full, entry, where(plans.recompute == SELECTIVE, part, everything))
+    mode = where(full, entry, where(selected, part, everything))
     again = where(full, everything - mode + entry, everything - mode)
     return share * mode + (1.0 - share) * everything, where(plans.recompute > NONE, again, 0.0)
 

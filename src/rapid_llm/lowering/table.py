@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, total
 from rapid_llm.nouns import light
 from rapid_llm.operators.elementwise import larger, smaller, some, where
-from rapid_llm.operators.families import ATTENTION_KINDS, COLUMNS, POINTWISE_KINDS
+from rapid_llm.operators.families import ATTENTION_KINDS, COLUMNS, POINTWISE_KINDS, VALUES
 from rapid_llm.parallelism import Plans
 
 Matrix = NDArray[np.float64]
@@ -42,7 +43,7 @@ class Kernels:
     """Kernels of one (family, dtype): static per row [R]: name, kind, unit, phase; per plan [R, P]: columns and count.
 
     ``kind`` is an index into POINTWISE_KINDS or ATTENTION_KINDS (0 for other families); ``count`` is how often the row
-    runs in one pass of its unit (0 where a plan does not run it).
+    runs in one pass of its unit (0 where a plan does not run it); ``cells``: unit x phases + phase of each row, hashable.
     """
 
     family: str
@@ -51,13 +52,9 @@ class Kernels:
     kind: NDArray[np.int64]
     unit: NDArray[np.int64]
     phase: NDArray[np.int64]
+    cells: bytes
     columns: dict[str, Matrix]
     count: Matrix
-
-    @cached_property
-    def cells(self) -> bytes:
-        """The cell of each row, as ``cell_bytes``."""
-        return cell_bytes(self.unit, self.phase)
 
 
 @light
@@ -69,20 +66,20 @@ class Messages:
     names: tuple[str, ...]
     unit: NDArray[np.int64]
     phase: NDArray[np.int64]
+    cells: bytes
     size: Matrix
     ranks: Matrix
     stride: Matrix
     count: Matrix
 
-    @cached_property
-    def cells(self) -> bytes:
-        """The cell of each row, as ``cell_bytes``."""
-        return cell_bytes(self.unit, self.phase)
 
-
-def cell_bytes(unit: NDArray[np.int64], phase: NDArray[np.int64]) -> bytes:
-    """Which unit and phase rows are of, hashable: unit x phases + phase."""
-    return (unit * len(PHASES) + phase).tobytes()
+@lru_cache(maxsize=1024)
+def _placed(units: tuple[int, ...], phases: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64], bytes]:
+    """Units and phases of the rows of a table, and its cells."""
+    places = np.array([units, phases])
+    places.flags.writeable = False
+    unit, phase = places
+    return unit, phase, (unit * len(PHASES) + phase).tobytes()
 
 
 _Row = tuple[str, int, int, int, tuple["Column | float", ...]]
@@ -113,21 +110,22 @@ class Builder:
         *,
         count: Column | float,
         name: str = "",
-        pieces: Column | float = 1.0,
+        pieces: Column | float | None = None,
     ) -> None:
         """Add one kernel row, run in so many ``pieces`` of its rows; products on streams fill the accelerator as so
         many equal ones do, again and again."""
-        if some(pieces != 1.0):
+        if pieces is not None:
             columns, count = {**columns, "m": columns["m"] / pieces}, count * pieces
         if self.streams and op.each is not None:
             columns, count = {name: value / op.each for name, value in columns.items()}, count * op.each
         if self.streams and op.weight and op.name.startswith(EXPERT):
             together = smaller(columns["groups"], self.streams)
             columns, count = {**columns, "groups": together}, count * (columns["groups"] / together)
-        values = (*(columns[c] for c in COLUMNS[op.family]), count)
         kinds = _KINDS.get(op.family)
         kind = kinds.index(op.kind) if kinds else 0
-        self.kernels.setdefault((op.family, op.dtype), []).append((name or op.name, kind, *cell, values))
+        self.kernels.setdefault((op.family, op.dtype), []).append(
+            (name or op.name, kind, *cell, (*VALUES[op.family](columns), count))
+        )
 
     def cast(
         self, op: Operator, cell: Cell, moved: Column | float, *, count: Column | float, kind: str = "stream"
@@ -160,44 +158,38 @@ class Builder:
     def _kernels(self, key: tuple[str, str], rows: list[_Row], width: int) -> Kernels:
         names, kinds, units, phases, cells = zip(*rows, strict=True)
         columns = COLUMNS[key[0]]
-        values = _filled(cells, width)
-        return Kernels(
-            *key,
-            names,
-            np.array(kinds),
-            np.array(units),
-            np.array(phases),
-            {name: values[c] for c, name in enumerate(columns)},
-            values[-1],
-        )
+        values = _filled([*zip(*cells, strict=True)], width)
+        unit, phase, places = _placed(units, phases)
+        held = {name: values[c] for c, name in enumerate(columns)}
+        return Kernels(*key, names, np.array(kinds), unit, phase, places, held, values[-1])
 
     def _messages(self, key: tuple[str, str], rows: list, width: int) -> Messages:  # type: ignore[type-arg]
         names, units, phases, sizes, counts = zip(*rows, strict=True)
-        group = self.plans.group(key[1])
-        size, count, ranks, stride = _filled([(*row, *group) for row in zip(sizes, counts, strict=True)], width)
-        return Messages(
-            *key, names, np.array(units), np.array(phases), size=size, count=count, ranks=ranks, stride=stride
-        )
+        group = [(column,) * len(names) for column in self.plans.group(key[1])]
+        size, count, ranks, stride = _filled([sizes, counts, *group], width)
+        unit, phase, cells = _placed(units, phases)
+        return Messages(*key, names, unit, phase, cells, size, ranks, stride, count)
 
 
-def _filled(rows: Sequence[Sequence[Column | float]], width: int) -> NDArray[np.float64]:
-    """Rows of cells, each a number or one per plan, as read-only columns [C, R, P]."""
+def _filled(columns: Sequence[Sequence[Column | float]], width: int) -> NDArray[np.float64]:
+    """Columns of cells, each a number or one per plan, as read-only columns [C, R, P]."""
+    shape = len(columns), len(columns[0]), width
     if width == 1:
-        values = np.array(rows, dtype=np.float64).reshape(len(rows), -1).T.copy()[:, :, None]
+        values = np.array([*chain.from_iterable(columns)], dtype=np.float64).reshape(shape)
     else:
-        values = np.empty((len(rows[0]), len(rows), width))
-        for r, row in enumerate(rows):
-            for c, cell in enumerate(row):
+        values = np.empty(shape)
+        for c, column in enumerate(columns):
+            for r, cell in enumerate(column):
                 values[c, r] = cell
     values.flags.writeable = False
     return values
 
 
-def forward_columns(op: Operator) -> dict[str, Column | float]:
+def forward_columns(op: Operator) -> Mapping[str, Column | float]:
     """The pricing columns of an operator's forward kernel."""
     if op.family == "pointwise":
         return {"read_bytes": op.passes * total(op.reads), "write_bytes": op.passes * total(op.writes), "flops": 0.0}
-    return dict(op.columns)
+    return op.columns
 
 
 def saved_bytes(sequence: Sequence[Canonical]) -> dict[str, Column | float]:

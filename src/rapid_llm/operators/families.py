@@ -4,6 +4,7 @@ Every column is a float64 array; rows are independent. A row is one launch (or o
 """
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +36,9 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     # Memory-bound kernels: bytes read and written, and `flops` of vector work. The row's kind names the access pattern.
     "pointwise": ("read_bytes", "write_bytes", "flops"),
 }  # fmt: skip
+
+VALUES: Final = {family: itemgetter(*names) for family, names in COLUMNS.items()}
+"""Family to the function that takes its columns out of a mapping, in the order of ``COLUMNS``."""
 
 MAY_BE_ZERO: Final = frozenset(
     ("past", "window", "causal", "backward", "shared_kv", "read_bytes", "write_bytes", "flops", "hit")
@@ -72,6 +76,12 @@ class Prices:
         memory_side = self.compute_s < self.memory_s  # as numbers: the first or the second of BOUNDS
         fixed = np.maximum(self.compute_s, self.memory_s) < self.fixed_s
         return np.where(fixed, BOUNDS.index("launch"), memory_side).astype(np.int8)
+
+    @property
+    def reads(self) -> NDArray[np.bool_]:
+        """Which rows memory binds."""
+        found: NDArray[np.bool_] = (self.compute_s < self.memory_s) & (self.memory_s >= self.fixed_s)
+        return found
 
     @property
     def columns(self) -> tuple[NDArray[Any], ...]:

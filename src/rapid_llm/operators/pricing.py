@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any, Final, cast
 
 import numpy as np
@@ -16,7 +15,7 @@ from rapid_llm.operators import gemm
 from rapid_llm.operators.attention import is_decode, price_context, price_decode
 from rapid_llm.operators.elementwise import every, some, where
 from rapid_llm.operators.experts import price_moe, price_tiled_moe
-from rapid_llm.operators.families import ATTENTION_KINDS, COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, Column, Prices
+from rapid_llm.operators.families import ATTENTION_KINDS, COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, VALUES, Column, Prices
 from rapid_llm.operators.kernels import (
     AttentionKernel,
     DecodeKernel,
@@ -50,8 +49,6 @@ def check_shape(family: str, columns: Mapping[str, ArrayLike]) -> None:
 
 
 _NUMBERS: Final = frozenset((int, float, np.float64))
-_VALUES: Final = {family: itemgetter(*names) for family, names in COLUMNS.items()}
-"""Family to the function that takes its columns out of a mapping, in the order of ``COLUMNS``."""
 _Kind = str | NDArray[np.int64]
 _Asked = tuple[_Kind, str, str | Kernel, Accelerator, float, bool | Replay]
 """How rows are priced: kind, dtype, kernel, accelerator, clock, replayed."""
@@ -87,7 +84,7 @@ def price(
 
     InputError where the accelerator has no rate for the dtype, or the kernel serves another family.
     """
-    values = _VALUES[family](columns)
+    values = VALUES[family](columns)
     asked = (kind, dtype, kernel, accelerator, clock, replayed)
     try:
         return _one(family, values, asked)
@@ -278,7 +275,7 @@ def roofline(family: str, columns: Mapping[str, ArrayLike], *, dtype: str, accel
     the vector rate (Williams, Waterman, Patterson 2009).
     """
     r = rates(accelerator, dtype)
-    flops, moved = WORK[family](_columns(_VALUES[family](columns)))
+    flops, moved = WORK[family](_columns(VALUES[family](columns)))
     compute = flops / (r.vector if family == "pointwise" else r.peak / min(accelerator.sustained.matrix, 1.0))
     memory = moved / r.datasheet
     return summarise(0.0, np.maximum(compute, memory), work=(flops, moved), sides=(compute, memory))

@@ -229,7 +229,7 @@ def _passes(tallies: Sequence[Tally], priced: Priced, passes: Passes, weights: W
         moved = message.prices.seconds * rows_m.count * moving
         chosen = weights[:, rows_m.unit]
         whole = np.einsum("rp,krp->k", moved, chosen).tolist()
-        beside = side_share(priced.machine, rows_m, priced.lowered.shapes.compute)
+        beside = side_share(priced.machine, [rows_m], priced.lowered.shapes.compute)
         shown = moved * (1.0 - beside + beside * share[rows_m.phase, rows_m.unit])
         exposed = np.einsum("rp,krp->k", shown, chosen).tolist()
         for tally, seen, took in zip(tallies, exposed, whole, strict=True):
