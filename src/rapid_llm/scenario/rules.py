@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rapid_llm.hardware.system import MAX_ACCELERATORS
 from rapid_llm.scenario import lacking, sentences
 from rapid_llm.scenario.columns import Columns
 from rapid_llm.scenario.sentences import Row
@@ -220,7 +221,7 @@ PLAN: tuple[Check, ...] = (
     Check(
         "a job has ranks that can be placed one by one",
         "accelerators",
-        lambda c: c.accelerators <= sentences.MAX_ACCELERATORS,
+        lambda c: c.accelerators <= MAX_ACCELERATORS,
         sentences.too_many,
     ),
     Check(
