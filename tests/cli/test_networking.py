@@ -214,7 +214,7 @@ def test_own_routes_and_background_traffic_cost_what_they_take(own):
         (["negative.csv", "all_reduce"], 2, "bandwidth from accelerator 1 to 0 must be 0 or more (got -1e+09 B/s)."),
         (["slow.csv", "all_reduce"], 2, "slow.csv:2: links[0].bandwidth of slow must be above 0 (got '-5 GB/s')."),
         (["apart.csv", "all_reduce"], 3, "apart is disconnected: no live path joins accelerators 0 (a), 1 (b)"),
-        (["none.csv", "all_reduce"], 2, "none.csv: cannot be read: No such file or directory."),
+        (["none.csv", "all_reduce"], 2, "none.csv: no such file."),
         (["edges.csv", "allreduc"], 2, "collective 'allreduc' is unknown. Did you mean 'all_reduce'?"),
         (["edges.csv", "all_reduce", "--routing", "nowhere.csv"], 2, "nowhere.csv:2: a route goes from gpu0 to gpu2, "),
         (["edges.csv", "all_reduce", "--routing", "spry"], 2, "routing 'spry' is unknown. Did you mean 'spray'?"),

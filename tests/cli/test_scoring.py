@@ -1,5 +1,8 @@
 """The scorecard as a table: one line per group, splits side by side."""
 
+import gzip
+import json
+
 import pytest
 
 from rapid_llm.cli.scoring import _lines, _page
@@ -61,3 +64,81 @@ def test_table_of_broken_rows_alone_is_refused(tmp_path, value):
         f"{tmp_path}/training.csv:2: value must be a number above 0, or blank (got '{value}'). "
         "Nothing is left to score. Try the table as it was measured."
     )
+
+
+GEMM = "m,n,k,dtype,latency_us\n"
+CASE = {
+    "name": "two",
+    "topology": {
+        "name": "pair",
+        "node_labels": ["a", "b"],
+        "edges": [{"a": 0, "b": 1, "bw_ab_gbps": 400, "bw_ba_gbps": 400, "latency_ns": 500}],
+    },
+    "flows": [{"id": 0, "src": 0, "bytes": 4096, "paths": [[0, 1]]}],
+    "transport": {"mtu_bytes": 4096, "ack_bytes": 64, "ack_every_packets": 4, "window_bytes": 131072},
+    "results": {"fifo": {"completion_ns": 900.0, "flow_finish_ns": [900.0]}},
+}
+
+
+def _patterns(*places, value):
+    """A file of one case with one value changed, at these keys."""
+    data = json.loads(json.dumps({"cases": [CASE]}))
+    inner = data["cases"][0]
+    for place in places[:-1]:
+        inner = inner[place]
+    inner[places[-1]] = value
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("gemm_h100_sxm.csv", GEMM + "1,2,x,bf16,3\n", ":2: k must be a number above 0 (got 'x')."),
+        ("gemm_h100_sxm.csv", GEMM + "\n1,2,,bf16,3\n", ":3: k must be a number above 0 (got '')."),
+        ("gemm_h100_sxm.csv", GEMM + "1,2,3,bf16,inf\n", "microseconds, a number above 0 (got 'inf')."),
+        ("gemm_h100_sxm.csv", GEMM + "1,2,3,bf16\n", ":2: this row has 4 cells, and the header names 5 columns."),
+        ("gemm_h100_sxm.csv", "m,n,dtype,latency_us\n1,2,bf16,3\n", "is no table of kernel gemms: it lacks k."),
+        ("t.json", '{"cases": [', "t.json: cannot be read as JSON: "),
+        ("t.json", "[" * 100_000, "t.json: cannot be read as JSON: "),
+        (
+            "t.json",
+            _patterns("topology", "edges", 0, "bw_ab_gbps", value="x"),
+            "t.json: cases[0].topology.edges[0].bw_ab_gbps must be a number (got 'x').",
+        ),
+        ("t.json", _patterns("flows", 0, "paths", value=[[0, 7]]), "flows[0].paths has a path without cables: 0 7."),
+        ("t.json", _patterns("flows", 0, "deps", value=[9]), "waits for flow 9, which the case does not have."),
+        ("t.json", _patterns("flows", 0, "bytes", value=-1), "flows[0].bytes must be greater than 0 (got -1)."),
+        ("t.json", _patterns("results", "red", value=CASE["results"]["fifo"]), "is no queueing mode. Known: fifo,"),
+    ],
+)  # fmt: skip
+def test_broken_tables_of_kernels_and_of_patterns_are_one_sentence(tmp_path, name, text, sentence):
+    (tmp_path / name).write_text(text)
+    ran = rapid_llm("validate", "--data", tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert sentence in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (gzip.compress(GEMM.encode() * 20)[:-20], "the gzip file ends too early. Try to fetch it again."),
+        (gzip.compress(GEMM.encode() * 20)[:20] + b"\xff" * 40, "cannot be read: "),
+        (
+            gzip.compress(b"0" * 1001),
+            "is too large: at most 1,000 bytes are unpacked. Try a smaller file.",
+        ),
+    ],
+)
+def test_packed_tables_that_do_not_unpack(tmp_path, monkeypatch, data, sentence):
+    monkeypatch.setattr("rapid_llm.documents.reading.MAX_UNPACKED_BYTES", 1000)
+    table = tmp_path / "gemm.csv.gz"
+    table.write_bytes(data)
+    for words in (
+        ("validate", "--data", tmp_path),
+        ("calibrate", "fabric", "dgx-h100", "--table", table),
+    ):
+        ran = rapid_llm(*words)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.startswith(f"{table}: ")
+        assert sentence in ran.err

@@ -134,3 +134,8 @@ def test_a_group_is_not_set_by_itself(tmp_path: Path):
     ran = rapid_llm("run", file, "--set", "system.groups.0.nodes=0")
     said = "system.groups is a list: give the whole list. Try --set system.groups=[...].\n"
     assert (ran.code, ran.err) == (2, said)
+
+
+def test_a_group_has_the_bound_of_a_job():
+    ran = rapid_llm(*JOB[:3], "1000000000x dgx-h100 + 2x dgx-a100", *JOB[4:], "--accelerators", "16")
+    assert (ran.code, ran.err) == (2, "groups[0].nodes must be at most 1,048,576 (got 1000000000).\n")

@@ -136,3 +136,15 @@ def test_the_interval_of_a_report_is_the_wide_one(card):
 def test_memory_of_an_engine_rests_on_measured_caches(card):
     found = confidence_of(serving("dgx-h100", "vllm"), memory=True)
     assert (found.suite, found.group) == ("memory", "engine-logs")
+
+
+def test_power_strays_as_on_its_accelerator_where_enough_was_measured(monkeypatch):
+    rows = [
+        row("a/h100-sxm", "power", 23, 0.11, ["h100-sxm"], suite="energy"),
+        row("b/a100-sxm", "power", 4, 0.07, ["a100-sxm"], suite="energy"),
+        row("all", "power", 27, 0.26, suite="energy"),
+    ]
+    monkeypatch.setattr(rules, "written", lambda: {"quantiles": rows, "lent": []})
+    assert [rules.power_strays(scenario(chip)) for chip in ("h100-sxm", "a100-sxm", "l4")] == [0.11, 0.26, 0.26]
+    monkeypatch.setattr(rules, "written", lambda: {"quantiles": [], "lent": []})
+    assert rules.power_strays(scenario("h100-sxm")) is None

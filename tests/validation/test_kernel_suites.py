@@ -67,7 +67,7 @@ def test_tables_of_unknown_accelerators_give_nothing(tmp_path):
 
 
 def test_a_time_of_zero_is_an_error_that_names_the_line(tmp_path):
-    with pytest.raises(InputError, match="line 2: latency_us must be positive"):
+    with pytest.raises(InputError, match=":2: latency_us must be microseconds, a number above 0"):
         cases("gemm", tmp_path, "gemm_h100_sxm.csv", GEMM + "1,4096,4096,bf16,0,vllm,1,linear\n")
 
 

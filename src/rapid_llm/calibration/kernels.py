@@ -182,11 +182,9 @@ def read_table(path: Path) -> tables.Table:
 
 def _no_schema(path: Path) -> str:
     """What the schema nearest to a file misses."""
-    header = frozenset(tables.text_of(path).split("\n", 1)[0].strip().split(","))
-    kinds = {name: columns for name, columns in tables.SCHEMAS.items() if name.startswith("kernel_")}
-    nearest = min(kinds, key=lambda name: len(kinds[name] - header))
-    missing, kind = ", ".join(sorted(kinds[nearest] - header)), nearest.removeprefix("kernel_")
-    return f"{path} is no table of kernel timings: one of {kind} also needs the columns {missing}."
+    kind, missing = tables.lacking(path, "kernel_")
+    also = f"also needs the columns {', '.join(missing)}"
+    return f"{path} is no table of kernel timings: one of {kind.removeprefix('kernel_')} {also}."
 
 
 def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], priors: Mapping[str, float]) -> Calibration:

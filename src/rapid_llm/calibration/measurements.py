@@ -1,7 +1,6 @@
 """Measured collectives from a table or from the log of nccl-tests."""
 
 import csv
-import gzip
 import io
 import re
 from collections.abc import Iterator, Mapping
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from rapid_llm.documents import read_bytes
+from rapid_llm.documents import read_table
 from rapid_llm.errors import InputError
 from rapid_llm.network import OPS
 
@@ -60,25 +59,13 @@ def read(path: Path | str, *, op: str | None = None, ranks: int | None = None) -
     missing.
     """
     file = Path(path)
-    try:
-        data = read_bytes(file)
-        text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {_reason(error)}.", field="table") from None
-    if "\0" in text:
-        raise InputError(f"{path} cannot be read: it is not text.", field="table")
+    text = read_table(file)
     if not text.strip():
         raise InputError(f"{path} is empty.", field="table")
     found = _log(text, file, op, ranks) if _is_log(text) else list(_table(text, file, op, ranks))
     if not found:
         raise InputError(f"{path} holds no measurement that can be used.", field="table")
     return found
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return "it is not text in UTF-8"
-    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def _is_log(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
@@ -27,7 +26,7 @@ def list_names(what: str, *, as_json: bool) -> int:
     kind = _kind(what)
     header, rows, right = TABLES[kind]()
     if as_json:
-        print(json.dumps({f"{kind}s": [row[0] for row in rows]}))
+        print(json_text({f"{kind}s": [row[0] for row in rows]}))
     else:
         show([*text.columns(rows, header, right=right), f"{len(rows)} {kind}s. Details: rapid-llm show {kind} NAME"])
     return 0

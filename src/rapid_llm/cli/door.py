@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
 import warnings
@@ -73,7 +72,9 @@ def _answer(argv: Sequence[str]) -> int:
 
 def _tell(error: RapidError, *, as_json: bool = False) -> int:
     if as_json:
-        print(json.dumps({"error": error_object(error)}))
+        from rapid_llm.cli.text import json_text
+
+        print(json_text({"error": error_object(error)}))
     else:
         print(" ".join(str(error).splitlines()), file=sys.stderr)
     return error.exit_code

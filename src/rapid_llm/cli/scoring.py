@@ -65,7 +65,7 @@ def _refuse_nothing(card: Scorecard) -> None:
 
 def _published(suites: Sequence[str], data: str | None) -> tuple[Scorecard, ...]:
     """The package's own figures beside those of a folder: groups that the folder lacks are measured all the same."""
-    quoted = [name for name in confidence.QUOTED if not suites or name in suites]
+    quoted = [name for name in confidence.PUBLISHED if not suites or name in suites]
     return (run(quoted),) if data is not None and quoted else ()
 
 

@@ -1,7 +1,7 @@
 """YAML and JSON files with a line for every value, and nouns built from them with one sentence for every mistake."""
 
 from rapid_llm.documents.building import build, known_fields, show
-from rapid_llm.documents.reading import Document, join, merge, parse_json, parse_yaml, read_bytes, read_yaml
+from rapid_llm.documents.reading import Document, join, merge, parse_json, parse_yaml, read_table, read_yaml
 from rapid_llm.documents.writing import plain
 
 __all__ = [
@@ -13,7 +13,7 @@ __all__ = [
     "parse_json",
     "parse_yaml",
     "plain",
-    "read_bytes",
+    "read_table",
     "read_yaml",
     "show",
 ]

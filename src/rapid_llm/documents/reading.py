@@ -4,8 +4,11 @@ YAML is read by its 1.2 core schema: ``9e-6`` and ``1e9`` are numbers, ``on`` an
 libyaml where it is installed; aliases count with what they expand to, so that a small file cannot become a large one.
 """
 
+import gzip
+import io
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +20,10 @@ MAX_FILE_BYTES = 4 * 2**20
 """A larger file is not a description that a person wrote (the largest config.json in use is below 200 KiB)."""
 MAX_TABLE_BYTES = 64 * 2**20
 """The same of a table: edges, messages, measurements."""
+MAX_UNPACKED_BYTES = 4 * MAX_TABLE_BYTES
+"""What a packed table may hold: a few bytes of a gzip file can stand for many."""
+_GZIP = b"\x1f\x8b"
+"""How a gzip file begins."""
 MAX_NODES = 200_000
 """Values in one file, aliases expanded."""
 MAX_DEPTH = 64
@@ -102,6 +109,33 @@ def read_bytes(path: Path, most: int = MAX_TABLE_BYTES) -> bytes:
     if len(raw) > most:
         raise InputError(f"is too large: at most {most:,} bytes are read. Try a smaller file.", file=str(path))
     return raw
+
+
+def read_table(path: Path) -> str:
+    """The text of a table or a log, unpacked where it is gzipped; InputError for what is none, or too large."""
+    if path.is_dir():
+        raise InputError("is a folder, not a file.", file=str(path))
+    try:
+        raw = read_bytes(path)
+        if raw.startswith(_GZIP):
+            raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(MAX_UNPACKED_BYTES + 1)
+        text = raw.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except UnicodeDecodeError:
+        why = "it is not text in UTF-8"
+    except EOFError:
+        why = "the gzip file ends too early. Try to fetch it again"
+    except (OSError, ValueError, zlib.error) as error:
+        why = (getattr(error, "strerror", None) or str(error)).lower()
+    else:
+        if len(raw) > MAX_UNPACKED_BYTES:
+            most = f"at most {MAX_UNPACKED_BYTES:,} bytes are unpacked"
+            raise InputError(f"is too large: {most}. Try a smaller file.", file=str(path))
+        if "\0" not in text:
+            return text
+        why = "it is not text"
+    raise InputError(f"cannot be read: {why}.", file=str(path)) from None
 
 
 def _text(path: Path) -> str:

@@ -27,8 +27,8 @@ PER_LINK_BYTE = 43e-12
 """J a rank spends on a byte of a link: 5.4 pJ a bit, 602 mW for both directions of a 112 Gb/s lane over a long reach
 (Im et al. 2020, ISSCC 6.1); a hundredth of the power of an accelerator that sends at full rate."""
 UNCERTAINTY = 0.29
-"""Share by which the mean power of nine runs in ten stays of what was measured: suite ``energy``, 232 runs of ML.ENERGY
-v3, LLM-Inference-Bench and Splitwise on A100, H100, GH200, B200. The mean is 15 %; the limit as power errs by 54 %."""
+"""Share by which the mean power of nine runs in ten strays, where the scorecard wrote none: suite ``energy``, 232 runs
+of ML.ENERGY v3, LLM-Inference-Bench and Splitwise on A100, H100, GH200, B200. The limit as power errs by 54 %."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,16 @@ from itertools import accumulate
 from math import prod
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.hardware.accelerator import HOST_MEMORY_BANDWIDTH, Accelerator
 from rapid_llm.nouns import STRICT, hash_once, replaced
 from rapid_llm.units import BytesPerSecond, Count, FlopsPerSecond, Positive, Seconds
 
+MAX_ACCELERATORS: Final = 1 << 20
+"""Of one job, and of one system's nodes: ranks and nodes are placed one by one, and no system is near."""
+Many = Annotated[Count, Field(le=MAX_ACCELERATORS)]
 _RACK: Final = 32  # accelerators of a node and more are a rack, which jobs share by its trays
 _TRAY: Final = 4  # accelerators of a compute tray (GB200 NVL72)
 
@@ -112,7 +115,7 @@ class Node:
     """
 
     accelerator: Accelerator
-    accelerators: Count
+    accelerators: Many
     scale_up: ScaleUpFabric = ScaleUpFabric(topology="none")
     host_link: LinkUse
     socket_link: LinkUse | None = None
@@ -197,7 +200,7 @@ class NodeGroup:
     a ``fabric`` between its nodes where that is not the system's."""
 
     node: Node
-    count: Count
+    count: Many
     name: str = ""
     fabric: ScaleOutFabric | None = None
 
@@ -243,7 +246,7 @@ class SystemDescription:
     name: str
     aliases: tuple[str, ...] = ()
     node: Node
-    nodes: Count = 1
+    nodes: Many = 1
     fabric: ScaleOutFabric | None = None
 
     def __post_init__(self) -> None:

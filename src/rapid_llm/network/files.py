@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rapid_llm.documents import parse_yaml, read_bytes
+from rapid_llm.documents import parse_yaml, read_table
 from rapid_llm.errors import InputError, did_you_mean, nearest, unknown_name
 from rapid_llm.network.routing import Table
 from rapid_llm.network.topology import LINK_KINDS, Builder, Floats, Ints, Topology
@@ -128,13 +128,9 @@ def _listed(path: Path | str, columns: tuple[str, ...]) -> list[dict[str, str]]:
 
 
 def _text(file: Path) -> str:
-    try:
-        text = read_bytes(file).decode("utf-8-sig")
-        why = "it is not text" if "\0" in text else "it is empty" if not text.strip() else None
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text in UTF-8"
-    if why:
-        raise InputError(f"cannot be read: {why}.", field="topology", file=str(file)) from None
+    text = read_table(file)
+    if not text.strip():
+        raise InputError("cannot be read: it is empty.", field="topology", file=str(file))
     return text
 
 

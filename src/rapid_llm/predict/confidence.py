@@ -76,6 +76,19 @@ def _nearest(
     return replace(found, reasons=(*reasons, *few, *why), within=p90 * factor)
 
 
+def power_strays(scenario: Scenario) -> float | None:
+    """Share by which the mean power of nine runs in ten strays: of the accelerator where enough were measured, else of
+    the mean over groups; of unlike accelerators the most. None where the scorecard has no table of power.
+    """
+    rows = [r for r in written()["quantiles"] if (r["suite"], r["metric"]) == ("energy", "power")]
+    mean = next((r for r in rows if r["group"] == MEAN), None)
+    if mean is None:
+        return None
+    chips = {group.node.accelerator.name for group in used_groups(scenario)}
+    known = {chip: [r for r in rows if chip in r["accelerators"] and r["rows"] >= ENOUGH] for chip in chips}
+    return max(float(max(mine, key=lambda r: r["rows"], default=mean)["p90"]) for mine in known.values())
+
+
 def _supported(row: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[float, tuple[str, ...]]:
     """The error that nine tenths stay within, of a group as far as its rows can tell it."""
     mean = next((r["p90"] for r in rows if r["group"] == MEAN and r["metric"] == row["metric"]), row["p90"])

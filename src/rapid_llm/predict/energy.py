@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from rapid_llm.energy import UNCERTAINTY, PowerModel, drawn, of_ranks, of_step
+from rapid_llm.predict.confidence import power_strays
 from rapid_llm.predict.halves import HalvedSteps
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.pools import PoolsTable
@@ -33,7 +34,7 @@ def training_energy(scenario: Scenario, work: Training, table: TrainingTable) ->
     return EnergyUse(
         joules_per_step=joules,
         run_joules=joules * steps if steps else None,
-        **_power(joules / seconds, scenario.accelerators, limit),
+        **_power(scenario, joules / seconds, scenario.accelerators, limit),
     )
 
 
@@ -77,7 +78,7 @@ def inference_energy(scenario: Scenario, work: Inference, table: InferenceTable)
         joules_per_output_token=watts * seconds / (requests * work.output_tokens) if work.output_tokens else None,
         joules_per_request=None if work.output_tokens else watts * seconds / requests,
         run_joules=None if table.job_s is None else watts * seconds,
-        **_power(watts, scenario.accelerators, model.limit),
+        **_power(scenario, watts, scenario.accelerators, model.limit),
     )
 
 
@@ -101,7 +102,8 @@ def pools_energy(scenario: Scenario, work: Inference, table: PoolsTable) -> Ener
     tokens = table.rate * work.output_tokens
     watts = min(watts, most)
     return EnergyUse(
-        joules_per_output_token=watts / tokens, **_power(watts, pools.accelerators, most / pools.accelerators)
+        joules_per_output_token=watts / tokens,
+        **_power(scenario, watts, pools.accelerators, most / pools.accelerators),
     )
 
 
@@ -140,12 +142,12 @@ def _per_request(table: InferenceTable, model: PowerModel, beams: int) -> float:
     return float(each @ (prompts / table.running + table.decode * beams / table.points.batch))
 
 
-def _power(watts: float, accelerators: int, limit: float) -> dict[str, float]:
+def _power(scenario: Scenario, watts: float, accelerators: int, limit: float) -> dict[str, float]:
     return {
         "mean_power_w": watts,
         "mean_power_w_per_accelerator": watts / accelerators,
         "limit_w_per_accelerator": limit,
-        "uncertainty": UNCERTAINTY,
+        "uncertainty": power_strays(scenario) or UNCERTAINTY,
     }
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rapid_llm.hardware.system import MAX_ACCELERATORS
 from rapid_llm.runtime import EXCHANGES
 from rapid_llm.scenario import lacking, sentences
 from rapid_llm.scenario.columns import Columns
@@ -283,7 +284,7 @@ PLAN: tuple[Check, ...] = (
     Check(
         "a job has ranks that can be placed one by one",
         "accelerators",
-        lambda c: c.accelerators <= sentences.MAX_ACCELERATORS,
+        lambda c: c.accelerators <= MAX_ACCELERATORS,
         sentences.too_many,
     ),
     Check(

@@ -5,6 +5,7 @@ from math import isqrt
 from typing import Any
 
 from rapid_llm.hardware import system_with
+from rapid_llm.hardware.system import MAX_ACCELERATORS
 
 Row = Mapping[str, Any]
 """One plan: whole numbers and names by the names of its columns."""
@@ -167,10 +168,6 @@ def degrees(row: Row) -> str:
     fits = [degree for degree, good in zip(fits, passes, strict=True) if good]
     tried = f"Try {axis} {listed(fits)}." if fits else f"Try accelerators {beside(total, product)}."
     return f"{whole} must divide accelerators {total}: {total} / {product} leaves {total % product}. {tried}"
-
-
-MAX_ACCELERATORS = 1 << 20
-"""Of one job: its ranks are placed one by one, and no system is near."""
 
 
 def too_many(row: Row) -> str:

@@ -25,7 +25,9 @@ quantiles:
 """
 
 
-QUOTED = ("training", "memory", "inference")
+PUBLISHED = ("training", "memory", "inference")
+"""Suites that answers quote and that the published figures of the package have rows of."""
+QUOTED = (*PUBLISHED, "energy")
 """Suites that answers quote; those of kernels have a file of their own, which ``kernel`` quotes."""
 KERNELS = tuple(SCHEMAS)
 
@@ -54,14 +56,29 @@ def quantiles_yaml(cards: Sequence[Scorecard], suites: Sequence[str] = QUOTED) -
             if (key := (row.suite, row.group, row.metric)) not in unwell:
                 found.setdefault(key, _line(card, row))
     lines = [line for key, line in sorted(found.items(), key=lambda item: item[0][1] == MEAN)]
+    if suites == QUOTED:
+        lines += _kept({suite for suite, _, _ in found})
     return HEADER + "".join(lines) + (_lent_yaml(cards[0].rows) if "inference" in suites else "")
 
 
+def _kept(scored: set[str]) -> list[str]:
+    """What is written already of suites beyond the published figures, where these tables hold none of them."""
+    beyond = {suite for suite in QUOTED if suite not in PUBLISHED} - scored
+    return [_entry(**row) for row in written()["quantiles"] if row["suite"] in beyond]
+
+
 def _line(card: Scorecard, row: ScoreRow) -> str:
+    figures = {name: getattr(row, name) for name in ("suite", "group", "metric", "split", "median", "p90", "bias")}
+    ran_on = {f"{what}s": _listed(card, row, what) for what in ("accelerator", "runtime")}
+    return _entry(**figures, **ran_on, rows=row.evaluated)
+
+
+def _entry(**row: Any) -> str:
+    ran_on = {name: ", ".join(f"'{one}'" for one in row[name]) for name in ("accelerators", "runtimes")}
     return (
-        f"  - {{suite: {row.suite}, group: '{row.group}', metric: {row.metric}, split: {row.split}, "
-        f"rows: {row.evaluated}, median: {row.median:.4f}, p90: {row.p90:.4f}, bias: {row.bias:.4f}, "
-        f"accelerators: [{_listed(card, row, 'accelerator')}], runtimes: [{_listed(card, row, 'runtime')}]}}\n"
+        f"  - {{suite: {row['suite']}, group: '{row['group']}', metric: {row['metric']}, split: {row['split']}, "
+        f"rows: {row['rows']}, median: {row['median']:.4f}, p90: {row['p90']:.4f}, bias: {row['bias']:.4f}, "
+        f"accelerators: [{ran_on['accelerators']}], runtimes: [{ran_on['runtimes']}]}}\n"
     )
 
 
@@ -88,11 +105,11 @@ def _lent_entry(suite: str, metric: str, device: str, found: Sequence[tuple[floa
     return {"suite": suite, "metric": metric, "groups": len(found), "own": own, "lent": lent, "accelerators": [device]}
 
 
-def _listed(card: Scorecard, row: ScoreRow, what: str) -> str:
+def _listed(card: Scorecard, row: ScoreRow, what: str) -> list[str]:
     key = (row.suite, row.group, row.metric)
     mine = (r for r in card.results if (r.case.suite, r.case.group, r.case.metric) == key)
     found = Counter(name for result in mine if result.predicted is not None for name in _names(result, what))
-    return ", ".join(f"'{name}'" for name, _ in found.most_common())
+    return [name for name, _ in found.most_common()]
 
 
 def _names(result: Result, what: str) -> Iterator[str]:

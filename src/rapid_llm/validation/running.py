@@ -54,9 +54,7 @@ def run(
                 "the published figures have no row for these suites: name a folder of tables with --data FOLDER.",
                 field="data",
             )
-        raise InputError(
-            f"{folder} has no row for these suites: tables are known by their columns. See: rapid-llm validate --help",
-            field="data",
-        )
+        why = tables.almost(folder) or "tables are known by their columns. See: rapid-llm validate --help"
+        raise InputError(f"{folder} has no row for these suites: {why}", field="data")
     card = score(evaluate(cases, predict or predictor(), progress))
     return card if data_dir is None else replace(card, broken=tuple(said for table in found for said in table.broken))

@@ -1,15 +1,14 @@
 """Measured tables: CSV files read with the standard library, recognised by their columns and not by their names."""
 
 import csv
-import gzip
 import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
+from math import isfinite
 from pathlib import Path
 
-from rapid_llm.documents import show
+from rapid_llm.documents import read_table, show
 from rapid_llm.errors import InputError
 
 Row = Mapping[str, str]
@@ -81,12 +80,6 @@ class Table:
     """A sentence, with file and line, for each row whose figure is not one."""
 
 
-def text_of(path: Path) -> str:
-    """The text of a file, unpacked where it is gzipped."""
-    data = path.read_bytes()
-    return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
-
-
 def _cell(text: str | None) -> str:
     """A cell without blanks around it; whole numbers without ``.0``, so that rules can name them."""
     cell = (text or "").strip()
@@ -98,15 +91,24 @@ def schema_of(columns: frozenset[str]) -> str | None:
     return next((name for name, needed in SCHEMAS.items() if needed <= columns), None)
 
 
+def lacking(path: Path, start: str = "") -> tuple[str, tuple[str, ...]]:
+    """The schema (of those whose name has this start) that a file's header is nearest to, and what it lacks of it."""
+    header = frozenset(name.strip() for name in read_table(path).split("\n", 1)[0].split(","))
+    missing = {name: tuple(sorted(columns - header)) for name, columns in SCHEMAS.items() if name.startswith(start)}
+    nearest = min(missing, key=lambda name: len(missing[name]) / len(SCHEMAS[name]))
+    return nearest, missing[nearest]
+
+
 def read(path: Path) -> Table | None:
     """Read one CSV file, gzipped or not; None where its columns are of no schema here.
 
     Raises InputError for a file that is not readable text.
     """
+    text = read_table(path)
     if path.name.endswith((".json", ".json.gz")):
-        return _read_json(path)
+        return _read_json(path, text)
     try:
-        reader = csv.DictReader(io.StringIO(text_of(path)))
+        reader = csv.DictReader(io.StringIO(text))
         schema = schema_of(frozenset(reader.fieldnames or ()))
         if schema is None:
             return None
@@ -116,9 +118,8 @@ def read(path: Path) -> Table | None:
             (reader.line_num, {k: _cell(v) for k, v in row.items() if k is not None and not isinstance(v, list)})
             for row in reader
         ]
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        why = "it is not text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
-        raise InputError(f"{path} cannot be read as a CSV table: {why}. Give a .csv or .csv.gz file.") from error
+    except csv.Error as error:
+        raise InputError(f"cannot be read as a CSV table: {error}.", file=str(path)) from error
     broken = (_broken(row, f"{path}:{line}") for line, row in numbered)
     return Table(schema, path, tuple(row for _, row in numbered), tuple(filter(None, broken)))
 
@@ -126,19 +127,19 @@ def read(path: Path) -> Table | None:
 def _broken(row: Row, place: str) -> str:
     """Which figure of a row is not a number above 0; empty where all are, or blank."""
     for column in sorted(FIGURES & row.keys()):
-        if row[column] and not 0 < (number(row, column) or 0) < inf:
+        if row[column] and not (number(row, column) or 0) > 0:
             return f"{place}: {column} must be a number above 0, or blank (got {show(row[column])})."
     return ""
 
 
-def _read_json(path: Path) -> Table | None:
+def _read_json(path: Path, text: str) -> Table | None:
     """A file of packet-level patterns, known by the keys of its first case; it is read by its suite."""
     try:
-        data = json.loads(text_of(path))
-    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} cannot be read as JSON: {error}.") from error
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"cannot be read as JSON: {str(error).lower()}.", file=str(path)) from error
     cases = data.get("cases") if isinstance(data, dict) else None
-    known = isinstance(cases, list) and cases and set(cases[0]) >= PATTERN_KEYS
+    known = isinstance(cases, list) and cases and isinstance(cases[0], dict) and cases[0].keys() >= PATTERN_KEYS
     return Table("packet_patterns", path, ()) if known else None
 
 
@@ -149,16 +150,30 @@ def find(folder: Path) -> tuple[Table, ...]:
     """
     if not folder.is_dir():
         raise InputError(f"--data must be a folder of measured tables: {folder} is not one.", field="data")
-    paths = sorted(p for p in folder.rglob("*") if p.name.endswith(SUFFIXES) and p.is_file())
-    return tuple(table for table in map(read, paths) if table is not None)
+    return tuple(table for table in map(read, _files(folder)) if table is not None)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.name.endswith(SUFFIXES) and p.is_file())
+
+
+def almost(folder: Path) -> str:
+    """Which file of a folder lacks the fewest columns of a schema, in words; empty where none has most of them."""
+    found = [(path, *lacking(path)) for path in _files(folder) if path.name.endswith((".csv", ".csv.gz"))]
+    near = [one for one in found if 0 < len(one[2]) <= len(SCHEMAS[one[1]]) / 2]
+    if not near:
+        return ""
+    path, schema, missing = min(near, key=lambda one: len(one[2]))
+    return f"{path.name} is no table of {schema.replace('_', ' ')}s: it lacks {', '.join(missing)}."
 
 
 def number(row: Row, column: str) -> float | None:
-    """A cell as a number; None where it is blank or not one."""
+    """A cell as a number; None where it is blank or no finite one."""
     try:
-        return float(row.get(column, ""))
+        value = float(row.get(column, ""))
     except ValueError:
         return None
+    return value if isfinite(value) else None
 
 
 def integer(row: Row, column: str, default: int | None = None) -> int | None:

@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm import hardware, operators
+from rapid_llm.documents import read_table, show
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import Accelerator
 from rapid_llm.operators import Replay
@@ -18,7 +20,7 @@ from rapid_llm.validation.cases import split_of
 from rapid_llm.validation.kernels.benches import bench_of
 from rapid_llm.validation.kernels.columns import READERS, Cells, Columns
 from rapid_llm.validation.kernels.slices import FAMILIES, KEYS, KernelSlice
-from rapid_llm.validation.tables import Table, text_of
+from rapid_llm.validation.tables import Table
 
 CODES: Final = "kernels.csv.gz"
 """The file beside a table that spells out its kernel codes."""
@@ -29,12 +31,25 @@ SIZES: Final[Mapping[str, tuple[str, ...]]] = {
     "kernel_context": ("batch", "isl", "heads", "kv_heads", "head_dim"),
     "kernel_generation": ("batch", "kv_len", "heads", "kv_heads", "head_dim"),
     "kernel_moe": ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep"),
+    "kernel_mla": ("batch", "isl", "heads", "tp"),
+    "kernel_ssm": ("batch_size",),
 }
 """Schema to the columns that must be positive numbers."""
+LENGTHS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kernel_context": ("prefix", "window"),
+    "kernel_generation": ("window",),
+    "kernel_mla": ("prefix",),
+    "kernel_ssm": ("seq_len", "num_v_heads", "head_k_dim", "head_v_dim"),
+}
+"""Schema to the columns that must be numbers of at least 0; those of scans are blank where a kernel has none."""
 MOST_UNSOUND: Final = 0.1
 """A set with more such rows than this is mislabelled as a whole."""
 _IN_A_MODEL: Final = ("llmservingsim",)  # profiles taken inside a running model, whose other layers use L2 in between
 _PREFIXES: Final = ("gemm_mfine_", "gemm_", "attn_context_", "attn_generation_", "moe_", "mla_", "ssm_")
+
+
+class UnknownAccelerator(InputError):  # noqa: N818 - it names what is not known
+    """A table of an accelerator that the catalogue does not know."""
 
 
 @dataclass(frozen=True)
@@ -120,23 +135,31 @@ def read_cells(table: Table) -> dict[str, NDArray[np.str_]]:
 
     InputError where a measured time is no positive number, and for an accelerator that the catalogue does not know.
     """
-    reader = csv.reader(io.StringIO(text_of(table.path)))
+    reader = csv.reader(io.StringIO(read_table(table.path)))
     header = next(reader)
-    rows = [row for row in reader if len(row) == len(header)]
-    values = list(zip(*rows, strict=True)) if rows else [()] * len(header)
+    numbered = [(reader.line_num, row) for row in reader if row]
+    for line, row in numbered:
+        if len(row) != len(header):
+            what = f"this row has {len(row)} cells, and the header names {len(header)} columns"
+            raise InputError(f"{what}.", field="table", file=str(table.path), line=line)
+    values = list(zip(*(row for _, row in numbered), strict=True)) or [()] * len(header)
     cells = {name: np.array(column, dtype=str) for name, column in zip(header, values, strict=True)}
-    count = len(rows)
+    count = len(numbered)
     if "gpu" not in cells:
         cells["gpu"] = np.full(count, device_of(table.path).name)
     words, inverse = np.unique(cells["gpu"], return_inverse=True)
-    cells["gpu"] = np.array([hardware.accelerator(str(word)).name for word in words] or [""])[inverse]
+    cells["gpu"] = np.array([_known(str(word)).name for word in words] or [""])[inverse]
     for name, default in (("framework", "user"), ("version", ""), ("kernel", "")):
         cells.setdefault(name, np.full(count, default))
     cells["source"] = _spelled(cells["kernel"], table.path)
-    cells["line"] = np.arange(2, count + 2).astype(str)
+    cells["line"] = np.array([str(line) for line, _ in numbered])
     if not count:
         raise InputError(f"{table.path} holds no row.", field="table")
-    _check_numbers(cells, table.path, ("latency_us", *SIZES.get(table.schema, ())))
+    for name in ("latency_us", *SIZES.get(table.schema, ())):
+        _check_numbers(cells, table.path, name, " above 0")
+    for name in LENGTHS.get(table.schema, ()):
+        blank = ", or blank" if table.schema == "kernel_ssm" else ""
+        _check_numbers(cells, table.path, name, f" of at least 0{blank}")
     return cells
 
 
@@ -147,42 +170,45 @@ def device_of(path: Path) -> Accelerator:
     try:
         return hardware.accelerator(name.removeprefix(prefix).replace("_", "-"))
     except InputError as error:
-        raise InputError(
+        raise UnknownAccelerator(
             f"{path} must have a column gpu, or be named after an accelerator as gemm_h100_sxm.csv is.", field="table"
         ) from error
 
 
+def _known(name: str) -> Accelerator:
+    try:
+        return hardware.accelerator(name)
+    except InputError as error:
+        raise UnknownAccelerator(error.message, field="table", suggestions=error.suggestions) from None
+
+
 def _spelled(codes: NDArray[np.str_], path: Path) -> NDArray[np.str_]:
     file = path.parent / CODES
-    known = dict(csv.reader(io.StringIO(text_of(file)))) if file.exists() else {}
+    known = dict(csv.reader(io.StringIO(read_table(file)))) if file.exists() else {}
     words, inverse = np.unique(codes, return_inverse=True)
     return np.array([known.get(str(word), str(word)) for word in words] or [""])[inverse]
 
 
-def _check_numbers(cells: Cells, path: Path, positive: Sequence[str]) -> None:
-    """InputError with the line of the first cell that is no number, or not above zero where it must be."""
-    for name in positive:
-        unit = " microseconds as plain numbers" if name == "latency_us" else " a number"
-        try:
-            values = cells[name].astype(float)
-        except ValueError:
-            index = next(i for i, cell in enumerate(cells[name]) if not _is_number(str(cell)))
-            raise InputError(
-                f"{path}, line {cells['line'][index]}: {name} must be{unit} (got {str(cells[name][index])!r}).",
-                field=name,
-            ) from None
-        low = np.flatnonzero(~(values > 0))
-        if len(low):
-            line, value = cells["line"][low[0]], values[low[0]]
-            raise InputError(f"{path}, line {line}: {name} must be positive (got {value:g}).", field=name)
+def _check_numbers(cells: Cells, path: Path, name: str, wanted: str) -> None:
+    """InputError with the line of the first cell that is not a number as it is ``wanted``."""
+    words, inverse = np.unique(cells[name], return_inverse=True)
+    good = np.array([_is_number(str(word), wanted) for word in words])[inverse]
+    if not good.all():
+        at = int(np.flatnonzero(~good)[0])
+        what = "microseconds, a number" if name == "latency_us" else "a number"
+        got = show(str(cells[name][at]))
+        line = int(cells["line"][at])
+        raise InputError(f"{name} must be {what}{wanted} (got {got}).", field=name, file=str(path), line=line)
 
 
-def _is_number(text: str) -> bool:
+def _is_number(text: str, wanted: str) -> bool:
+    if not text:
+        return wanted.endswith("blank")
     try:
-        float(text)
+        value = float(text)
     except ValueError:
         return False
-    return True
+    return 0.0 < value < inf or (value == 0.0 and "at least" in wanted)
 
 
 def sample(part: KernelSlice, cells: Cells, table_dtype: str) -> Sample:

@@ -1,6 +1,5 @@
 """The network suite: packet-level patterns against the flow engine, by queueing mode."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -14,7 +13,8 @@ from rapid_llm.network.engine import simulate
 from rapid_llm.network.tasks import OWN_QUEUE, Floats, Tasks, Transport, csr, tasks
 from rapid_llm.network.topology import Builder, Topology
 from rapid_llm.validation.cases import Baseline, Case
-from rapid_llm.validation.tables import Table, text_of
+from rapid_llm.validation.patterns import Flow, Net, Packets, PatternCase, read_patterns
+from rapid_llm.validation.tables import Table
 
 SUITE = "network"
 NANOSECOND = 1e-9
@@ -28,7 +28,7 @@ class Pattern:
     name: str
     topology: Topology
     tasks: Tasks
-    transport: Mapping[str, float]
+    transport: Packets
     completion: Mapping[str, float]
     finish: Mapping[str, Floats]
 
@@ -74,76 +74,72 @@ def _finish(path: Path, index: int, mode: str) -> Floats:
     return simulate(pattern.tasks, pattern.topology, transport=transport(pattern.transport, mode)).finish
 
 
-def transport(described: Mapping[str, float], mode: str) -> Transport:
+def transport(described: Packets, mode: str) -> Transport:
     """What the packet simulator did: acknowledgements except with pauses, a fixed window."""
-    packet = described["mtu_bytes"]
-    acks = 0.0 if mode == "pfc" else described["ack_bytes"] / (described["ack_every_packets"] * packet)
+    acks = 0.0 if mode == "pfc" else described.ack_bytes / (described.ack_every_packets * described.mtu_bytes)
     return Transport(
         discipline=mode,  # type: ignore[arg-type]
-        packet_bytes=packet,
+        packet_bytes=described.mtu_bytes,
         ack_share=acks,
-        window_bytes=described["window_bytes"],
+        window_bytes=described.window_bytes,
     )
 
 
 @lru_cache(maxsize=4)
 def patterns(path: Path) -> tuple[Pattern, ...]:
     """The patterns of a file."""
-    return tuple(_pattern(case) for case in json.loads(text_of(path))["cases"])
+    return tuple(map(_pattern, read_patterns(path)))
 
 
-def _pattern(case: Mapping[str, Any]) -> Pattern:
-    topology = network_of(case["topology"])
-    results = case["results"]
+def _pattern(case: PatternCase) -> Pattern:
+    topology = network_of(case.topology)
     return Pattern(
-        name=case["name"],
+        name=case.name,
         topology=topology,
-        tasks=_flows(case["flows"], topology, case["transport"]["mtu_bytes"]),
-        transport=case["transport"],
-        completion={mode: result["completion_ns"] * NANOSECOND for mode, result in results.items()},
-        finish={mode: np.array(result["flow_finish_ns"]) * NANOSECOND for mode, result in results.items()},
+        tasks=_flows(case.flows, topology, case.transport.mtu_bytes),
+        transport=case.transport,
+        completion={mode: result.completion_ns * NANOSECOND for mode, result in case.results.items()},
+        finish={mode: np.array(result.flow_finish_ns) * NANOSECOND for mode, result in case.results.items()},
     )
 
 
-def network_of(described: Mapping[str, Any]) -> Topology:
+def network_of(described: Net) -> Topology:
     """Nodes and edges of a pattern, every direction at its own bandwidth."""
-    build = Builder(described["name"])
-    build.add(described["node_labels"], "accelerator")
-    edges = described["edges"]
+    build = Builder(described.name)
+    build.add(described.node_labels, "accelerator")
     for near, far, rate in (("a", "b", "bw_ab_gbps"), ("b", "a", "bw_ba_gbps")):
-        start, end = np.array([edge[near] for edge in edges]), np.array([edge[far] for edge in edges])
-        rates = np.array([edge[rate] for edge in edges]) * GIGABIT
-        latency = np.array([edge["latency_ns"] for edge in edges]) * NANOSECOND
-        build.join(start, end, rates, latency, both=False)
+        start, end, rates, latency = (
+            np.array([getattr(edge, name) for edge in described.edges]) for name in (near, far, rate, "latency_ns")
+        )
+        build.join(start, end, rates * GIGABIT, latency * NANOSECOND, both=False)
     return build.build()
 
 
-def _flows(flows: Sequence[Mapping[str, Any]], topology: Topology, packet: float) -> Tasks:
+def _flows(flows: Sequence[Flow], topology: Topology, packet: float) -> Tasks:
     """Flows as tasks: several paths share the bytes; the tail is the latency and one packet on every further hop."""
     link = {pair: i for i, pair in enumerate(zip(topology.source.tolist(), topology.target.tolist(), strict=True))}
-    place = {flow["id"]: i for i, flow in enumerate(flows)}
-    queues: dict[tuple[int, str], int] = {}
+    place = {flow.id: i for i, flow in enumerate(flows)}
+    queues: dict[tuple[int, int], int] = {}
     rows: list[dict[int, float]] = []
     tails: list[float] = []
     queue: list[int] = []
     for flow in flows:
-        paths = [[link[hop] for hop in pairwise(path)] for path in flow["paths"]]
+        paths = [[link[hop] for hop in pairwise(path)] for path in flow.paths]
         share: dict[int, float] = {}
         for one in (hop for path in paths for hop in path):
             share[one] = share.get(one, 0.0) + 1 / len(paths)
         rows.append(share)
-        tails.append(max(_tail(np.array(path), topology, min(packet, flow["bytes"])) for path in paths))
-        named = (flow["src"], flow["qp"])
-        queue.append(OWN_QUEUE if flow["qp"] is None else queues.setdefault(named, len(queues)))
+        tails.append(max(_tail(np.array(path), topology, min(packet, flow.bytes)) for path in paths))
+        queue.append(OWN_QUEUE if flow.qp is None else queues.setdefault((flow.src, flow.qp), len(queues)))
     start, resource = csr([list(row) for row in rows])
     return tasks(
-        np.array([flow["bytes"] for flow in flows], np.float64),
+        np.array([flow.bytes for flow in flows], np.float64),
         start,
         resource,
         coefficient=np.array([part for row in rows for part in row.values()]),
-        dependencies=csr([[place[other] for other in flow["deps"]] for flow in flows]),
+        dependencies=csr([[place[other] for other in flow.deps] for flow in flows]),
         queue=np.array(queue),
-        delay=np.array([flow["delay_ns"] for flow in flows]) * NANOSECOND,
+        delay=np.array([flow.delay_ns for flow in flows]) * NANOSECOND,
         latency=np.array(tails),
     )
 
