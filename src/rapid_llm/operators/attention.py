@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.operators.elementwise import common_divisor, every, isin, larger, power, smaller, some, where
+from rapid_llm.operators.elementwise import Mask, common_divisor, every, isin, larger, power, smaller, some, where
 from rapid_llm.operators.families import Column, Prices
 from rapid_llm.operators.kernels import AttentionKernel, ContextConstants, DecodeConstants, DecodeKernel
 from rapid_llm.operators.rates import Rates
@@ -18,6 +18,7 @@ Whole = NDArray[np.int64] | int
 _SPLIT_KEYS: Final = 512.0  # keys of the shortest part, where a kernel splits them over idle units
 _HALF: Final = 0.5  # a part more than whole ones, on average over lengths; counted in steps, more keys would take less
 _PARTIAL_BYTES: Final = 8.0  # an fp32 partial sum, written and read
+_FEW_PARTS: Final = 8.0  # more parts of an item than the root of so many times their number take longer to join
 _BLOCK: Final = 512.0  # threads at most in a block that writes a token's K and V (vLLM, reshape_and_cache_flash)
 _BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
 
@@ -142,18 +143,14 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     use draw a byte for 8 vector FLOPs each (``Rates.draw``), together a share u of HBM:
     t = launch + setup + ||B/(bandwidth HBM min(1, u)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
     s > 1 + combine and the partial sums of a unit at what it can draw. Items whose blocks share a unit (``shared``)
-    wait beside each other. An item stays whole where that is faster than as many splits as fill the units.
+    wait beside each other. An item stays whole where that is faster than as many splits as fill the units; a kernel
+    that splits by rule (``waves``) does not ask, and each of its parts costs as an item does.
     Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, as dot products
     on vector units; the further heads of a KV head find its cache in L2.
     """
     batch, _, past, heads, kv_heads, dim, v_dim, window, _, _, kv_bytes, shared = columns
     group = heads / kv_heads
-    together = (group >= kernel.groups[0]) & (group <= kernel.groups[1])
-    if kernel.powers:
-        together &= np.log2(group) % 1.0 == 0.0
-    if kernel.fills:
-        blocks = larger(np.floor(past / kernel.fills_by), 1.0) if kernel.fills_by else 1.0
-        together &= batch * kv_heads * blocks >= kernel.fills * r.units
+    together = _together(columns, kernel, r)
     inside = where(together, group, 1.0)
     step = where(together, float(kernel.kv_tile), float(kernel.lone_tile))
     whole = np.ceil((past + 1.0) / step) * step
@@ -162,10 +159,12 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
         length = where(window > 0, smaller(np.ceil(window / step) * step + step, whole), whole)
     sharers = heads / inside
     items = batch * sharers * np.ceil(inside / kernel.query_tile)
-    most = larger(r.units // items, 1.0)
-    splits = smaller(larger(length / kernel.split_tokens + _HALF, 1.0), most)
+    splits = smaller(larger(length / kernel.split_tokens + _HALF, 1.0), larger(r.units // items, 1.0))
     if not kernel.splits_alone:
         splits = where(group > 1.0, splits, 1.0)
+    ruled = together & (kernel.waves > 0)
+    if some(ruled):
+        splits = where(ruled, _parts(past, items, kernel, r), splits)
     cache = batch * length * kv_heads * (dim + v_dim * (shared <= 0)) * kv_bytes
     ends = 2.0 * batch * heads * (dim + v_dim)
     moved = cache + ends
@@ -175,6 +174,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     rate = where(together, c.rate * peak, c.lone_rate * r.vector)
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
     draw = r.draw / r.hbm  # the share of the bandwidth that one unit can take
+    item = where(together, c.item, c.lone_item or c.item) * items / (r.units * r.beside(kernel.shared))
 
     def split(parts: float | Column, joining: float | Column) -> tuple[Column, ...]:
         """Seconds with so many parts an item, and both sides."""
@@ -183,22 +183,42 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
         memory = stream * power(used, -c.occupancy)
         waves = working / r.units
         compute = busy * np.ceil(waves) / waves
-        return join(compute, memory, c.overlap) + joining, compute, memory
+        return join(compute, memory, c.overlap) + joining + item * where(ruled, parts, 1.0), compute, memory
 
     best = split(1.0, 0.0)
     if some(splits > 1.0):
         partial = _PARTIAL_BYTES * batch * heads * v_dim / items  # that each unit writes for another to read
         parted = split(splits, c.combine + partial / (draw * r.hbm))
-        better = (splits > 1.0) & (parted[0] < best[0])
+        better = (splits > 1.0) & (ruled | (parted[0] < best[0]))
         best = tuple(where(better, there, here) for there, here in zip(parted, best, strict=True))
     seconds, compute, memory = best
-    extra = where(together, c.item, c.lone_item or c.item) * items / (r.units * r.beside(kernel.shared))
     if kernel.regroups:  # with one sequence or one KV head the order is already right
         copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
-        extra = extra + where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
+        seconds = seconds + where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
     launches = r.launch * (2.0 if kernel.appends else 1.0)
     work = attention_flops(columns), moved
-    return summarise(launches + c.setup, seconds + extra, work=work, sides=(compute, memory))
+    return summarise(launches + c.setup, seconds, work=work, sides=(compute, memory))
+
+
+def _together(columns: tuple[Column, ...], kernel: DecodeKernel, r: Rates) -> Mask:
+    """Whether the query heads of a KV head share a work item."""
+    batch, _, past, heads, kv_heads = columns[:5]
+    group = heads / kv_heads
+    together = (group >= kernel.groups[0]) & (group <= kernel.groups[1])
+    if kernel.powers:
+        together &= np.log2(group) % 1.0 == 0.0
+    if kernel.fills:
+        blocks = larger(np.floor(past / kernel.fills_by), 1.0) if kernel.fills_by else 1.0
+        together &= batch * kv_heads * blocks >= kernel.fills * r.units
+    return together
+
+
+def _parts(past: Column, items: Column, kernel: DecodeKernel, r: Rates) -> Column:
+    """Parts of an item by the rule of XQA (TensorRT-LLM, computeMultiBlockCount): n of ``split_tokens`` keys, at most
+    sqrt(8 n), and at most so many as are ``waves`` on all units together."""
+    blocks = np.floor(past / kernel.split_tokens)
+    parts = larger(smaller(blocks, np.rint(np.sqrt(_FEW_PARTS * blocks))), 1.0)
+    return larger(smaller(parts, np.floor(kernel.waves * r.units / items)), 1.0)
 
 
 def is_decode(columns: tuple[Column, ...]) -> NDArray[np.bool_]:
