@@ -144,7 +144,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     t = launch + setup + ||B/(bandwidth HBM min(1, u)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
     s > 1 + combine and the partial sums of a unit at what it can draw. Items whose blocks share a unit (``shared``)
     wait beside each other. An item stays whole where that is faster than as many splits as fill the units; a kernel
-    that splits by rule (``waves``) does not ask, and each of its parts costs as an item does.
+    that splits by rule (``waves``) or always (``parts``) does not ask, and each of its parts costs as an item does.
     Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, as dot products
     on vector units; the further heads of a KV head find its cache in L2.
     """
@@ -162,9 +162,9 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     splits = smaller(larger(length / kernel.split_tokens + _HALF, 1.0), larger(r.units // items, 1.0))
     if not kernel.splits_alone:
         splits = where(group > 1.0, splits, 1.0)
-    ruled = together & (kernel.waves > 0)
+    ruled = together & (kernel.waves > 0 or kernel.parts > 0)
     if some(ruled):
-        splits = where(ruled, _parts(past, items, kernel, r), splits)
+        splits = where(ruled, kernel.parts or _parts(past, items, kernel, r), splits)
     cache = batch * length * kv_heads * (dim + v_dim * (shared <= 0)) * kv_bytes
     ends = 2.0 * batch * heads * (dim + v_dim)
     moved = cache + ends
