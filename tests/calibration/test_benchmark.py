@@ -70,7 +70,9 @@ def torch(grouped):
         functional.grouped_mm = product
     cuda = {"synchronize": lambda: None, "empty_cache": lambda: None, "is_available": lambda: True, "Event": Event}
     graph = {"CUDAGraph": lambda: SimpleNamespace(replay=lambda: None), "graph": lambda _: contextlib.nullcontext()}
-    module.cuda = SimpleNamespace(get_device_name=lambda: "H100", **cuda, **graph)
+    device = {"get_device_name": lambda: "H100", "get_device_capability": lambda: (9, 0)}
+    device["get_device_properties"] = lambda _: SimpleNamespace()
+    module.cuda, module.version = SimpleNamespace(**device, **cuda, **graph), SimpleNamespace(hip=None)
     module.randn, module.ones, module.arange = Tensor, Tensor, Tensor
     module.bincount, module.argsort = lambda t, minlength: Tensor(minlength), lambda t, stable: t
     module.zeros_like, module._scaled_mm = lambda t: Tensor(*t.shape), product

@@ -34,8 +34,9 @@ def test_operands_that_were_never_set_draw_no_power():
     assert read(bench_of("vllm", "0.24.0", "bf16"), 20e-3) < 1.001 * 20e-3
 
 
-def test_layer_profiles_run_as_models_do():
-    assert read(bench_of("vidur", "", "bf16"), 1e-3) == 1e-3 / DEVICE.sustained.clock
+def test_layer_profiles_are_cooler_than_models():
+    """A profile of a layer takes seconds: products of 2,000 tokens reach 700 to 760 TFLOP/s on H100 (Vidur)."""
+    assert read(bench_of("vidur", "", "bf16"), 1e-3) == 1e-3 / (0.5 + 0.5 * DEVICE.sustained.clock)
     assert read(Bench(None, toggles=False), 1e-3) == 1e-3
 
 

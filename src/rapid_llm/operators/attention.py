@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.operators.constants import ContextConstants, DecodeConstants
-from rapid_llm.operators.elementwise import common_divisor, every, isin, larger, power, smaller, some, where
+from rapid_llm.operators.elementwise import Mask, common_divisor, every, isin, larger, power, smaller, some, where
 from rapid_llm.operators.families import Column, Prices
 from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel
 from rapid_llm.operators.rates import Rates
@@ -19,6 +19,7 @@ Whole = NDArray[np.int64] | int
 _SPLIT_KEYS: Final = 512.0  # keys of the shortest part, where a kernel splits them over idle units
 _HALF: Final = 0.5  # a part more than whole ones, on average over lengths; counted in steps, more keys would take less
 _PARTIAL_BYTES: Final = 8.0  # an fp32 partial sum, written and read
+_FEW_PARTS: Final = 8.0  # more parts of an item than the root of so many times their number take longer to join
 _BLOCK: Final = 512.0  # threads at most in a block that writes a token's K and V (vLLM, reshape_and_cache_flash)
 _BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
 
@@ -143,7 +144,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     use draw a byte for 8 vector FLOPs each (``Rates.draw``), together a share u of HBM:
     t = launch + setup + ||B/(bandwidth HBM min(1, u)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
     s > 1 + combine and the partial sums of a unit at what it can draw. Items whose blocks share a unit (``shared``)
-    wait beside each other. An item stays whole where that is faster than as many splits as fill the units.
+    wait beside each other. An item stays whole where that is faster than as many splits as fill the units; a kernel
+    that splits by rule (``waves``) or always (``parts``) does not ask, and each of its parts costs as an item does.
     Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, as dot products
     on vector units; the further heads of a KV head find its cache in L2.
     """
@@ -162,24 +164,34 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     peak = r.multiplies(kernel.product_bits, warps=kernel.warps)
     rate = where(together, c.rate * peak, c.lone_rate * r.vector)
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
-    most = smaller(larger(r.units // items, 1.0), float(kernel.most_splits))
-    splits = smaller(larger(length / kernel.split_tokens + _HALF, 1.0), most)
-    if not kernel.splits_alone:
-        splits = where(group > 1.0, splits, 1.0)
+    splits = smaller(length / kernel.split_tokens + _HALF, smaller(r.units // items, float(kernel.most_splits)))
+    splits = where((group > 1.0) | kernel.splits_alone, larger(splits, 1.0), 1.0)
+    ruled = together & (kernel.waves > 0 or kernel.parts > 0)
+    if some(ruled):
+        splits = where(ruled, kernel.parts or _parts(past, items, kernel, r), splits)
     partial = _PARTIAL_BYTES * batch * heads * v_dim / items  # that each unit writes for another to read
-    seconds, compute, memory = _split(items, (splits, c.combine + partial / r.draw), (busy, stream), c, r)
-    extra = where(together, c.item, c.lone_item or c.item) * items / (r.units * r.beside(kernel.shared))
+    item = where(together, c.item, c.lone_item or c.item) * items / (r.units * r.beside(kernel.shared))
+    parts = splits, c.combine + partial / r.draw, ruled
+    seconds, compute, memory = _split(items, parts, (busy, stream, item), c, r)
     if kernel.regroups:  # with one sequence or one KV head the order is already right
         copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
-        extra = extra + where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
+        seconds = seconds + where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
     launches = r.launch * (2.0 if kernel.appends else 1.0)
     work = attention_flops(columns), moved
-    return summarise(launches + c.setup, seconds + extra, work=work, sides=(compute, memory))
+    return summarise(launches + c.setup, seconds, work=work, sides=(compute, memory))
 
 
-def _shares_item(group: Column, caches: Column, past: Column, kernel: DecodeKernel, units: float) -> NDArray[np.bool_]:
+def _parts(past: Column, items: Column, kernel: DecodeKernel, r: Rates) -> Column:
+    """Parts of an item by the rule of XQA (TensorRT-LLM, computeMultiBlockCount): n of ``split_tokens`` keys, at most
+    sqrt(8 n), and at most so many as are ``waves`` on all units together."""
+    blocks = np.floor(past / kernel.split_tokens)
+    parts = larger(smaller(blocks, np.rint(np.sqrt(_FEW_PARTS * blocks))), 1.0)
+    return larger(smaller(parts, np.floor(kernel.waves * r.units / items)), 1.0)
+
+
+def _shares_item(group: Column, caches: Column, past: Column, kernel: DecodeKernel, units: float) -> Mask:
     """Rows whose ``group`` query heads of a KV head share a work item; ``caches``: sequences times KV heads."""
-    together: NDArray[np.bool_] = (group >= kernel.groups[0]) & (group <= kernel.groups[1])
+    together = (group >= kernel.groups[0]) & (group <= kernel.groups[1])
     if kernel.powers:
         together &= np.log2(group) % 1.0 == 0.0
     if kernel.fills:
@@ -197,13 +209,17 @@ def _tiled(past: Column, window: Column, step: Column) -> Column:
 
 
 def _split(
-    items: Column, parts: tuple[Column, Column], alone: tuple[Column, Column], c: DecodeConstants, r: Rates
+    items: Column,
+    parts: tuple[Column, Column, Mask],
+    alone: tuple[Column, Column, Column],
+    c: DecodeConstants,
+    r: Rates,
 ) -> tuple[Column, ...]:
-    """Seconds of ``items`` whole, or in ``parts`` (how many, and seconds to join them) where that is faster, and both
-    sides; ``alone``: seconds of compute and memory on all units.
+    """Seconds of ``items`` whole, or in ``parts`` (how many, seconds to join them, whether a rule says so) where that is
+    faster or the rule, and both sides; ``alone``: seconds of compute, memory and items on all units.
     """
-    splits, joined = parts
-    busy, stream = alone
+    splits, joined, ruled = parts
+    busy, stream, item = alone
     draw = r.draw / r.hbm  # the share of the bandwidth that one unit can take
 
     def parted(parts: float | Column, joining: float | Column) -> tuple[Column, ...]:
@@ -212,13 +228,13 @@ def _split(
         memory = stream * power(used, -c.occupancy)
         waves = working / r.units
         compute = busy * np.ceil(waves) / waves
-        return join(compute, memory, c.overlap) + joining, compute, memory
+        return join(compute, memory, c.overlap) + joining + item * where(ruled, parts, 1.0), compute, memory
 
     whole = parted(1.0, 0.0)
     if not some(splits > 1.0):
         return whole
     apart = parted(splits, joined)
-    better = (splits > 1.0) & (apart[0] < whole[0])
+    better = (splits > 1.0) & (ruled | (apart[0] < whole[0]))
     return tuple(where(better, there, here) for there, here in zip(apart, whole, strict=True))
 
 

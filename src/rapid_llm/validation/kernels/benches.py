@@ -40,7 +40,7 @@ class Bench:
     def seconds(self, price: Callable[[float, bool | Replay], Array], columns: Columns, device: Accelerator) -> Array:
         """What the benchmark reads for kernels of a ``price`` at a share of the boost clock (s)."""
         if self.replay is None:
-            return price(device.sustained.clock if self.toggles else 1.0, False)
+            return price(1.0 - _SETTLED * (1.0 - device.sustained.clock) if self.toggles else 1.0, False)
         short = price(1.0, self.replay)
         long = price(device.sustained.clock, self.replay) if self.toggles else short
         l2 = float(device.memory.l2.capacity) if device.memory.l2 else 0.0
