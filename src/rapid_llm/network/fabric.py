@@ -187,7 +187,7 @@ class Tier:
 @dataclass(frozen=True, eq=False, slots=True)
 class Fabric:
     """Tiers of a system, innermost first; ``accelerators`` of the job that groups fill (0: of one group); ``links``:
-    the system, where what its links carry says more than tiers do.
+    the system, whose links say more than tiers do of some groups.
     """
 
     tiers: tuple[Tier, ...]
@@ -229,7 +229,8 @@ def _of(system: System) -> Fabric:
     system = of_equal_nodes(system)
     node = system.groups[0].node
     tiers = (*node_tiers(node), *network_tiers(node, system))
-    return Fabric(tiers, system.name, links=system if any(tier.by_links for tier in tiers) else None)
+    told = any(tier.by_links or tier.kind == "ring" for tier in tiers)
+    return Fabric(tiers, system.name, links=system if told else None)
 
 
 def of_equal_nodes(system: System) -> System:

@@ -116,8 +116,8 @@ def _scattered(fabric: Fabric, job: int, ranks: int, stride: int) -> Group:
             rows.append((gcd(*part.tolist()), tier, int(touched.max()), int(part.min())))
         before = touched
     bounds, tiers, units, fewest = zip(*rows, strict=True)
-    span = fabric.node_span
-    links = fabric.links if any(tier.by_links for tier in tiers) else None
+    span = fabric.node_span  # through a node whose links form a ring, groups that lie unlike pass unlike links
+    links = fabric.links if any(tier.by_links or tier.kind == "ring" for tier in tiers) else None
     return Group(bounds, tiers, stride, nodes, span, units, fewest, job, scattered=True, links=links)
 
 
