@@ -135,8 +135,11 @@ def meets(way: Way, topology: Topology, members: Members) -> bool:
         return by_turns(laid_out(way, UNIT, topology, members, slices=1), run_on(way.template), topology.capacity)
     line = bare_line(way)
     counted = max(one.per_byte for one in (line, *line.others))
-    beyond = _carried(way, topology, members) > counted * 1.005
-    return beyond or (way.group.scattered and _at_odds(way, topology, members))
+    if _carried(way, topology, members) > counted * 1.005:
+        return True
+    cards = any(tier.port > tier.bandwidth * 1.005 for tier in way.group.tiers)
+    by_chance = cards and any(phase.pattern == "tree" for phase in way.template.phases)  # which of a card's ranks cross
+    return way.group.scattered and (by_chance or _at_odds(way, topology, members))
 
 
 def _steps(way: Way, topology: Topology, members: Members) -> Iterator[Tasks]:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.system import System
-from rapid_llm.network.fabric import Fabric, Tier
+from rapid_llm.network.fabric import Fabric
+from rapid_llm.network.tier import Tier
 
 Members = NDArray[np.int64]
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.network.circulation import ring_paths, trees
-from rapid_llm.network.fabric import TORUS_SIDE
 from rapid_llm.network.groups import Group, by_medium, in_whole_units, whole
 from rapid_llm.network.paths import Path, in_stages
 from rapid_llm.network.regimes import Line, channels_of, copied, regimes, to_a_peer
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, loads, peers
+from rapid_llm.network.tier import TORUS_SIDE
 
 FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
 """Links and nothing else."""
@@ -206,7 +206,8 @@ def _leaving(phase: Phase, group: Group) -> tuple[float, ...]:
     if not group.scattered:
         return loads(phase, group.bounds)
     found = loads(phase, group.bounds, group.fewest)
-    if phase.pattern != "ring" or not phase.both or group.inside == 0 or group.bounds[0] > 1 or group.fewest[0] == 1:
+    single = group.inside > 0 and group.bounds[0] == 1 < group.fewest[0]
+    if phase.pattern != "ring" or not both_ways(phase, group) or not single:
         return found
     return tuple(load / 2 if tier.scope == "inter" else load for load, tier in zip(found, group.tiers, strict=True))
 
