@@ -137,10 +137,11 @@ def collective(
     best, hurt = _flow(asked, found, links)
     found = (best, *(way for way in found if way is not best))
     flow = hurt.best if hurt else None
-    answer = _answer(asked, found, hurt)
+    turns = hurt is None and _by_turns(asked, best)
+    answer = _answer(asked, found, hurt) | {"shares_links_by_turns": turns}
     deliver(answer, _page(asked, found, flow) if written.html or written.out else "", flow, links, written)
     if not written.json:
-        show(_lines(asked, found, hurt))
+        show(_lines(asked, found, hurt, turns=turns))
     return 0
 
 
@@ -287,7 +288,7 @@ def _answer(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> d
     }
 
 
-def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> list[str]:
+def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None, *, turns: bool) -> list[str]:
     best, flow = found[0], hurt.best if hurt else None
     seconds = best.seconds if flow is None else flow.seconds
     algorithm_bandwidth, bus = asked.bandwidths(seconds)
@@ -311,6 +312,10 @@ def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> li
         [c.algorithm, c.protocol, format_seconds(c.seconds), f"{c.seconds / best.seconds:.2f}", format_bytes(c.sent)]
         for c in found[:_SHOWN]
     ]
+    if turns:
+        lines.append(
+            f"{'':<13}its sends share links by turns, which a closed form does not follow; nearer: --network flow"
+        )
     if any(c.passed and c.seconds < best.seconds for c in found):
         lines.append(f"{'':<13}the tuner of {asked.library} takes it, though another would be faster")
     header = (f"candidate{of_form(flow)}", "protocol", "time", "x best", "sent")
@@ -318,6 +323,15 @@ def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> li
     if len(found) > _SHOWN:
         lines.append(f"and {len(found) - _SHOWN} more; --json lists all")
     return lines
+
+
+def _by_turns(asked: Question, best: Candidate) -> bool:
+    """Whether sends of a way share links in ways that its closed form does not follow."""
+    if not (best.way.group.scattered or best.way.group.links):
+        return False  # groups that lie alike on tiers: links are shared alike, and no engine need be loaded
+    from rapid_llm.network.agreement import may_meet
+
+    return may_meet(hardware.system(asked.system), best.way)
 
 
 def of_form(flow: Contended | None) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from rapid_llm.hardware import System, system, system_names
+from rapid_llm.network.carried import MOST_SENDS
 from rapid_llm.network.contention import RUNS, laid_out, lies_in_whole_units, on_links
 from rapid_llm.network.engine import simulate
 from rapid_llm.network.engine.state import solo_rates
@@ -20,7 +21,7 @@ from rapid_llm.network.lines import Way, bare_line, ways
 from rapid_llm.network.own import nesting, templates
 from rapid_llm.network.programs import program, run_in_slices, run_on
 from rapid_llm.network.regimes import Line
-from rapid_llm.network.specimens import BANDWIDTH, FAMILIES, LATENCY
+from rapid_llm.network.specimens import BANDWIDTH, FAMILIES, LATENCY, WRITTEN, written
 from rapid_llm.network.tasks import Floats, Result, Tasks
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import OPS, Bounds, Template
@@ -105,18 +106,40 @@ def compared(
     topology, line = Topology.of(system, total), bare_line(way)
     ranks, stride = way.group.bounds[-1], way.group.stride
     members = members_of(total, ranks, stride)
-    counted = max(one.per_byte for one in (line, *line.others))
-    if way.group.links is not None:  # what links carry is counted, group by group and all together
-        tasks = laid_out(way, UNIT, topology, members, slices=1)
-        meets = by_turns(tasks, run_on(way.template), topology.capacity)
-    else:
-        meets = _carried(way, topology, members) > counted * 1.005 or (
-            way.group.scattered and _at_odds(way, topology, members)
-        )
+    apart = not meets(way, topology, members)
     for size in telling(line) if sizes is None else sizes:
-        simulated = np.nan if meets and not meeting else on_links(way, size, topology, members).seconds
+        simulated = on_links(way, size, topology, members).seconds if apart or meeting else np.nan
         closed = line.seconds(size)
-        yield Compared(system.name, total, op, way.algorithm, ranks, stride, size, closed, simulated, meets)
+        yield Compared(system.name, total, op, way.algorithm, ranks, stride, size, closed, simulated, not apart)
+
+
+def may_meet(system: System, way: Way) -> bool:
+    """``meets`` of the groups of a way that fill as many accelerators as the first needs. Not asked, and False, where
+    all groups lie alike on tiers that have formulas, where the flow engine does not run it, or sends are too many.
+    """
+    group = way.group
+    if not (group.scattered or group.links) or way.algorithm not in RUNS or not lies_in_whole_units(way):
+        return False
+    node, ranks = system.groups[0].node.accelerators, group.bounds[-1]
+    total = min(system.accelerators, -(-ranks * group.stride // node) * node)
+    members = members_of(total, ranks, group.stride)
+    wide = MOST_SENDS // (ranks if way.algorithm in EXCHANGES else 1)
+    return 0 < members.size <= wide and meets(way, Topology.of(system, total), members)
+
+
+def meets(way: Way, topology: Topology, members: Members) -> bool:
+    """Whether sends of all groups at once share links in ways that the closed form does not follow: by turns, those of
+    one step with those of the next, or of unlike groups more than a link has.
+    """
+    if way.group.links is not None:  # what links carry is counted, group by group and all together
+        return by_turns(laid_out(way, UNIT, topology, members, slices=1), run_on(way.template), topology.capacity)
+    line = bare_line(way)
+    counted = max(one.per_byte for one in (line, *line.others))
+    if _carried(way, topology, members) > counted * 1.005:
+        return True
+    cards = any(tier.port > tier.bandwidth * 1.005 for tier in way.group.tiers)
+    by_chance = cards and any(phase.pattern == "tree" for phase in way.template.phases)  # which of a card's ranks cross
+    return way.group.scattered and (by_chance or _at_odds(way, topology, members))
 
 
 def _steps(way: Way, topology: Topology, members: Members) -> Iterator[Tasks]:
@@ -216,10 +239,14 @@ def worst(found: Sequence[Compared]) -> list[tuple[str, str, str, int, Compared 
 
 
 def sampled(count: int, seed: int, names: Sequence[str] = ()) -> Iterator[Compared]:
-    """So many random cases of catalogue systems and constructors (or ``names`` alone), of messages of any size."""
+    """So many random cases of systems, of the catalogue or whose file names a constructor, and of constructors (or of
+    ``names`` alone), of messages of any size.
+    """
     draw, found = random.Random(seed), 0
-    systems = [name for name in names or system_names() if name not in FAMILIES and Fabric.of(system(name)).tiers]
     families = [name for name in names or FAMILIES if name in FAMILIES]
+    known = [name for name in names or (*system_names(), *WRITTEN) if name not in FAMILIES]
+    systems = [one for one in (written(name) if name in WRITTEN else system(name) for name in known)
+               if Fabric.of(one).tiers]  # fmt: skip
     while found < count:
         of_tiers = draw.random() < (0.5 if families else 1.0) if systems else False
         for one in _of_a_system(draw, draw.choice(systems)) if of_tiers else _of_a_family(draw, draw.choice(families)):
@@ -227,17 +254,18 @@ def sampled(count: int, seed: int, names: Sequence[str] = ()) -> Iterator[Compar
             yield one
 
 
-def _of_a_system(draw: random.Random, name: str) -> Iterator[Compared]:
+def _of_a_system(draw: random.Random, of: System) -> Iterator[Compared]:
     """One collective and algorithm of a job of any size."""
-    of = system(name)
     node, most = of.groups[0].node.accelerators, min(MOST_RANKS, of.accelerators)
     if _a_slice(Fabric.of(of)):
         total = ranks = 2 ** draw.randint(1, most.bit_length() - 1)
         stride = 1
     else:
         total = node * (int((most // node) ** draw.random()) if of.fabric else 1)
-        stride = draw.choice(_divisors(total)[:-1])
-        ranks = draw.choice(_divisors(total // stride)[1:])
+        stride = draw.choice(_divisors(total)[:-1] or [1])
+        ranks = draw.choice(_divisors(total // stride)[1:] or [1])
+    if ranks == 1:
+        return
     group = group_of(Fabric.of(of, total), ranks, stride)
     every = [(op, way) for op in OPS for way in ways(op, group, LINKS) if lies_in_whole_units(way)]
     op, way = draw.choice(every)

@@ -6,6 +6,8 @@ the next hop, or another transfer in the queue of the link where the block is. O
 decides.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -114,31 +116,55 @@ def _between(begin: Ints, end: Ints, sums: Floats) -> Floats:
     return np.asarray(sums[end] - sums[begin])
 
 
-def tree(group: Group, hop: Floats) -> tuple[float, Floats]:
-    """Of a double binary tree through the units of ``bounds``: seconds from the farthest unit to its root, and the
-    bytes that the busiest rank sends in one of its two phases that leave what each level joins, in units of S; ``hop``:
-    seconds of a hop of each level.
+class Trees(NamedTuple):
+    """A double binary tree up and down again: its longest chains of hops, of any group, and the bytes that the busiest
+    rank sends in one of the two that leave what each level joins, in units of S.
+    """
+
+    paths: list[Path]
+    sent: Floats
+
+
+def trees(group: Group, hop: Floats, rates: Floats, beside: Floats) -> Trees:
+    """Of the trees through the units of ``bounds``; ``hop``: seconds of a hop of each level, ``rates`` (B/s) of a port,
+    and seconds per byte of S for which it moves what goes on ``beside`` them.
+
+    Of every edge the longest chain through it up to the root and, the deepest, down again; it moves S at the pace of
+    the busier of the edge's ends, or over a full mesh of the link between them.
     """
     inner = group.bounds[group.inside - 1] if group.inside else 1
     units = _everywhere(group)[:, ::inner]
-    rows = np.array([row[:4] for row in double_tree(1, units.shape[1], spread=False)])
-    wait = _by_rail(hop, group)
-    step, which, child, parent = rows.reshape(-1, 4).T
+    count = units.shape[1]
+    _, tree, child, parent = edges = np.array(sorted(row[:4] for row in double_tree(1, count, spread=False))).T
     level = _levels(units[:, child], units[:, parent], group)
     way = level + len(hop) * _off_rail(units[:, child], units[:, parent], group)
-    late = np.zeros((2, units.shape[1], len(units)))
-    for now in range(step.max(initial=-1) + 1):
-        for e in np.flatnonzero(step == now).tolist():
-            above = late[which[e], parent[e]]
-            np.maximum(above, late[which[e], child[e]] + wait[way[:, e]], out=above)
-    sent = np.zeros(len(hop))
+    way, first = np.unique(way, axis=0, return_index=True)
+    wait, level = _by_rail(hop, group)[way.T], level[first].T
+    below, above = np.zeros((2, 2, count, len(way)))
+    for (_, t, a, b), seconds in zip(edges.T.tolist(), wait, strict=True):
+        np.maximum(below[t, b], below[t, a] + seconds, out=below[t, b])
+    for (_, t, a, b), seconds in zip(edges.T[::-1].tolist(), wait[::-1], strict=True):
+        above[t, a] = above[t, b] + seconds
+    through = below.max(axis=1)[tree] + below[tree, child] + wait + above[tree, parent]
+    sent, moving = np.zeros(len(hop)), np.zeros_like(wait)
     for k in range(len(hop)):
         far = level == k if k < group.inside else level >= k
-        touched = np.zeros((units.shape[1], len(units)))
-        for ends in (child, parent):
-            np.add.at(touched, ends, far.T * 1.0)
-        sent[k] = touched.max() / 4 / inner  # half of S in each tree, up in one phase and down in the other
-    return float(late.max()), sent
+        ends, pace, other = [child, parent], rates[k], beside[k]
+        if group.tiers[k].kind == "full":  # a link either way between each two, that no chain inside a unit takes
+            ends, pace, other = (
+                [np.minimum(child, parent) * count + np.maximum(child, parent)],
+                pace / max(1, inner - 1),
+                0,
+            )
+        touched = np.zeros((max(int(end.max(initial=0)) for end in ends) + 1, len(way)))
+        for end in ends:
+            np.add.at(touched, end, far * 1.0)
+        touched /= 4 * inner  # half of S in each tree, up in one phase and down in the other
+        sent[k] = touched.max()
+        for end in ends:
+            np.maximum(moving, np.where(far, 2 * touched[end] / pace + other, 0.0), out=moving)
+    waits, moves = np.append(through.ravel(), through.max()), np.append(moving.ravel(), beside.max())
+    return Trees(highest(waits, moves), sent)
 
 
 def _levels(a: Ints, b: Ints, group: Group) -> Ints:

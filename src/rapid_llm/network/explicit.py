@@ -56,9 +56,7 @@ class Laid:
     def of(cls, tasks: Tasks, template: Template, capacity: Floats) -> "Laid":
         """Of tasks that move ``UNIT`` bytes, in a single slice each."""
         if template.pipelined:
-            busy = _slowest(tasks, _busy(tasks, capacity, np.ones(len(tasks))))
-            slowest = _along(tasks, busy / UNIT, np.maximum)
-            return cls((), tuple(upper(list(zip(_depth(tasks).tolist(), slowest.tolist(), strict=True)))))
+            return cls((), tuple(_chains(tasks, _slowest(tasks, _busy(tasks, capacity)) / UNIT)))
         circles = _circles(template)
         return cls(tuple(_stage(tasks, k, circle, capacity) for k, circle in enumerate(circles)), ())
 
@@ -141,9 +139,14 @@ def by_turns(tasks: Tasks, template: Template, capacity: Floats) -> bool:
 
     In one step some need more time on another link, or have more hops in a step that goes on round by round; on a ring
     of unequal hops any two that share a link; of two steps those on one link, where not all sends of the first end
-    together.
+    together. A step by itself, such as an exchange, is told by those of its sends that may be the last.
     """
     links = len(capacity)
+    if template.pipelined:
+        free = ~np.isfinite(tasks.limit) if len(tasks.limit) else np.ones(len(tasks), np.bool_)
+        return _gets_ahead(tasks, capacity) or _differs(tasks, _depth(tasks), links, free)
+    if _circles(template) == [False]:
+        return _gets_ahead(tasks, capacity)
     used, apart = np.zeros(links, np.int64), False
     for k, ring in enumerate(_circles(template)):
         step = _part(tasks, tasks.stage == k)
@@ -153,15 +156,32 @@ def by_turns(tasks: Tasks, template: Template, capacity: Floats) -> bool:
         transfer = _slowest(step, _busy(step, capacity, 1.0 / step.rounds))
         free = ~np.isfinite(step.limit) if len(step.limit) else np.ones(len(step), np.bool_)
         alike = np.ptp(transfer) <= 1e-6 * transfer.max() and np.ptp(step.latency) <= 1e-6 * step.latency.max()
-        late = _depth(step) if template.pipelined else step.latency
         unlike = _differs(step, transfer, links, np.ones_like(free))
-        circle = ring and not template.pipelined
-        unlike |= (template.pipelined or circle) and _differs(step, late, links, free)
-        unlike |= circle and not alike and _differs(step, np.arange(len(step), dtype=np.float64), links, free)
+        unlike |= ring and _differs(step, step.latency, links, free)
+        unlike |= ring and not alike and _differs(step, np.arange(len(step), dtype=np.float64), links, free)
         if unlike:
             return True
         used, apart = used + on, apart or not alike
     return False
+
+
+def _gets_ahead(tasks: Tasks, capacity: Floats) -> bool:
+    """Whether a send that may be the last of a step, or end a chain of slices that is, has ended before its busiest
+    link has: on each that is as busy are sends that another link holds up for longer.
+    """
+    busy = _busy(tasks, capacity)
+    transfer = _slowest(tasks, busy)
+    row = np.repeat(np.arange(len(tasks)), np.diff(tasks.resource_start))
+    longest = np.zeros(len(capacity))
+    np.maximum.at(longest, tasks.resource, transfer[row])
+    alike = np.minimum(busy, longest)[tasks.resource] >= transfer[row] * (1 - NEAR)
+    alike &= longest[tasks.resource] <= transfer[row] * (1 + NEAR)
+    sure = np.zeros(len(tasks))
+    sure[row[alike]] = transfer[row[alike]]
+    if len(tasks.limit):  # what its own pace holds up ends when it says
+        sure = np.maximum(sure, np.where(np.isfinite(tasks.limit), tasks.amount / tasks.limit, 0.0))
+    ends, told = (np.array(_chains(tasks, one)) for one in (transfer, sure))
+    return ends.shape != told.shape or not np.allclose(ends, told, rtol=NEAR, atol=0.0)
 
 
 def _circles(template: Template) -> list[bool]:
@@ -250,17 +270,31 @@ def _slowest(tasks: Tasks, busy: Floats) -> Floats:
 
 def _depth(tasks: Tasks) -> Floats:
     """Seconds of the longest chain of hops that wait for each other up to each."""
-    return _along(tasks, tasks.latency, np.add)
+    return _along(tasks, 0.0, np.zeros(len(tasks), np.bool_), tasks.latency)
 
 
-def _along(tasks: Tasks, own: Floats, join: np.ufunc) -> Floats:
-    """A value of each task ``join``ed with the largest of those that it waits for, from the first on."""
+def _chains(tasks: Tasks, transfer: Floats) -> list[Path]:
+    """The longest chains of sends that wait for each other: seconds of their hops, and what the slowest of a chain
+    takes to ``transfer`` all slices. Of each such pace, the longest chain that has one as slow.
+    """
+    depth, found = _depth(tasks), list[Path]()
+    paces = np.unique(transfer)
+    for pace in paces[np.concatenate([np.diff(paces) > NEAR * paces[:-1], [True]])].tolist():
+        slow = transfer >= pace * (1 - NEAR)
+        found.append((float(_along(tasks, -np.inf, slow, depth).max()), pace))
+    return upper(found)
+
+
+def _along(tasks: Tasks, begin: float, known: NDArray[np.bool_], value: Floats) -> Floats:
+    """Seconds of the longest chain of hops up to each task: the ``value`` of those that are ``known``, and of others
+    one hop more than the longest of those they wait for, from ``begin`` where they wait for none.
+    """
     row = np.repeat(np.arange(len(tasks)), np.diff(tasks.dependency_start))
-    reached = own.copy()
+    reached = np.where(known, value, begin + tasks.latency)
     for _ in range(len(tasks)):
-        before = np.zeros(len(tasks))
+        before = np.full(len(tasks), begin)
         np.maximum.at(before, row, reached[tasks.dependency])
-        later = join(before, own)
+        later = np.where(known, value, before + tasks.latency)
         if (later == reached).all():
             break
         reached = later

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.system import System
-from rapid_llm.network.fabric import Fabric, Tier
+from rapid_llm.network.fabric import Fabric
+from rapid_llm.network.tier import Tier
 
 Members = NDArray[np.int64]
 
@@ -116,8 +117,8 @@ def _scattered(fabric: Fabric, job: int, ranks: int, stride: int) -> Group:
             rows.append((gcd(*part.tolist()), tier, int(touched.max()), int(part.min())))
         before = touched
     bounds, tiers, units, fewest = zip(*rows, strict=True)
-    span = fabric.node_span
-    links = fabric.links if any(tier.by_links for tier in tiers) else None
+    span = fabric.node_span  # through a node whose links form a ring, groups that lie unlike pass unlike links
+    links = fabric.links if any(tier.by_links or tier.kind == "ring" for tier in tiers) else None
     return Group(bounds, tiers, stride, nodes, span, units, fewest, job, scattered=True, links=links)
 
 

@@ -9,17 +9,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.network.circulation import ring_paths, tree
-from rapid_llm.network.fabric import TORUS_SIDE
+from rapid_llm.network.circulation import ring_paths, trees
 from rapid_llm.network.groups import Group, by_medium, in_whole_units, whole
 from rapid_llm.network.paths import Path, in_stages
 from rapid_llm.network.regimes import Line, channels_of, copied, regimes, to_a_peer
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, loads, peers
+from rapid_llm.network.tier import TORUS_SIDE
 
 FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
 """Links and nothing else."""
 Build = Callable[[str, Bounds, int], Template]
+Vector = NDArray[np.float64]
 Builders = Mapping[str, tuple[Build, tuple[str, ...]]]
 
 
@@ -107,14 +108,16 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
     off = np.array([tier.astray * (group.off_rails and in_order) for tier in group.tiers])
     crossed = np.array([hops(phase, group.bounds, group.crossings) for phase in template.phases])
     loaded = np.array([port_loads(_leaving(phase, group), phase, group) for phase in template.phases])
-    uneven, outside = group.scattered or group.off_rails, len(group.tiers) == 1 and group.inside == 0
-    trees = [k for k, phase in enumerate(template.phases) if uneven and phase.pattern == "tree"]
-    farthest, sent = tree(group, hop) if trees else (0.0, 0.0)
-    loaded[trees] = sent
+    uneven = group.scattered or group.off_rails
+    joining = [k for k, phase in enumerate(template.phases) if uneven and phase.pattern == "tree"]
     share = protocol.bandwidth * (protocol.tree if ALGORITHMS[template.algorithm] == "tree" else 1)
-    busy = loaded / port_rates(template, group, costs) / share
+    rates = port_rates(template, group, costs) * share
+    loaded[joining] = 0.0
+    apart = trees(group, hop, rates, (loaded / rates).sum(axis=0)) if joining else None
+    loaded[joining] = apart.sent if apart else 0.0
+    busy = loaded / rates
     waits = crossed @ (hop + off) + np.array([detours(phase, group) for phase in template.phases])
-    waits[trees] = farthest
+    waits[joining] = 0.0
     calls = np.array([_calls(phase, template, group, costs) for phase in template.phases])
     waits += calls
     slowest = int(busy.sum(axis=0).argmax())
@@ -126,23 +129,10 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
             per_byte = _throttled(per_byte, template, group, protocol)
         return Line(fixed, per_byte + copied(op, group, costs[0]), root)
 
-    if len(waits) == 1 and template.phases[0].pattern in ("direct", "neighbour"):
-        levels, busy = range(*template.phases[0].levels), _by_one_card(busy, group)
-        apart = [hop[level] + detours(template.phases[0], group, level) + calls[0] for level in levels]
-        paths = in_stages(np.array([apart]), busy[:, levels.start : levels.stop])
-    elif template.pipelined:
-        paths = [(float(waits.sum()), float(busy.sum(axis=0).max()))]
-    elif _mixed(template) or (outside and group.off_rails and in_order and not trees):
-        busy = _by_one_card(busy, group)
-        hop[0] += (group.tiers[0].hop_links(group.bounds[0], group.stride) - 1) * group.tiers[0].latency
-        both = both_ways(template.phases[0], group)
-        paths = ring_paths(group, len(template.phases), hop, busy[0] / (group.bounds[-1] - 1), both)
+    if apart:
+        paths = [(float(waits.sum()) + wait, moving) for wait, moving in apart.paths]
     else:
-        paths = in_stages(waits.reshape(-1, template.lanes), busy.max(axis=1).reshape(-1, template.lanes))
-        ahead, ends = group.tiers[0].from_the_middle(group.bounds[0], group.stride)
-        if ahead and [phase.pattern for phase in template.phases] == ["direct"] * 2:
-            (wait, moving), one = paths[0], float(busy[0, 0])
-            paths = [(wait, moving - (1 - ends) * one), (wait - ahead * group.tiers[0].latency, moving)]
+        paths = _paths(template, group, hop, (waits, busy, calls))
     if group.links is not None and (found := paths_on_links(template, group)):
         added = float((crossed @ extra + calls).sum())
         paths = _with_costs(found, added, _stretch(busy, loaded, template, group, slowest))
@@ -151,9 +141,29 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
     return replace(first, others=tuple(others))
 
 
-def _stretch(
-    busy: NDArray[np.float64], loaded: NDArray[np.float64], template: Template, group: Group, slowest: int
-) -> float:
+def _paths(template: Template, group: Group, hop: Vector, priced: tuple[Vector, Vector, Vector]) -> list[Path]:
+    """The longest paths through the phases, of what each of them ``waits``, keeps levels ``busy`` and ``calls``."""
+    (waits, busy, calls), first, inner = priced, template.phases[0], group.tiers[0]
+    if len(waits) == 1 and first.pattern in ("direct", "neighbour"):
+        levels, busy = range(*first.levels), _by_one_card(busy, group)
+        apart = [hop[level] + detours(first, group, level) + calls[0] for level in levels]
+        return in_stages(np.array([apart]), busy[:, levels.start : levels.stop])
+    if template.pipelined:
+        return [(float(waits.sum()), float(busy.sum(axis=0).max()))]
+    outside = len(group.tiers) == 1 and group.inside == 0
+    if _mixed(template) or (outside and group.off_rails and first.pattern in IN_ORDER):
+        busy = _by_one_card(busy, group)
+        hop[0] += (inner.hop_links(group.bounds[0], group.stride) - 1) * inner.latency
+        return ring_paths(group, len(waits), hop, busy[0] / (group.bounds[-1] - 1), both_ways(first, group))
+    paths = in_stages(waits.reshape(-1, template.lanes), busy.max(axis=1).reshape(-1, template.lanes))
+    ahead, ends = inner.from_the_middle(group.bounds[0], group.stride)
+    if ahead and [phase.pattern for phase in template.phases] == ["direct"] * 2:
+        (wait, moving), one = paths[0], float(busy[0, 0])
+        paths = [(wait, moving - (1 - ends) * one), (wait - ahead * inner.latency, moving)]
+    return paths
+
+
+def _stretch(busy: Vector, loaded: Vector, template: Template, group: Group, slowest: int) -> float:
     """How much longer a library keeps the busiest level than its links alone need."""
     alone = loaded / port_rates(template, group, [FREE] * len(group.tiers))
     return float(busy.sum(axis=0)[slowest] / alone.sum(axis=0)[slowest])
@@ -196,7 +206,8 @@ def _leaving(phase: Phase, group: Group) -> tuple[float, ...]:
     if not group.scattered:
         return loads(phase, group.bounds)
     found = loads(phase, group.bounds, group.fewest)
-    if phase.pattern != "ring" or not phase.both or group.inside == 0 or group.bounds[0] > 1 or group.fewest[0] == 1:
+    single = group.inside > 0 and group.bounds[0] == 1 < group.fewest[0]
+    if phase.pattern != "ring" or not both_ways(phase, group) or not single:
         return found
     return tuple(load / 2 if tier.scope == "inter" else load for load, tier in zip(found, group.tiers, strict=True))
 
@@ -227,7 +238,7 @@ def both_ways(phase: Phase, group: Group) -> bool:
     return phase.both or tier.kind in ("axis", "torus", "ring", "wired")
 
 
-def _by_one_card(busy: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
+def _by_one_card(busy: Vector, group: Group) -> Vector:
     """Seconds per byte by level, of which no tier of the network takes less than the nearer ones: all that leaves a
     node does so by the same card.
     """
@@ -302,7 +313,7 @@ def once_per_collective(protocol: Protocol, costs: list[LinkCost]) -> float:
     return max(c.launch for c in costs) + protocol.setup + flushed * protocol.exchange
 
 
-def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArray[np.float64]:
+def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> Vector:
     """B/s of one accelerator across each level, efficiency included."""
     rates = []
     for level, (tier, cost) in enumerate(zip(group.tiers, costs, strict=True)):
@@ -325,7 +336,8 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> NDArr
             rates.append(max(tier.bandwidth, tier.port / min(apart, group.node_span)) * share)
             continue
         members = group.bounds[level] // below
-        parts = group.units[level] * group.bounds[level] < group.bounds[-1]  # of a unit, one beside the other
+        # of a unit, one beside the other, which chains inside them do not cross
+        parts = group.units[level] * group.bounds[level] < group.bounds[-1] and template.phases[0].pattern != "chain"
         members = max(2, members + parts)
         if tier.kind == "torus" and template.phases[0].pattern in ("ring", "relay"):  # one ring, both ways
             members = min(members, TORUS_SIDE)

@@ -7,8 +7,10 @@ from typing import NoReturn
 
 from rapid_llm.errors import InputError
 from rapid_llm.hardware.system import SHAPES, NodeGroup, ScaleOutFabric, System
-from rapid_llm.network.fabric import SWITCH_HOP, Fabric, Tier, network_tiers, node_tiers
+from rapid_llm.network.fabric import Fabric
+from rapid_llm.network.system_tiers import SWITCH_HOP, network_tiers, node_tiers
 from rapid_llm.network.technologies import link as technology
+from rapid_llm.network.tier import Tier
 from rapid_llm.nouns import replaced
 
 PLAIN = "ethernet-100g"

@@ -5,11 +5,11 @@ from typing import Final
 
 import numpy as np
 
-from rapid_llm.network.fabric import woven_steps
 from rapid_llm.network.flows import SWITCH, double_tree
 from rapid_llm.network.routing import Routes
 from rapid_llm.network.tasks import Floats, Ints
 from rapid_llm.network.templates import Bounds, Phase
+from rapid_llm.network.tier import woven_steps
 from rapid_llm.network.topology import LINK_KINDS, Topology
 
 INSIDE: Final = (LINK_KINDS.index("scale-up"), LINK_KINDS.index("host"))

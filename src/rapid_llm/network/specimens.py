@@ -10,8 +10,8 @@ import numpy as np
 from rapid_llm.documents import parse_yaml
 from rapid_llm.hardware import System, build_system
 from rapid_llm.network import clusters, shapes
-from rapid_llm.network.fabric import near_cube
 from rapid_llm.network.files import topology_of_edges, topology_of_matrix
+from rapid_llm.network.tier import near_cube
 from rapid_llm.network.topology import Topology
 
 BANDWIDTH: Final = 50e9

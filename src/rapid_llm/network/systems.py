@@ -8,7 +8,9 @@ from rapid_llm.errors import InputError
 from rapid_llm.hardware.system import Node, System
 from rapid_llm.network import shapes
 from rapid_llm.network.clusters import fat_tree, leaf_spine, nested, switch
-from rapid_llm.network.fabric import SWITCH_HOP, Fabric, Tier, cards_of, leaf_nodes, of_equal_nodes
+from rapid_llm.network.fabric import Fabric, of_equal_nodes
+from rapid_llm.network.system_tiers import SWITCH_HOP, cards_of, leaf_nodes
+from rapid_llm.network.tier import Tier
 from rapid_llm.network.topology import Builder, Topology
 from rapid_llm.network.wiring import first
 
