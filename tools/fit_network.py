@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -18,7 +19,7 @@ from rapid_llm.network import OPS, Library, LinkCost, Protocol, library, price
 from rapid_llm.nouns import replaced
 from rapid_llm.units import Si
 from rapid_llm.validation import split_of
-from rapid_llm.validation.suites.collectives import Measured, Question, read_rows
+from rapid_llm.validation.suites.collectives import Measured, Question, fabric_of, read_rows
 from rapid_llm.validation.tables import find
 
 US, GB = 1e-6, 1e9
@@ -109,7 +110,7 @@ PER_LINK = [
     Parameter("efficiency", 0.78, 0.3, 1),
     Parameter("spread", 0.78, 0.3, 1),
     Parameter("peer", 0.4, 0.02, 5),
-    Parameter("slice", 0.5, 0.05, 30),
+    Parameter("slice", 0.5, 0.01, 30),
     Parameter("fence", 5, 0.1, 30),
     Parameter("wide", 2, 0.1, 5),
     Parameter("switch", 0.6, 0.3, 1),
@@ -120,19 +121,38 @@ CHANNELS = {"nvlink3": 32, "nvlink4": 32, "nvlink5": 32, "pcie4-x16": 2}
 """Channels to a peer that NCCL opens (graph/paths.cc): two for every NVLink, at most 32, and two elsewhere."""
 CHANNEL = {"nvlink3": 14.3, "nvlink4": 21.8, "nvlink5": 22}
 """GB/s of one: sends of 64 MB between two GPUs over 16 channels reach 228 (A100) and 348 (H100, Vidur profiles)."""
-ROUND = {"pcie4-x16": Si(2 * 2**20)}
-"""Two channels of two slots of 512 KiB (NCCL_STEPS, ALLGATHER_CHUNKSTEPS); over NVLink there are ten times as many."""
+ROUND = {"pcie4-x16": Si(4 * 2**20)}
+"""Two channels, a chunk of four slots of 512 KiB in each (NCCL_STEPS / 2); over NVLink there are ten times as many."""
 UNTIL = "16 KiB"
 """NCCL_P2P_LL_THRESHOLD."""
-STAGED = {"host-staged": 0.85, "socket-staged": 0.25}
-"""Links through host memory, and the share at which their fit starts: step and efficiency are their own."""
+STAGED = ("host-staged", "socket-staged")
+"""Links through host memory."""
+OF_STAGED = [
+    Parameter("step", 0.7, 0.05, 3),
+    Parameter("efficiency", 0.5, 0.05, 1),
+    Parameter("memory", 0.4, 0.05, 1),
+    Parameter("polled", 0.9, 0.4, 1),
+]
+
+
+def standing(link: str, p: Parameter) -> Parameter:
+    """A parameter of a link that starts where the catalogue stands, in the unit of the prints."""
+    now = getattr(library("nccl").links[link], p.name)
+    unit = 1.0 if p.name in {"efficiency", "spread", "switch", "memory", "polled"} else US
+    start = now / (GB if p.name in {"copy", "keep"} else unit) if now else p.start
+    return Parameter(f"{link}.{p.name}", start, p.low, p.high)
+
+
 NCCL = [
     *SHARED,
-    *(Parameter(f"{link}.{p.name}", p.start, p.low, p.high) for link in LINKS for p in PER_LINK),
-    *(Parameter(f"{link}.step", 0.7, 0.05, 3) for link in STAGED),
-    *(Parameter(f"{link}.efficiency", start, 0.05, 1) for link, start in STAGED.items()),
-    *(Parameter(f"{link}.memory", 0.7 * start, 0.05, 1) for link, start in STAGED.items()),
+    *(standing(link, p) for link in LINKS for p in PER_LINK),
+    standing("pcie4-x16", Parameter("flush", 10, 0.1, 30)),
+    *(standing(link, p) for p in OF_STAGED for link in STAGED),
+    standing("host-staged", Parameter("fence", 10, 0.1, 30)),
+    standing("host-staged", Parameter("exchange", 2, 0.1, 30)),
 ]
+LAST = 3 + 4 * len(STAGED)
+"""Parameters behind those of the links themselves."""
 CACHE = Si(6e6)
 """What devices may fill of the last cache of a CPU: two of 11 or 12 ways (Intel Data Direct I/O)."""
 SLOTS = 8
@@ -176,17 +196,21 @@ def nccl(x: Vector) -> Library:
         "Simple-exchange": Protocol(algorithms=exchange, ramp=1.0, exchange=1.0),
     }
     links = {}
-    values = x[len(SHARED) : -3 * len(STAGED)].reshape(len(LINKS), -1)
+    values = x[len(SHARED) : -LAST].reshape(len(LINKS), -1)
     for row, (name, switch) in zip(values, LINKS.items(), strict=True):
         links[name] = _cost(name, row, switch=switch)
-    for name, hop, cached, memory in zip(STAGED, *x[-3 * len(STAGED) :].reshape(3, -1), strict=True):
+    flush, *own, fence, exchange = (float(v) for v in x[-LAST:])
+    links["pcie4-x16"] = replaced(links["pcie4-x16"], flush=Si(flush * US))
+    for name, hop, cached, memory, polled in zip(STAGED, *np.reshape(own, (4, -1)).tolist(), strict=True):
         links[name] = replaced(
             links["pcie4-x16"],
             step=Si(hop * US),
-            efficiency=float(cached),
-            memory=float(memory),
+            efficiency=cached,
+            memory=memory,
+            polled=polled,
+            fence=Si(fence * US),
+            exchange=Si(exchange * US),
             cache=CACHE,
-            spread=1.0,
             tuner=known.links[name].tuner,
         )
     return Library(name="nccl", protocols=protocols, links={**known.links, **links})
@@ -254,18 +278,23 @@ def rows_of(data: Path) -> list[Measured]:
 
 
 def fit_nccl(rows: list[Measured]) -> None:
-    """NCCL inside a node, and engines that fall back to it where there is no peer-to-peer."""
-    chosen = Rows([r for r in rows if "/nccl/" in r.group or _staged(r)])
+    """NCCL inside a node, and engines that fall back to it on the boxes that its own rows come from."""
+    chosen = Rows([r for r in rows if "/nccl/" in r.group or _falls_back(r)])
     x = solve(chosen, NCCL, lambda v: chosen.predict(nccl(v)))
     print("nccl")
     show(NCCL, x)
     chosen.report(chosen.predict(nccl(x)))
 
 
-def _staged(row: Measured) -> bool:
-    """Whether a group of a box without peer-to-peer crosses its host bridge."""
+MANY: Final = 100_000
+"""Bytes above which TensorRT-LLM leaves two cards to NCCL."""
+
+
+def _falls_back(row: Measured) -> bool:
+    """Whether an engine leaves a row to NCCL: over PCI Express, but for a box that NCCL's table did not see."""
     asked = row.question
-    return asked.fabric.tiers[0].span < asked.ranks <= asked.fabric.node_span
+    staged, direct = fabric_of("l40s-staged"), fabric_of("l40s-pcie-8")
+    return (asked.ranks > 2 and asked.fabric in {staged, direct}) or (asked.size > MANY and asked.fabric is staged)
 
 
 def fit_engine(rows: list[Measured], engine: str) -> None:

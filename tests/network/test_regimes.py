@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from rapid_llm import hardware
-from rapid_llm.network import Fabric, Library, LinkCost, Protocol, price
+from rapid_llm.network import Fabric, Library, LinkCost, Protocol, Tier, price
 from rapid_llm.network.candidates import candidates
 from rapid_llm.network.channels import FULL, PART, Channels
+from rapid_llm.network.lines import crowded
 from rapid_llm.network.tuner import between
 from rapid_llm.units import Si
+from rapid_llm.validation.suites.collectives import fabric_of
 
 from .toys import fabric, node
 
@@ -112,3 +114,39 @@ def test_an_empty_message_takes_no_more_than_the_smallest():
 def test_a_tuner_needs_rates():
     with pytest.raises(Exception, match="rate"):
         LinkCost(launch=0, step=0, efficiency=1.0, tuner={"hop": {"LL": "1 us"}})
+
+
+def test_cards_that_share_host_memory_divide_their_waiting():
+    assert crowded(0.3, 1) == pytest.approx(0.3)
+    assert crowded(0.3, 4) == pytest.approx(1 / (1 + (1 / 0.3 - 1) / 4))  # 1 / rate: the path, and a part of the wait
+    assert crowded(0.3, 1000) == pytest.approx(1.0, abs=0.01)
+    shares = [crowded(0.3, cards) for cards in range(1, 9)]
+    assert shares == sorted(shares)
+
+
+def test_an_exchange_reaches_more_of_host_memory_than_a_ring():
+    """Four cards of a socket read at once, where a ring has one on each way."""
+    staged = fabric_of("l40s-staged")
+    ring, exchange = (
+        price(op, 64 * MIB, 8, 1, fabric=staged, library="nccl").seconds.item() for op in ("all_gather", "all_to_all")
+    )
+    crossing = {"ring": 7 / 8, "exchange": 2}  # of S, from socket to socket on one way
+    assert 2 < (crossing["exchange"] / exchange) / (crossing["ring"] / ring) < 2.6
+
+
+@pytest.mark.parametrize("library", ["vllm-custom-all-reduce", "sglang-custom-all-reduce"])
+def test_engines_leave_more_than_two_cards_over_pci_express_to_nccl(library):
+    box = Fabric.of(hardware.system("l40s-pcie-8"))
+    two, four = (candidates("all_reduce", 4 * KIB, n, fabric=box, library="nccl", small=library) for n in (2, 4))
+    assert any(c.algorithm == "one-shot" for c in two)
+    assert all(c.algorithm not in ("one-shot", "two-shot") for c in four)
+
+
+def test_chunks_begin_with_a_flush():
+    """Two cards over PCI Express: an all-reduce takes what an all-gather of twice the size does, and a hop a chunk."""
+    pair = fabric(Tier("pair", 2, Si(27.6e9), 0.4e-6, "pcie4-x16", "full"))
+    gathered, reduced = (
+        price(op, size, 2, 1, fabric=pair, library="nccl").seconds.item()
+        for op, size in (("all_gather", 128 * MIB), ("all_reduce", 64 * MIB))
+    )
+    assert gathered > reduced  # twice as many chunks, each with a flush of its own

@@ -368,7 +368,9 @@ def _beside(
             again = np.where(moved[RECOMPUTE] == 0.0, own[RECOMPUTE], 0.0)
             alone_under = again > 0 if machine.runtime.overlap.fetched_once else np.zeros(again.shape, bool)
             cover[BACKWARD] = np.where(alone_under, again, cover[BACKWARD] + again)
-        by_request = any(rows.axis == "kvp" for rows, *_ in here)
+        by_request = beside == _COVERS["kvp"] and any(
+            axis == "kvp" and _runs_beside(machine.runtime.overlap, axis) for _, axis, _ in tables
+        )
         pieces = tp if beside == _COVERS["tp"] else priced.lowered.shapes.batch if by_request else np.inf
         alone = moved / pieces
         exposed += np.minimum(moved, alone + np.maximum(moved - alone - cover, slowing))

@@ -41,7 +41,10 @@ _LAID_OUT: Final[dict[str, Callable[[Group, int], Group]]] = {"orders": by_mediu
 
 def ways(op: str, group: Group, library: Library, builders: Builders = BUILDERS) -> Iterator[Way]:
     """Every algorithm and protocol of a library that a group can run."""
-    off = {label for tier in group.tiers for label in library.cost(tier.link, tier.scope).without}
+    known = [library.cost(tier.link, tier.scope) for tier in group.tiers]
+    if any(cost.most is not None and group.bounds[-1] > cost.most for cost in known):
+        return
+    off = {label for cost in known for label in cost.without}
     for label, protocol in library.protocols.items():
         for name in protocol.algorithms if label not in off else ():
             build, ops = builders[name]
@@ -110,8 +113,7 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
     loaded = np.array([port_loads(_leaving(phase, group), phase, group) for phase in template.phases])
     uneven = group.scattered or group.off_rails
     joining = [k for k, phase in enumerate(template.phases) if uneven and phase.pattern == "tree"]
-    share = protocol.bandwidth * (protocol.tree if ALGORITHMS[template.algorithm] == "tree" else 1)
-    rates = port_rates(template, group, costs) * share
+    rates = port_rates(template, group, costs) * _kept(protocol, template, costs)
     loaded[joining] = 0.0
     apart = trees(group, hop, rates, (loaded / rates).sum(axis=0)) if joining else None
     loaded[joining] = apart.sent if apart else 0.0
@@ -136,7 +138,8 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
     if group.links is not None and (found := paths_on_links(template, group)):
         added = float((crossed @ extra + calls).sum())
         paths = _with_costs(found, added, _stretch(busy, loaded, template, group, slowest))
-    turning = _turning(template, group, costs, float(waits.sum())) if protocol.slots else (0.0, 0.0)
+    again = float(waits.sum()) + (costs[-1].flush or 0.0)
+    turning = _turning(template, group, costs, again) if protocol.slots else (0.0, 0.0)
     first, *others = (one for path in paths for one in _in_loops(line(once + path[0], path[1]), *turning))
     return replace(first, others=tuple(others))
 
@@ -145,9 +148,7 @@ def _paths(template: Template, group: Group, hop: Vector, priced: tuple[Vector, 
     """The longest paths through the phases, of what each of them ``waits``, keeps levels ``busy`` and ``calls``."""
     (waits, busy, calls), first, inner = priced, template.phases[0], group.tiers[0]
     if len(waits) == 1 and first.pattern in ("direct", "neighbour"):
-        levels, busy = range(*first.levels), _by_one_card(busy, group)
-        apart = [hop[level] + detours(first, group, level) + calls[0] for level in levels]
-        return in_stages(np.array([apart]), busy[:, levels.start : levels.stop])
+        return _exchanged(first, group, hop, busy, float(calls[0]))
     if template.pipelined:
         return [(float(waits.sum()), float(busy.sum(axis=0).max()))]
     outside = len(group.tiers) == 1 and group.inside == 0
@@ -161,6 +162,25 @@ def _paths(template: Template, group: Group, hop: Vector, priced: tuple[Vector, 
         (wait, moving), one = paths[0], float(busy[0, 0])
         paths = [(wait, moving - (1 - ends) * one), (wait - ahead * inner.latency, moving)]
     return paths
+
+
+def _kept(protocol: Protocol, template: Template, costs: list[LinkCost]) -> Vector:
+    """Share of the reachable rate of each level that a protocol keeps."""
+    tree = protocol.tree if ALGORITHMS[template.algorithm] == "tree" else 1.0
+    flags = protocol.bandwidth < 1  # among the data
+    return np.array([protocol.bandwidth * tree * (cost.polled if flags else 1.0) for cost in costs])
+
+
+def _exchanged(phase: Phase, group: Group, hop: Vector, busy: Vector, calls: float) -> list[Path]:
+    """Paths of messages between peers: all levels at once, and the turns from peer to peer (``calls``, s), which hide
+    behind a bridge that is busy with what came first.
+    """
+    levels = range(*phase.levels)
+    apart = np.array([hop[level] + detours(phase, group, level) for level in levels])
+    moving = _by_one_card(busy, group)[0, levels.start : levels.stop]
+    queued = np.array([group.tiers[level].kind == "shared" for level in levels])
+    waits = np.append(apart + calls * ~queued, apart.max() + calls)
+    return in_stages(waits[None, :], np.append(moving, 0.0)[None, :])
 
 
 def _stretch(busy: Vector, loaded: Vector, template: Template, group: Group, slowest: int) -> float:
@@ -191,7 +211,7 @@ def _turning(template: Template, group: Group, costs: list[LinkCost], waits: flo
     rounds = [cost.round for cost in costs if cost.round]
     if not rounds or any(phase.pattern != "ring" for phase in template.phases):
         return 0.0, 0.0
-    return waits, waits / (len(template.phases) * group.bounds[-1] * min(rounds))
+    return waits, waits / (group.bounds[-1] * min(rounds))
 
 
 def _in_loops(line: Line, waits: float, per_byte: float) -> list[Line]:
@@ -310,7 +330,18 @@ def once_per_collective(protocol: Protocol, costs: list[LinkCost]) -> float:
     """Seconds that a collective over these links pays once."""
     outer = costs[-1]
     flushed = outer.fence if outer.exchange is None else outer.exchange
+    if protocol.fence and outer.flush is not None:  # of a ring
+        flushed = outer.flush
     return max(c.launch for c in costs) + protocol.setup + flushed * protocol.exchange
+
+
+def crowded(alone: float, cards: int) -> float:
+    """Share of what host memory carries that several cards reach at once, each of which reaches so much ``alone``.
+
+    A card has so many reads under way and waits for them as long as an empty path and the queue of all take: n cards
+    move n w in l + n w / B seconds (Little's law), so that 1 / rate is 1 / B and a part that n divides.
+    """
+    return cards * alone / (1 + (cards - 1) * alone)
 
 
 def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> Vector:
@@ -323,7 +354,10 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> Vecto
         if reducing:
             share = cost.switch or share
         elif template.phases[0].pattern in ("direct", "neighbour"):
-            share = cost.spread or share
+            share = cost.spread or cost.memory or share
+        if cost.memory and tier.kind == "shared":
+            exchange = template.phases[0].pattern == "direct"
+            share = crowded(share, (below if exchange else 1) * min(group.stride, tier.behind))
         apart = group.stride * below
         if template.phases[0].pattern == "neighbour":  # only the last of a unit crosses it, over a port of its own
             crossing = min(group.stride, group.node_span)  # side by side: they share a card where it serves several

@@ -48,15 +48,18 @@ class LinkCost:
 
     ``launch`` once per collective (s), and ``wide`` once it leaves its first channel (s); ``step`` per dependent hop
     beyond the wire latency (s), and ``fence`` per hop whose flag waits for the data to be visible to the peer (s);
+    ``flush`` what a ring pays whenever it begins with empty buffers, where that is not one fence (s);
     ``efficiency`` share of the link rate that long messages reach; ``slice`` overhead of one pipeline slice (s), which
     makes the ramp; ``peer`` per peer of an exchange, ``exchange`` a fence between peers, where that differs (s);
     ``switch`` share of the link rate when the switch reduces; ``spread`` share that messages between peers (exchange,
-    send and receive) reach, where it differs; ``copy`` rate at which a rank copies its own share (B/s), and ``keep`` in
+    send and receive) reach, where it differs, and ``polled`` what protocols with flags keep of their share where a
+    reader polls over the link; ``copy`` rate at which a rank copies its own share (B/s), and ``keep`` in
     an exchange, where that differs; ``channels`` that a message to a peer may get, and what each of these moves without
     flags (``channel``, B/s). ``round``: bytes of its own that a rank has under way in all channels of a ring at once.
     Through host memory, buffers that the ``cache`` of a CPU does not hold (B) bring
     ``efficiency`` down to ``memory``. ``tuner`` is what decides between protocols, where the least time does not;
-    ``without`` names those that are off there. ``fill`` what a dependent hop takes more, under any protocol, once all
+    ``without`` names those that are off there, and ``most`` is how many ranks the library runs over such links.
+    ``fill`` what a dependent hop takes more, under any protocol, once all
     channels together have a ``chunk`` to move (B), in proportion below.
     """
 
@@ -67,11 +70,13 @@ class LinkCost:
     chunk: Bytes = 0
     slice: Seconds = 0.0
     fence: Seconds = 0.0
+    flush: Seconds | None = None
     wide: Seconds = 0.0
     peer: Seconds = 0.0
     exchange: Seconds | None = None
     switch: Fraction | None = None
     spread: Fraction | None = None
+    polled: Fraction = 1.0
     copy: BytesPerSecond | None = None
     keep: BytesPerSecond | None = None
     channels: Count | None = None
@@ -81,6 +86,7 @@ class LinkCost:
     memory: Fraction | None = None
     tuner: Tuner | None = None
     without: tuple[str, ...] = ()
+    most: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -60,7 +60,7 @@ def price_matrix(messages: ArrayLike, stride: int = 1, *, fabric: Fabric, librar
         raise InputError(f"collective library '{known.name}' has no all-to-all.", field="communication.library")
     _, level, rank = np.unravel_index(waits.argmax(), waits.shape)
     busiest = waits.max()
-    seconds = min(_seconds(p, group, costs, matrix, (busiest, costs[level])) for p in carriers)
+    seconds = min(_seconds(p, group, costs, matrix, busiest, int(level)) for p in carriers)
     return MatrixPrice(seconds, sent, received, group.tiers[level].name, int(rank))
 
 
@@ -83,26 +83,28 @@ def _port_loads(others: Matrix, group: Group, way: int) -> Matrix:
     return loads
 
 
-def _seconds(
-    protocol: Protocol, group: Group, costs: list[LinkCost], matrix: Matrix, busiest: tuple[float, LinkCost]
+def _seconds(  # noqa: PLR0917
+    protocol: Protocol, group: Group, costs: list[LinkCost], matrix: Matrix, wait: float, level: int
 ) -> float:
-    """Launch, hops and peers, then the busiest port, its ramp, and the copy of what stays."""
-    wait, cost = busiest
+    """Launch, hops and peers, then the busiest port (of a ``level``), its ramp, and the copy of what stays."""
+    cost = costs[level]
     (phase,) = BUILDERS["direct"][0]("all_to_all", group.bounds, group.inside).phases
     off = matrix * (1 - np.eye(len(matrix)))
     spoken = max((off > 0).sum(axis=1).max(), (off > 0).sum(axis=0).max())
     fixed = once_per_collective(protocol, costs) + detours(phase, group)
-    for level, count in enumerate(hops(phase, group.bounds)):
-        fixed += count * (group.tiers[level].latency + costs[level].step * protocol.step)
+    for k, count in enumerate(hops(phase, group.bounds)):
+        fixed += count * (group.tiers[k].latency + costs[k].step * protocol.step)
     beside = group.tiers[-1].scope == "intra"
-    moving = wait / protocol.bandwidth
-    ramp = 2 * sqrt(protocol.ramp * cost.slice * moving)
+    moving = wait / protocol.bandwidth / (cost.polled if protocol.bandwidth < 1 else 1.0)
+    moving += 2 * sqrt(protocol.ramp * cost.slice * moving)
     rate, longest = protocol.channel or costs[-1].channel, float(off.max())
     channels = Channels.of(costs[-1], len(matrix)) if group.nodes == 1 else None
-    if channels and rate:
-        moving = max(moving + ramp, channels.seconds(longest, rate)) - ramp
-    elif protocol.channel is not None:
-        moving = max(moving, longest / protocol.channel)
+    held = channels.seconds(longest, rate) if channels and rate else 0.0
+    if not channels and protocol.channel is not None:
+        held = longest / protocol.channel
     keep = costs[0].keep or costs[0].copy
     kept = float(np.diag(matrix).max()) / keep if keep else 0.0
-    return float(fixed + costs[-1].peer * (side_by_side(spoken) if beside else spoken) + moving + ramp + kept)
+    turns = costs[-1].peer * (side_by_side(spoken) if beside else spoken)
+    if group.tiers[level].kind == "shared":  # a bridge is busy with what came first
+        return float(fixed + max(turns + held, moving) + kept)
+    return float(fixed + turns + max(moving, held) + kept)
