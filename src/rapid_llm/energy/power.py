@@ -33,8 +33,8 @@ of ML.ENERGY v3, LLM-Inference-Bench and Splitwise on A100, H100, GH200, B200. T
 
 @dataclass(frozen=True, slots=True)
 class PowerModel:
-    """W of one accelerator: limit, awake with nothing to do, and busy matrix units at the boost clock beyond that; J a
-    byte of its memory."""
+    """W of one accelerator: limit, awake with nothing to do, and beyond that what matrix units draw that are busy for
+    long; J a byte of its memory."""
 
     accelerator: Accelerator
     limit: float
@@ -48,13 +48,13 @@ class PowerModel:
         power = accelerator.power
         if power.awake is None or power.per_byte is None:
             return None
-        products = (power.limit - power.awake) / accelerator.sustained.clock
-        return cls(accelerator, power.limit, power.awake, products, power.per_byte)
+        return cls(accelerator, power.limit, power.awake, power.limit - power.awake, power.per_byte)
 
     def per_flop(self, name: str) -> float:
         """J of a matrix FLOP in a format, or in the one that stands in where the chip has no rate for it."""
-        rate = next(filter(None, map(self.accelerator.rate, (number_format(name).rate, "bf16", "fp16"))), None)
-        return self.products / (rate or self.accelerator.vector)
+        chip = self.accelerator
+        found = next((one for one in (number_format(name).rate, "bf16", "fp16") if chip.rate(one)), "")
+        return self.products / (chip.sustained.clock_of(found) * (chip.rate(found) or chip.vector))
 
 
 def missing(accelerator: Accelerator) -> str:

@@ -167,10 +167,11 @@ def implementation(runtime: Runtime, family: str, dtype: str, architecture: str)
     )
 
 
-def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
+def _clock(rows: Kernels, kernel: str, dtype: str, machine: Machine) -> float:
     """Share of the clock at which the kernels of a table run for hours.
 
-    The machine's is that of long 16-bit products, at the limit of power. A kernel that keeps the matrix units less busy
+    The machine's is that of long 16-bit products, at the limit of power, where narrower ones have none of their own. A
+    kernel that keeps the matrix units less busy
     draws less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power
     buys (power of products / its own)^(1/3) of the clock, up to boost. A kernel is busy for its rate; attention less,
     for the exponentials beside both products of a position (``operators.attention``), and at less power.
@@ -187,7 +188,8 @@ def _clock(rows: Kernels, kernel: str, machine: Machine) -> float:
         busy *= ON_CHIP_POWER * width / float(np.hypot(width, exponential))
     product = implementation(machine.runtime, "gemm", "bf16", chip.architecture)
     reference = operators.kernel(product).on(chip.architecture)
-    return min(max(machine.clock * float((reference.rate / busy) ** (1.0 / 3.0)), machine.clock), 1.0)
+    held = chip.sustained.clock_of(number_format(dtype).rate)
+    return min(max(held * float((reference.rate / busy) ** (1.0 / 3.0)), held), 1.0)
 
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
@@ -209,7 +211,7 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
         dtype=dtype,
         kernel=name,
         accelerator=machine.accelerator,
-        clock=_clock(rows, name, machine),
+        clock=_clock(rows, name, dtype, machine),
     )
     if inverse is None and runs is None:
         return PricedKernels(rows, name, prices.each(lambda column: column.reshape(shape)))

@@ -107,7 +107,8 @@ class Sustained:
     ``clock`` is the share of the boost clock that long tensor work sustains, ``hbm`` and ``l2`` the reachable shares
     of those bandwidths, ``launch`` the floor of one captured kernel in seconds; ``matrix`` is the share of the matrix
     peak that one short kernel can draw on: below 1 on boards far below their chip's power, above where the driver
-    clocks beyond the boost that the datasheet rates.
+    clocks beyond the boost that the datasheet rates. ``narrow``: ``clock`` of products of 8 bits and fewer, which draw
+    less a cycle, where that is known apart.
     """
 
     clock: Fraction
@@ -115,8 +116,14 @@ class Sustained:
     l2: Fraction
     launch: Seconds
     matrix: Positive = 1.0
+    narrow: Fraction | None = None
+
+    def clock_of(self, rate: str) -> float:
+        """Share of the boost clock that long products in a format sustain, by the name of its matrix rate."""
+        return self.clock if self.narrow is None or rate not in _NARROW else self.narrow
 
 
+_NARROW: Final = frozenset({"fp8", "fp6", "fp4", "int8", "int4"})
 FORMATS: Final = tuple(dict.fromkeys([*(one.rate for one in DTYPES.values()), "int4", "fp6", "fp64"]))
 """Formats for which a datasheet may give a matrix rate."""
 

@@ -43,7 +43,8 @@ class Kernels:
     """Kernels of one (family, dtype): static per row [R]: name, kind, unit, phase; per plan [R, P]: columns and count.
 
     ``kind`` is an index into POINTWISE_KINDS or ATTENTION_KINDS (0 for other families); ``count`` is how often the row
-    runs in one pass of its unit (0 where a plan does not run it); ``cells``: unit x phases + phase of each row, hashable.
+    runs in one pass of its unit (0 where a plan does not run it); ``cells``: unit x phases + phase of each row,
+    hashable.
     """
 
     family: str

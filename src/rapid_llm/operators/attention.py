@@ -215,8 +215,8 @@ def _split(
     c: DecodeConstants,
     r: Rates,
 ) -> tuple[Column, ...]:
-    """Seconds of ``items`` whole, or in ``parts`` (how many, seconds to join them, whether by rule) where that is faster
-    or the rule, and both sides; ``alone``: seconds of compute, memory and items on all units.
+    """Seconds of ``items`` whole, or in ``parts`` (how many, seconds to join them, whether by rule) where that is
+    faster or the rule, and both sides; ``alone``: seconds of compute, memory and items on all units.
     """
     splits, joined, ruled = parts
     busy, stream, item = alone
