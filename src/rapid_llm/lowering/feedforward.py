@@ -81,8 +81,15 @@ def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column, Column, Column]:
     t, p = s.tokens, s.plans
     chosen = t * ffn.num_experts_per_tok
     rows = hottest_rows(chosen * p.etp / p.tp, expert_load(ffn, s), s)
-    hit = touched_experts(ffn, t * p.ep * p.etp / p.tp, s)
-    return rows, hit, most_loaded(rows, hit), np.where(_travels(s), rows, np.maximum(rows, chosen))
+    hit = touched_experts(ffn, _together(s), s)
+    seen = np.where(_travels(s), rows, np.maximum(rows, chosen))
+    seen = np.where(_gathers(ffn, s), _together(s) * ffn.num_experts_per_tok, seen)
+    return rows, hit, most_loaded(rows, hit), seen
+
+
+def _together(s: Shapes) -> Column:
+    """Tokens of all ranks of an expert group [P]."""
+    return s.tokens * s.plans.ep * s.plans.etp / s.plans.tp
 
 
 def _travels(s: Shapes) -> Mask:
@@ -92,17 +99,27 @@ def _travels(s: Shapes) -> Mask:
     return np.asarray((p.ep > 1) & ((p.sp > 0) | (p.ep * p.etp > p.tp) | (p.tp == 1)))
 
 
+def _gathers(ffn: MoE, s: Shapes) -> Mask:
+    """Whether every rank of a group gets all of its tokens, and sums of results are scattered [P]."""
+    p = s.plans
+    if s.gathers_experts == "none":
+        return np.zeros(len(p), bool)
+    most = np.inf if s.gathers_experts == "all" else ffn.num_experts_per_tok
+    return np.asarray(_travels(s) & (p.etp == 1) & (p.ep <= most))
+
+
 def mixture(
     ffn: MoE, hidden: int, s: Shapes, *, fused: bool, sorts: bool = False, weighs_early: bool = False
 ) -> list[Canonical]:
     """Router, dispatch, experts, combine, and the shared expert. Reads 'n2', writes 'd'.
 
     Tokens of an expert group are those of all its ranks: t k etp / tp rows land on each rank on average, more on the
-    hottest (``hottest_rows``), for which all others wait at the next exchange. With sequence
-    parallelism or ep beyond tp they travel by all-to-all; within a tp group without it every rank already has them.
-    What a plain all-to-all brings lies by the rank that it came from: a rank that ``sorts`` copies it once more, by
-    expert, and back. What an expert's result counts for is multiplied in where tokens are put back, whose
-    backward pass needs the results, or ``weighs_early``, into the activation.
+    hottest (``hottest_rows``), for which all others wait at the next exchange. With sequence parallelism or ep beyond
+    tp they travel by all-to-all, or every rank gathers those of its group and takes its experts' pairs out of them
+    (``Communication.gathers_experts``); within a tp group without it every rank already has them. What a plain
+    all-to-all brings lies by the rank that it came from: a rank that ``sorts`` copies it once more, by expert, and
+    back. What an expert's result counts for is multiplied in where tokens are put back, whose backward pass needs the
+    results, or ``weighs_early``, into the activation.
     """
     width, landing, travels = ffn.expert_hidden_size or hidden, landed(ffn, s), _travels(s)
     whole = np.where(travels & (s.plans.sp > 0) & (ffn.shared_intermediate_size == 0), 0.0, 1.0)
@@ -161,13 +178,26 @@ def _exchanged(  # noqa: PLR0917
             *out,
             Collective("expert scatter", "reduce_scatter", "all_gather", "etp", arrived, when=cut),
         ]
-    if travels.any():
+    gathers = _gathers(ffn, s)
+    if (exchanges := travels & ~gathers).any():
         there, back = (
-            Collective(name, "all_to_all", "all_to_all", "ep", sent, when=travels.astype(float))
+            Collective(name, "all_to_all", "all_to_all", "ep", sent, when=exchanges.astype(float))
             for name in ("dispatch", "combine")
         )
         out = [there, *out, back]
+    if gathers.any():
+        whole, when = _together(s) * width, gathers.astype(float)
+        out = [
+            Collective("dispatch", "all_gather", "", "ep", whole * _gathered_bytes(s), when=when),
+            *out,
+            Collective("combine", "reduce_scatter", "", "ep", whole * s.act, when=when),
+        ]
     return out
+
+
+def _gathered_bytes(s: Shapes) -> float:
+    """Bytes of an element of a token that is gathered: rounded before, but where blocks of it share a scale."""
+    return s.act if s.experts.compute.endswith("block") else s.input
 
 
 def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fused: bool) -> list[Operator]:
@@ -186,7 +216,7 @@ def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fuse
             "hit": hit,
             "largest": largest,
             "pairs": pairs,
-            "tokens": s.tokens,
+            "tokens": np.where(_gathers(ffn, s), _together(s), s.tokens),
             "experts": ffn.num_experts / s.plans.ep,
             "hidden": hidden,
             "inter": inter,
