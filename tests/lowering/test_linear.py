@@ -13,6 +13,9 @@ from rapid_llm.workload import points_of
 CASES = [
     ("llama-3.1-70b", {"tp": 4}, {}),
     ("llama-3.1-8b", {"tp": 2, "cp": 2}, {}),
+    ("llama-3.1-8b", {"tp": 2, "cp": 4, "helix": True}, {}),
+    ("gpt-oss-20b", {"tp": 2, "cp": 2, "ep": 4, "helix": True}, {}),
+    ("deepseek-v3", {"cp": 8, "helix": True}, {}),
     ("llama-3.1-8b", {"tp": 2, "pp": 2, "sp": True}, {}),
     ("mixtral-8x7b", {"tp": 2}, {}),
     ("deepseek-v3", {"tp": 8}, {}),

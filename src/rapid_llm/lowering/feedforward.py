@@ -91,8 +91,15 @@ def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column, Column, Column]:
     t, p = s.tokens, s.plans
     chosen = t * ffn.num_experts_per_tok
     rows = hottest_rows(chosen * p.etp / p.tp, expert_load(ffn, s), s)
-    hit = touched_experts(ffn, t * p.ep * p.etp / p.tp, s)
-    return rows, hit, most_loaded(rows, hit), where(_travels(s), rows, larger(rows, chosen))
+    hit = touched_experts(ffn, _together(s), s)
+    seen = where(_travels(s), rows, larger(rows, chosen))
+    seen = where(_gathers(ffn, s), _together(s) * ffn.num_experts_per_tok, seen)
+    return rows, hit, most_loaded(rows, hit), seen
+
+
+def _together(s: Shapes) -> Column:
+    """Tokens of all ranks of an expert group [P]."""
+    return s.tokens * s.plans.ep * s.plans.etp / s.plans.tp
 
 
 def _travels(s: Shapes) -> Mask:
@@ -103,17 +110,28 @@ def _travels(s: Shapes) -> Mask:
     return found
 
 
+def _gathers(ffn: MoE, s: Shapes) -> Mask:
+    """Whether every rank of a group gets all of its tokens, and sums of results are scattered [P]."""
+    p = s.plans
+    if s.gathers_experts == "none":
+        return p.ep < 0
+    most = np.inf if s.gathers_experts == "all" else ffn.num_experts_per_tok
+    found: Mask = _travels(s) & (p.etp == 1) & (p.ep <= most)
+    return found
+
+
 def mixture(
     ffn: MoE, hidden: int, s: Shapes, *, fused: bool, sorts: bool = False, weighs_early: bool = False
 ) -> list[Canonical]:
     """Router, dispatch, experts, combine, and the shared expert. Reads 'n2', writes 'd'.
 
     Tokens of an expert group are those of all its ranks: t k etp / tp rows land on each rank on average, more on the
-    hottest (``hottest_rows``), for which all others wait at the next exchange. With sequence
-    parallelism or ep beyond tp they travel by all-to-all; within a tp group without it every rank already has them.
-    What a plain all-to-all brings lies by the rank that it came from: a rank that ``sorts`` copies it once more, by
-    expert, and back. What an expert's result counts for is multiplied in where tokens are put back, whose
-    backward pass needs the results, or ``weighs_early``, into the activation.
+    hottest (``hottest_rows``), for which all others wait at the next exchange. With sequence parallelism or ep beyond
+    tp they travel by all-to-all, or every rank gathers those of its group and takes its experts' pairs out of them
+    (``Communication.gathers_experts``); within a tp group without it every rank already has them. What a plain
+    all-to-all brings lies by the rank that it came from: a rank that ``sorts`` copies it once more, by expert, and
+    back. What an expert's result counts for is multiplied in where tokens are put back, whose backward pass needs the
+    results, or ``weighs_early``, into the activation.
     """
     width, landing, travels = ffn.expert_hidden_size or hidden, landed(ffn, s), _travels(s)
     whole = where(travels & (s.plans.sp > 0) & (ffn.shared_intermediate_size == 0), 0.0, 1.0)
@@ -172,13 +190,26 @@ def _exchanged(  # noqa: PLR0917
             *out,
             Collective("expert scatter", "reduce_scatter", "all_gather", "etp", arrived, when=cut),
         ]
-    if some(travels):
+    gathers = _gathers(ffn, s)
+    if some(exchanges := travels & (gathers == 0)):
         there, back = (
-            Collective(name, "all_to_all", "all_to_all", "ep", sent, when=where(travels, 1.0, 0.0))
+            Collective(name, "all_to_all", "all_to_all", "ep", sent, when=where(exchanges, 1.0, 0.0))
             for name in ("dispatch", "combine")
         )
         out = [there, *out, back]
+    if some(gathers):
+        whole, when = _together(s) * width, where(gathers, 1.0, 0.0)
+        out = [
+            Collective("dispatch", "all_gather", "", "ep", whole * _gathered_bytes(s), when=when),
+            *out,
+            Collective("combine", "reduce_scatter", "", "ep", whole * s.act, when=when),
+        ]
     return out
+
+
+def _gathered_bytes(s: Shapes) -> float:
+    """Bytes of an element of a token that is gathered: rounded before, but where blocks of it share a scale."""
+    return s.act if s.experts.compute.endswith("block") else s.input
 
 
 def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fused: bool) -> list[Operator]:
@@ -197,7 +228,7 @@ def _experts(ffn: MoE, hidden: int, load: tuple[Column, ...], s: Shapes, *, fuse
             "hit": hit,
             "largest": largest,
             "pairs": pairs,
-            "tokens": s.tokens,
+            "tokens": where(_gathers(ffn, s), _together(s), s.tokens),
             "experts": held_experts(ffn, s),
             "hidden": hidden,
             "inter": inter,

@@ -115,7 +115,7 @@ def _degrees(plans: Plans) -> Degrees:
 
 def _terms(s: Shapes, mixtures: tuple[MoE, ...], *, crosses: bool) -> Matrix:
     """What columns are linear in [terms, P]: products of tokens, sequences and lengths, experts that are hit and the
-    rows of the fullest rank, and what cross attention reads, of all passes and of decode."""
+    rows of the fullest rank, what cross attention reads, and which passes find nothing cached, of all and of decode."""
     pairs = s.batch * s.new
     cached = s.batch * s.past
     one = np.ones_like(s.batch)
@@ -124,6 +124,7 @@ def _terms(s: Shapes, mixtures: tuple[MoE, ...], *, crosses: bool) -> Matrix:
             *(one, s.tokens, s.shard, s.rows, s.batch, s.new, s.past, pairs, cached, cached * s.new, pairs * s.new),
             *(column for ffn in mixtures for column in landed(ffn, s)),
             *(_crossed(s) if crosses else ()),
+            *((s.starts,) if s.cache_dealt else ()),
         ]
     )
     return np.concatenate([plain, plain * s.decode])

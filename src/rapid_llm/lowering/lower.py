@@ -32,6 +32,7 @@ Matrix = NDArray[np.float64]
 Held = tuple[Column | float, Column | float]
 """Parameters of one rank, outside and inside experts."""
 OUTER = 2
+ROW_BYTES = 2.0
 """Units that stand around the layers: embedding and head, the last two."""
 REMEMBERED_PLANS = 8
 """Plans up to which a lowered table is kept: about 0.1 MB each."""
@@ -280,7 +281,8 @@ def _inside(op: Operator) -> Column | float:
     if op.family != "moe":
         return 0.0
     c = op.columns
-    return c["rows"] * (c["matrices"] * c["inter"] + c["hidden"]) * c["x_bytes"]
+    into, out = np.maximum(c["hidden"], c["inter"]), np.maximum((c["matrices"] - 1.0) * c["inter"], c["hidden"])
+    return c["pairs"] * (into * c["x_bytes"] + out * ROW_BYTES)
 
 
 def _parameters(model: Model, s: Shapes, vocab_multiple: int) -> list[Held]:

@@ -90,6 +90,7 @@ class Shapes:
     tensor_parallel: bool
     context_parallel: bool
     cache_dealt: bool
+    gathers_experts: str
     head: tuple[float, str]
     source: Column
     starts: Column
@@ -197,6 +198,7 @@ class Shapes:
             modules=own.modules,
             tensor_parallel=bool(np.count_nonzero(plans.tp > 1)),
             context_parallel=context_parallel,
+            gathers_experts="none" if training else runtime.communication.gathers_experts,
             cache_dealt=bool(np.count_nonzero(plans.kvp > 1)),
             source=np.full_like(new, source),
             starts=np.where(past > 0, 0.0, 1.0) * (1.0 - decode),

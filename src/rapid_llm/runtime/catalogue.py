@@ -1,6 +1,7 @@
 """Runtimes by name: one framework a file in ``data/``; ``name@version`` applies one of its ``versions:``.
 
-A size of ``serving`` may stand per architecture, ``{default: 2048, "@hopper": 8192}``, as kernels do.
+What ``serving`` and ``communication`` say may stand per architecture, ``{default: 2048, "@hopper": 8192}``, as kernels
+do.
 """
 
 from collections.abc import Mapping
@@ -60,8 +61,9 @@ def load(name: str, architecture: str = "") -> Runtime:
 def build_runtime(document: Document, name: str, architecture: str = "") -> Runtime:
     """A runtime from a document whose ``versions:`` may hold the version that ``name`` asks for."""
     data = _of_version(document, name)
-    if isinstance(data.get("serving"), Mapping):
-        data["serving"] = {key: _on(architecture, size) for key, size in data["serving"].items()}
+    for part in ("serving", "communication"):
+        if isinstance(data.get(part), Mapping):
+            data[part] = {key: _on(architecture, size) for key, size in data[part].items()}
     return build(Runtime, {"name": name, **{k: v for k, v in data.items() if k != "name"}}, document)
 
 

@@ -144,12 +144,15 @@ class Communication:
     ``compute_units`` of the accelerator are busy while a collective kernel runs. ``piece``: seconds in which a gather
     or reduction of a layer's shards copies what it has of one rank, where it works on a list of tensors, one a rank.
     ``nics``: how many network cards of a node its collectives drive; None: all. ``expert``: a library (a name in
-    ``network/data/experts``) made for dispatch to experts and combine, in place of all-to-alls.
+    ``network/data/experts``) made for dispatch to experts and combine, in place of all-to-alls; ``gathers_experts``:
+    groups whose ranks gather the tokens of all in inference, and scatter sums of results, in place of either: few, of
+    no more ranks than a token has experts, or all.
     """
 
     library: str
     small_all_reduce: str | None = None
     expert: str | None = None
+    gathers_experts: Literal["none", "few", "all"] = "none"
     compute_units: Whole = 0
     nics: Count | None = None
     piece: Seconds = 0.0

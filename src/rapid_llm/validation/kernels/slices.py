@@ -177,6 +177,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _moe("marlin-moe", "mxfp4_wo", tiled=True, dtype="w4a16_mxfp4", source="vllm_gptossmxfp4moe_marlin.*"),
     _moe("triton-moe-mxfp4", "mxfp4_wo", tiled=True, dtype="w4a16_mxfp4", source=".*oaitriton.*"),
     _moe("mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="!.*marlin.*", framework="vllm"),
+    _moe("trtllm-triton-moe-mxfp4", "mxfp4_wo", tiled=True, dtype="w4a16_mxfp4", source="moe_torch_flow"),
     _moe("flashinfer-moe-mxfp4", "mxfp8", dtype="w4a8_mxfp4_mxfp8", source="!moe_torch_flow"),
     _moe("flashinfer-moe", "bf16", dtype="bf16", source=".*trtllm_moe.*|.*trtllmbf16.*"),
     _moe(
