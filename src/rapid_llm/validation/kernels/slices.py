@@ -165,6 +165,8 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     KernelSlice("cutlass-moe", "kernel_moe", "bf16", _CUTLASS_MOE),
     _moe("cutlass-moe-fp8", "fp8", dtype="fp8", framework="trtllm"),
     _moe("deepgemm-moe", "fp8_block", dtype="fp8_block", framework="trtllm"),
+    _moe("aiter-moe-fp8-block", "fp8_block", dtype="fp8_block", framework="aiter"),
+    _moe("aiter-moe-mxfp4", "mxfp8", dtype="w4a8_mxfp4_mxfp8", framework="aiter"),
     _moe("cutlass-moe-nvfp4", "nvfp4", dtype="nvfp4", source=".*cutlass.*"),
     _moe("triton-moe", "bf16", tiled=True, dtype="bf16", source=".*fused_moe_triton|vllm_fused_moe"),
     _moe("vllm-triton-moe", "bf16", tiled=True, dtype="bf16", source="vllm_.*triton.*", gpu="!b200-sxm"),

@@ -11,6 +11,8 @@ from rapid_llm.validation.tables import Row, Table, count, integer, number
 SUITE = "inference"
 _USERS = re.compile(r"^concurrency (\d+)$")
 
+_OF_A_LOOP = ("tpot_ms", "itl_ms", "output_tok_s")
+"""What many users of a closed loop say of the steps; times to the first token are a question of serving."""
 METRICS: Mapping[str, tuple[str, str]] = {
     "ttft_ms": ("ttft", "ttft"),
     "tpot_ms": ("tpot", "tpot"),
@@ -85,7 +87,7 @@ def _check(row: Row) -> None:
     users = _USERS.match(arrival)
     if users and int(users[1]) > 1:
         raise Skip("several closed-loop users: a question of serving")
-    if _offline(row):
+    if _offline(row) or (_looped(row) and row["metric"] in _OF_A_LOOP):
         return
     if row["completeness"] != "A":
         raise Skip("the engine chose the batch, or a trace was replayed (completeness B)")
@@ -96,6 +98,11 @@ def _check(row: Row) -> None:
 def _offline(row: Row) -> bool:
     """Whether the engine worked through a full queue and chose its batch itself."""
     return bool(row["arrival"].lower() == "offline max throughput")
+
+
+def _looped(row: Row) -> bool:
+    """Whether so many requests ran at once, each replaced as it finished."""
+    return bool(row["arrival"].lower() == "closed loop")
 
 
 def _queue(row: Row) -> Mapping[str, Any]:
@@ -143,6 +150,7 @@ def scenario_of(row: Row) -> Mapping[str, Any]:
             "prompt_tokens": prompt,
             "output_tokens": output,
             **(_queue(row) if batch == "auto" else {}),
+            **({"batching": "continuous"} if _looped(row) else {}),
         },
     }
     if preset := translate.precision_of(row):
@@ -153,8 +161,8 @@ def scenario_of(row: Row) -> Mapping[str, Any]:
 def _baselines(row: Row, scenario: Mapping[str, Any], metric: str, quantity: str) -> Mapping[str, Baseline]:
     """The datasheet roofline, and the same with one constant per (accelerator, engine, format) and metric.
 
-    None where the engine chooses the batch: a roofline says nothing of memory."""
-    if scenario["workload"]["batch_size"] == "auto":
+    None where the engine chooses the batch, as a roofline says nothing of memory, or replaces requests."""
+    if "batching" in scenario["workload"]:
         return {}
     found = roofline.inference(
         scenario["model"],
