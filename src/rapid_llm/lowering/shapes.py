@@ -125,7 +125,7 @@ class Shapes:
     @cached_property
     def in_numbers(self) -> Shapes:
         """The same pass in numbers where it is of one plan: numpy makes columns of one row ten times as dear."""
-        if len(self.plans) > 1:
+        if len(self.plans) != 1:
             return self
         return replaced(self, plans=self.plans.in_numbers, **{name: getattr(self, name)[0] for name in _COLUMNS})
 
