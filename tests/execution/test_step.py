@@ -290,6 +290,19 @@ def test_attention_draws_less_power_than_products_and_runs_at_more_of_the_clock(
     assert (slow["attention"] / boost["attention"]).max() < (slow["gemm"] / boost["gemm"]).max()
 
 
+def test_narrow_products_hold_a_clock_of_their_own() -> None:
+    own = machine(system="gb200-nvl72")
+    chip = own.accelerator
+    alike = replace(own, accelerator=replaced(chip, sustained=replaced(chip.sustained, narrow=None)))
+
+    def seconds(dtype: str, one: Machine) -> float:
+        tables = training_step(table(plan(), MODEL, sequence=16384, preset="fp8-mixed"), one).priced.kernels
+        return sum(float(part.seconds.sum()) for part in tables if part.rows.dtype == dtype)
+
+    assert seconds("bf16", own) == seconds("bf16", alike)
+    assert seconds("fp8", own) > 1.1 * seconds("fp8", alike)
+
+
 def test_a_message_between_stages_costs_its_host() -> None:
     plans = plan(1, 8, pp=2, schedule="1f1b")
     free, taken = (step(plans, host=Host(per_send=s)) for s in (0, "1 ms"))
