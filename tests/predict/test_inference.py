@@ -276,6 +276,11 @@ class TestSpeculation:
         )
         assert free < drafted < 1.3 * free
 
+    @pytest.mark.parametrize("name", ["eagle", "EAGLE3", "nextn"])
+    def test_other_names_of_drafts_of_one_layer(self, name):
+        one, other = (evaluate(scenario(speculation={"draft": d, "acceptance": [0.8, 0.6]})) for d in ("mtp", name))
+        assert other.tpot_s == one.tpot_s
+
     def test_gains_vanish_with_the_batch(self):
         gains = []
         for batch in (1, 256):

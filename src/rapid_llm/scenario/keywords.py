@@ -10,7 +10,7 @@ from rapid_llm.documents import known_fields
 from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.hardware import Accelerator
 from rapid_llm.parallelism import Parallelism
-from rapid_llm.workload import Inference, Training
+from rapid_llm.workload import ONE_LAYER_DRAFTS, Inference, Training
 
 MOST_CHIPS = 1_000_000
 """Accelerators beside a chip that stands alone in a question about memory."""
@@ -64,7 +64,7 @@ def spelled(given: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in given.items():
         if name == "draft":
-            own = value in _DRAFTS
+            own = value == "ngram" or str(value).lower() in ONE_LAYER_DRAFTS
             found |= {"workload.speculation.draft": value if own else "model", **({} if own else {"draft": value})}
         elif name == "acceptance":
             found["workload.speculation.acceptance"] = value
@@ -75,7 +75,6 @@ def spelled(given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-_DRAFTS = ("mtp", "ngram")
 _POOL = frozenset((*_PLAN, "parallelism", "system", "accelerators", "runtime", "precision", "price_per_hour"))
 """What a pool can say of its own."""
 

@@ -1,6 +1,7 @@
 """What is asked of the cluster: a training job or an inference batch."""
 
 from rapid_llm.workload.jobs import (
+    ONE_LAYER_DRAFTS,
     RECOMPUTED,
     HostShare,
     Images,
@@ -17,6 +18,7 @@ from rapid_llm.workload.routing import Routing, misplaced
 
 __all__ = [
     "KV_TILE_TOKENS",
+    "ONE_LAYER_DRAFTS",
     "RECOMPUTED",
     "HostShare",
     "Images",

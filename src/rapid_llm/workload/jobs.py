@@ -123,18 +123,28 @@ def _one_draft(acceptance: object) -> object:
     return (acceptance,) if isinstance(acceptance, (int, float)) else acceptance
 
 
+ONE_LAYER_DRAFTS = frozenset(("mtp", "eagle", "eagle3", "nextn"))
+"""Names that papers and engines have for drafts of one layer that reads the last hidden state, and a head."""
+
+
+def _a_layer(draft: object) -> object:
+    """The one name of what they all run."""
+    return "mtp" if isinstance(draft, str) and draft.lower() in ONE_LAYER_DRAFTS else draft
+
+
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Speculation:
     """Tokens drafted ahead and verified together (Leviathan et al. 2023, arXiv 2211.17192).
 
     ``acceptance``: the chance that draft i is accepted when all before it were, one number a draft, as measured
     (a number alone: of a single draft);
-    it falls with the position. ``draft`` mtp runs one layer and the LM head a draft (DeepSeek-V3, section 2.2), ngram
-    looks drafts up in the text and costs nothing, model runs the scenario's ``draft`` model.
+    it falls with the position. ``draft`` mtp runs one layer and the LM head a draft (DeepSeek-V3, section 2.2; EAGLE,
+    arXiv 2401.15077, and NextN are other names of it), ngram looks drafts up in the text and costs nothing, model runs
+    the scenario's ``draft`` model.
     """
 
     acceptance: Annotated[tuple[Share, ...], BeforeValidator(_one_draft)] = Field(min_length=1)
-    draft: Literal["mtp", "ngram", "model"] = "mtp"
+    draft: Annotated[Literal["mtp", "ngram", "model"], BeforeValidator(_a_layer)] = "mtp"
 
     @property
     def drafts(self) -> int:
