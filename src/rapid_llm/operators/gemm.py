@@ -10,7 +10,7 @@ For each candidate tile (bm, bn) and split s, with S compute units and steps of 
 with B the compulsory bytes. t = launch + setup + min T over the candidates; every term grows with m, n and k, and so
 does t (tile quantisation: NVIDIA, "Matrix multiplication background user's guide"; split-K and the exposed epilogue:
 CUTLASS, "Efficient GEMM in CUDA"). Tm is common to the candidates, so that the best tile of each split is the one of
-least Tc. Libraries with a matrix-vector kernel (``vector``) have one more candidate for a single row: 128 threads walk
+least Tc. Libraries with a matrix-vector kernel (``vector``) have one more candidate for so few rows: 128 threads walk
 along a few columns of W, nothing overlaps, T = Tm + ceil(n / (4 S)) ceil(k x / 2048) step. Kernels with
 few loads in flight draw at most d B/s of weights a unit and unpack each in u operations of the P_v/2 lanes (``draws``,
 ``unpacks``): Tm = (max(Tm, n k w / (d S))^3 + (n k u / (P_v / 2))^3)^(1/3). Up to eight rows are vectors of their own,
@@ -134,7 +134,7 @@ def _best(columns: tuple[Column, ...], kernel: GemmKernel, architecture: str, r:
     seconds += np.where(widened(k, 1) < table.least, np.inf, 0.0)
     split = seconds.argmin(axis=-1)
     seconds, compute = _at(seconds, split), _at(fastest, split)
-    if kernel.vector and some(one := m * groups == 1.0):
+    if kernel.vector and some(one := m * groups <= kernel.vector):
         passes = np.ceil(n / (_VECTOR_COLUMNS * r.units)) * np.ceil(k * x_bytes / _VECTOR_BYTES)
         walk = where(one, passes * c.step, np.inf)
         split, compute = where(walk + memory < seconds, _VECTOR, split), where(one, walk, compute)

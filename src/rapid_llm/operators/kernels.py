@@ -95,7 +95,7 @@ class GemmKernel(Kernel):
     """Tiles (bm, bn) by architecture (``default`` for the others), split-K counts and the step in which k is padded.
 
     ``quantise``: how often the kernel's own quantise pass reads the 16-bit activations: 1, 2 where it looks for their
-    largest value first, 0 without such a pass. ``vector``: a single row goes to a matrix-vector kernel where that is
+    largest value first, 0 without such a pass. ``vector``: most rows that a matrix-vector kernel takes where it is
     faster. ``edges``: where a library takes its tile by rows alone, the most rows of each tile but the last.
     ``turns``: the operands of a weight gradient must be copied the other way round first; instructions that read either
     way need no copy.
@@ -110,7 +110,7 @@ class GemmKernel(Kernel):
     splits: tuple[Count, ...] = (1,)
     k_step: Count = 64
     quantise: int = 0
-    vector: bool = False
+    vector: int = 0
     turns: bool = True
     edges: Map[tuple[Count, ...]] = FrozenDict()
     draws: Map[BytesPerSecond] = FrozenDict()
