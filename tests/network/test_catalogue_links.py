@@ -5,10 +5,11 @@ beyond what the closed form counts, which is told by what the links carry. ``ben
 import pytest
 
 from rapid_llm import hardware
-from rapid_llm.network import Fabric, price
-from rapid_llm.network.agreement import on_system, on_topology, sampled
+from rapid_llm.network import Fabric, candidates, price
+from rapid_llm.network.agreement import LINKS, compared, may_meet, on_system, on_topology, sampled
 from rapid_llm.network.flow_prices import Carrier, Links, interconnect, price_flow
 from rapid_llm.network.groups import group_of
+from rapid_llm.network.lines import ways
 from rapid_llm.network.specimens import FAMILIES
 from rapid_llm.network.technologies import library_for
 
@@ -89,8 +90,11 @@ def test_a_ring_of_a_thousand_takes_its_closed_form(name):
 
 
 def test_any_job_of_any_system_and_any_interconnect():
-    found = list(sampled(150, 4))
-    assert sum(not one.meets for one in found) > 100
+    """Constructors, systems that name one and systems of the catalogue, of any size up to 1,024 ranks, with all
+    collectives and algorithms, in messages from 1 KiB to 1 GiB.
+    """
+    found = list(sampled(300, 4))
+    assert sum(not one.meets for one in found) > 200
     assert [one for one in found if not one.meets and abs(one.off) > 0.01] == []
 
 
@@ -102,6 +106,43 @@ def test_groups_that_straddle_nodes_wait_for_their_cards(name):
     found = list(on_system(system, total, [(3, 1), (6, 1), (3, 4), (12, 2)], meeting=True))
     assert found
     assert [one for one in found if one.algorithm in ("ring", "p2p", "direct") and abs(one.off) > 0.02] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "groups", "algorithm"),
+    [
+        ("lumi-g", 24, [(3, 1), (6, 2), (12, 1)], "ring"),  # unlike links of a ring inside a node
+        ("gb200-nvl72", 144, [(48, 1)], "tree"),  # the deepest tree is not that of the busiest port
+        ("a3-ultra", 264, [(33, 1)], "tree"),  # nor the deepest chain of one tree its slowest
+        ("mi300x-8", 40, [(5, 1), (10, 1), (3, 4)], "tree"),  # each edge has a link of the mesh
+        ("gaudi3-8", 24, [(8, 3)], "two-way-ring"),  # channels of a mesh take all links one way round
+    ],
+)
+def test_groups_that_straddle_nodes_take_what_their_own_links_carry(name, total, groups, algorithm):
+    system = hardware.system(name)
+    found = [
+        one
+        for group in groups
+        for way in ways("all_reduce", group_of(Fabric.of(system, total), *group), LINKS)
+        if way.algorithm == algorithm
+        for one in compared(system, total, "all_reduce", way)
+    ]
+    assert [one for one in found if not one.meets]
+    assert [one for one in found if not one.meets and abs(one.off) > 0.01] == []
+
+
+def test_a_candidate_says_where_its_sends_share_links_by_turns():
+    dgx = hardware.system("dgx-h100")
+    fabric = Fabric.of(dgx)
+
+    def told(op, ranks, stride, algorithm):
+        return may_meet(
+            dgx, candidates(op, 2**20, ranks, stride, fabric=fabric, library="nccl", algorithm=algorithm)[0].way
+        )
+
+    assert told("all_reduce", 8, 3, "halving-doubling")  # those that have a node to themselves begin their next step
+    assert not told("all_reduce", 8, 3, "ring")
+    assert not told("all_to_all", 64, 1, "direct")
 
 
 @pytest.mark.parametrize(
