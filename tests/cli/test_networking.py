@@ -66,7 +66,7 @@ def test_a_folder_with_the_answer_and_its_page(tmp_path):
         (("size", "-5MiB"), "--size must be positive (got -5MiB)."),
         (("stride", "-1"), "--stride must be at least 1 (got -1)."),
         (("stride", "0"), "--stride must be at least 1 (got 0)."),
-        (("library", "nope"), "collective library 'nope' is not in the catalogue. Known: hccl, nccl, nccl-virtual, rccl, "),
+        (("library", "nope"), "collective library 'nope' is not in the catalogue. Known: hccl, nccl, "),
         (("accelerators", "1"), "one accelerator has nobody to talk to. Use --accelerators 2 or more."),
         (
             ("accelerators", "0"),
