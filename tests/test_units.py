@@ -125,6 +125,8 @@ def test_fields_refuse(kind, value):
     [
         (units.format_bytes(80 * 2**30), "80.0 GiB"),
         (units.format_bytes(512), "512 B"),
+        (units.format_bytes(2**20), "1.00 MiB"),
+        (units.format_bytes(2**20 - 1), "1.00 MiB"),
         (units.format_bytes(1.5 * 2**40), "1.50 TiB"),
         (units.format_seconds(5.07e-3), "5.07 ms"),
         (units.format_seconds(2.7e-6), "2.70 µs"),

@@ -201,7 +201,7 @@ def _scaled(value: float, unit: str, prefixes: tuple[str, ...], step: float, dig
     if not math.isfinite(value):
         return f"{value} {unit}"
     index, size = 0, abs(value)
-    while index < len(prefixes) - 1 and float(f"{size:.{digits}g}") >= step:
+    while index < len(prefixes) - 1 and max(float(f"{size:.{digits}g}"), round(size)) >= step:
         size /= step
         index += 1
     shown = math.copysign(size, value)

@@ -66,7 +66,7 @@ def test_a_folder_with_the_answer_and_its_page(tmp_path):
         (("size", "-5MiB"), "--size must be positive (got -5MiB). Try 5MiB."),
         (("stride", "-1"), "--stride must be at least 1 (got -1). Try 1."),
         (("stride", "0"), "--stride must be at least 1 (got 0). Try 1."),
-        (("library", "nope"), "collective library 'nope' is not in the catalogue. Known: nccl, nccl-virtual, rccl, "),
+        (("library", "nope"), "collective library 'nope' is not in the catalogue. Known: hccl, nccl, "),
         (("accelerators", "1"), "one accelerator has nobody to talk to. Use --accelerators 2 or more."),
         (
             ("accelerators", "0"),
@@ -172,6 +172,7 @@ def own(tmp_path, monkeypatch):
         "apart.csv": "from,to,bandwidth\na,b,5 GB/s\nc,d,5 GB/s\n",
         "routes.csv": "from,to,via\ngpu0,gpu1,gpu3 gpu2\n",
         "nowhere.csv": "from,to,via\ngpu0,gpu2,\n",
+        "ends.csv": "from,to,via\ngpu0,gpu1,gpu0 gpu3 gpu2\n",
         "others.csv": "from,to,bytes\ngpu2,gpu3,64MiB\n",
     }
     for name, text in files.items():
@@ -217,6 +218,7 @@ def test_own_routes_and_background_traffic_cost_what_they_take(own):
         (["none.csv", "all_reduce"], 2, "none.csv: no such file."),
         (["edges.csv", "allreduc"], 2, "collective 'allreduc' is unknown. Did you mean 'all_reduce'?"),
         (["edges.csv", "all_reduce", "--routing", "nowhere.csv"], 2, "nowhere.csv:2: a route goes from gpu0 to gpu2, "),
+        (["edges.csv", "all_reduce", "--routing", "ends.csv"], 2, "Try only the nodes between them."),
         (["edges.csv", "all_reduce", "--routing", "spry"], 2, "routing 'spry' is unknown. Did you mean 'spray'?"),
         (
             ["edges.csv", "all_reduce", "--accelerators", "9"],

@@ -51,7 +51,10 @@ def test_faults_at_cards_switches_nodes_and_accelerators():
     net = cluster()
     for fault in ({"nic": "node1.nic2"}, {"switch": "leaf0.1"}, {"node": 2}, {"node": "node2"}, {"accelerator": 9}):
         assert (broken(net, {**fault, "down": True}).health == 0).any()
-    assert speeds(read_faults([{"accelerator": 9, "speed": "80 %"}]), 16, range(0, 20, 4)) == {9: 0.8}
+    by_place, by_name = (broken(net, {"accelerator": at, "down": True}) for at in (9, "node2.gpu1"))
+    assert (by_place.health == by_name.health).all()
+    for at in (9, "node2.gpu1"):
+        assert speeds(read_faults([{"accelerator": at, "speed": "80 %"}]), 16, range(0, 20, 4)) == {9: 0.8}
     assert speeds(read_faults([{"node": "node1", "speed": 0.5}]), 16, range(0, 20, 4)) == dict.fromkeys(
         range(4, 8), 0.5
     )
@@ -166,6 +169,7 @@ def test_rails_that_are_left_carry_the_rest(build):
         ({"nic": "leaf0.0", "down": True}, "'leaf0.0' of"),
         ({"node": 9, "down": True}, "has node0 to node3, not '9'."),
         ({"accelerator": 99, "down": True}, "has accelerators 0 to 15, not 99."),
+        ({"accelerator": "node0.nic1", "down": True}, "is of kind nic, not accelerator."),
         ({"random": {"links": 999}, "down": True}, "links; 999 of them cannot fail."),
     ],
 )
@@ -187,4 +191,14 @@ def test_faults_that_do_not_exist_are_refused(item, sentence):
 def test_faults_that_say_nothing_are_refused(item, sentence):
     with pytest.raises(InputError) as error:
         read_faults([item])
+    assert sentence in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("at", "sentence"),
+    [("node9.gpu1", "but the job has 0 to 15."), ("node2.gpu7", "but the job has 0 to 15."), ("gpu", "Try its place")],
+)
+def test_slow_accelerators_that_a_job_lacks_are_refused(at, sentence):
+    with pytest.raises(InputError) as error:
+        speeds(read_faults([{"accelerator": at, "speed": 0.5}]), 16, range(0, 20, 4))
     assert sentence in error.value.message

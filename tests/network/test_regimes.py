@@ -142,6 +142,13 @@ def test_engines_leave_more_than_two_cards_over_pci_express_to_nccl(library):
     assert all(c.algorithm not in ("one-shot", "two-shot") for c in four)
 
 
+@pytest.mark.parametrize("library", ["trtllm-one-shot", "trtllm-barrier"])
+def test_tensorrt_llm_leaves_cards_over_pci_express_to_nccl(library):
+    box = Fabric.of(hardware.system("l40s-pcie-8"))
+    found = candidates("all_reduce", 4 * KIB, 2, fabric=box, library="nccl", small=library)
+    assert {c.algorithm for c in found} == {"ring"}
+
+
 def test_chunks_begin_with_a_flush():
     """Two cards over PCI Express: an all-reduce takes what an all-gather of twice the size does, and a hop a chunk."""
     pair = fabric(Tier("pair", 2, Si(27.6e9), 0.4e-6, "pcie4-x16", "full"))

@@ -60,3 +60,18 @@ def test_every_head_of_a_rack_fills_its_share(size, seconds):
 def test_small_all_reduces(system, ranks, seconds):
     """nccl#1469 (16 nodes), nccl#1244 (two), dstack#3961 (two over EFA), nccl-tests elsewhere."""
     assert best(system, "all_reduce", 8, ranks).seconds == pytest.approx(seconds, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("op", "size", "seconds"),
+    [("all_reduce", 256 * 2**20, 915.8e-6), ("all_gather", 8 * 16 * 2**20, 230.6e-6)],
+)
+def test_eight_gaudi_reach_their_links(op, size, seconds):
+    """hccl_demo (docs.habana.ai, Collectives Performance)."""
+    assert best("gaudi3-8", op, size, 8).seconds == pytest.approx(seconds, rel=0.06)
+
+
+def test_four_cards_with_peer_to_peer_over_pci_express():
+    """Four RTX 4090 with an open driver, PCIe 4.0, 1 GiB at 26.0 GB/s (tinygrad/open-gpu-kernel-modules#36)."""
+    found = best("a100-pcie-8", "all_reduce", GIB, 4)
+    assert bus_bandwidth("all_reduce", GIB, 4, found.seconds) / 1e9 == pytest.approx(26, rel=0.1)

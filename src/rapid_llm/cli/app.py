@@ -268,7 +268,9 @@ def network_links(
     algorithm: Annotated[str | None, Parameter(help="This one only.")] = None,
     routing: Annotated[str, Parameter(help="How links are chosen, or a CSV of routes (from, to, via).")] = "auto",
     traffic: Annotated[str | None, Parameter(help="CSV of other flows from the start (from, to, bytes).")] = None,
-    fault: Annotated[tuple[str, ...], Parameter(help="As of collective; repeatable.")] = (),
+    fault: Annotated[
+        tuple[str, ...], Parameter(negative=(), show_default=False, help="As of collective; repeatable.")
+    ] = (),
     svg: Annotated[str | None, Parameter(help="Write a picture: links shaded by what they carry.")] = None,
     json: Json = False,
 ) -> int:

@@ -295,7 +295,7 @@ def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None, *, tu
     apart = f", {asked.stride} apart" if asked.stride > 1 else ""
     where = f"{asked.ranks} accelerators of {asked.system}{apart}, {_nodes(best.way.group.nodes)}"
     lines = [
-        f"{asked.op:<13}{format_bytes(asked.size)} on {where}",
+        f"{asked.op + ' ':<13}{format_bytes(asked.size)} on {where}",
         f"{'time':<13}{format_seconds(seconds)}{_beside(best, flow)}",
         f"{'algbw':<13}{format_bandwidth(algorithm_bandwidth)}",
         f"{'busbw':<13}{format_bandwidth(bus)}",

@@ -29,15 +29,16 @@ class Fault:
     """One fault: exactly one of where it is, and what it does there.
 
     Where: ``link`` joins two named nodes (both directions); ``nic``, ``switch`` a named node; ``node`` a box by its
-    name or number; ``accelerator`` a rank's place; ``random`` links. What: ``down``; ``bandwidth``, the share that is
-    left; ``latency``, added per link (s); ``speed``, the share of compute that an accelerator or node has left.
+    name or number; ``accelerator`` a rank's place, or a name (``node0.gpu3``); ``random`` links. What: ``down``;
+    ``bandwidth``, the share that is left; ``latency``, added per link (s); ``speed``, the share of compute that an
+    accelerator or node has left.
     """
 
     link: Annotated[tuple[str, str], BeforeValidator(_pair)] | None = None
     nic: str | None = None
     switch: str | None = None
     node: str | int | None = None
-    accelerator: int | None = None
+    accelerator: int | str | None = None
     random: RandomFaults | None = None
     down: bool = False
     bandwidth: Share | None = None
@@ -73,7 +74,7 @@ class Fault:
         if self.random is not None:
             return f"{self.random.links} random link{'s' * (self.random.links > 1)} (seed {self.random.seed})"
         if self.accelerator is not None:
-            return f"accelerator {self.accelerator}"
+            return f"accelerator {self.accelerator}" if isinstance(self.accelerator, int) else self.accelerator
         return self.nic or self.switch or f"node{str(self.node).removeprefix('node')}"
 
     def __str__(self) -> str:

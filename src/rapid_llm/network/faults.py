@@ -1,5 +1,6 @@
 """Faults applied to a topology: links that are degraded or down, accelerators that are slow."""
 
+import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -59,16 +60,28 @@ def speeds(faults: Sequence[Fault], accelerators: int, starts: Sequence[int]) ->
 def _span(fault: Fault, accelerators: int, starts: Sequence[int]) -> tuple[int, int]:
     """The places of an accelerator or of those of a node: from, to."""
     if fault.accelerator is not None:
-        if not 0 <= fault.accelerator < accelerators:
+        place = fault.accelerator if isinstance(fault.accelerator, int) else _numbered(fault.accelerator, starts)
+        if not 0 <= place < accelerators:
             raise InputError(
                 f"faults name accelerator {fault.accelerator}, but the job has 0 to {accelerators - 1}.",
                 field="faults",
             )
-        return fault.accelerator, fault.accelerator + 1
+        return place, place + 1
     text, nodes = str(fault.node).removeprefix("node"), bisect_left(starts, accelerators)
     if not text.isdigit() or int(text) >= nodes:
         raise InputError(f"faults name node '{fault.node}', but the job has node0 to node{nodes - 1}.", field="faults")
     return starts[int(text)], min(starts[int(text) + 1], accelerators)
+
+
+def _numbered(name: str, starts: Sequence[int]) -> int:
+    """The place of an accelerator named as in the explicit topology (``node1.gpu3``); -1 where there is none."""
+    parts = re.fullmatch(r"(?:node(\d+)\.)?gpu(\d+)", name)
+    if parts is None:
+        raise InputError(f"no accelerator is named '{name}'. Try its place, such as 3, or node0.gpu3.", field="faults")
+    node, inside = int(parts[1] or 0), int(parts[2])
+    if node + 1 >= len(starts) or starts[node] + inside >= starts[node + 1]:
+        return -1
+    return starts[node] + inside
 
 
 def links_of(topology: Topology, fault: Fault) -> Ints:
@@ -112,6 +125,8 @@ def _drawn(topology: Topology, wanted: RandomFaults) -> Ints:
 
 def _places(topology: Topology, fault: Fault) -> Ints:
     """The nodes of the graph that a fault at a node, card, switch or accelerator concerns."""
+    if isinstance(fault.accelerator, str):
+        return _named(topology, fault.accelerator, ("accelerator",))
     if fault.accelerator is not None:
         if not 0 <= fault.accelerator < len(topology.accelerators):
             raise InputError(
@@ -121,8 +136,12 @@ def _places(topology: Topology, fault: Fault) -> Ints:
         return topology.accelerators[[fault.accelerator]]
     if fault.node is not None:
         return _box(topology, fault.node)
-    name = fault.nic if fault.nic is not None else fault.switch or ""
-    place, kinds = topology.node(name), ("nic",) if fault.nic is not None else SWITCHES
+    return _named(topology, fault.nic or fault.switch or "", ("nic",) if fault.nic is not None else SWITCHES)
+
+
+def _named(topology: Topology, name: str, kinds: tuple[str, ...]) -> Ints:
+    """The node of a name, which must be of one of some kinds."""
+    place = topology.node(name)
     kind = NODE_KINDS[topology.node_kind[place]]
     if kind not in kinds:
         raise InputError(f"'{name}' of {topology.name} is of kind {kind}, not {' or '.join(kinds)}.", field="faults")

@@ -68,7 +68,13 @@ def read_routes(path: Path | str, topology: Topology) -> Table:
     """
     table: dict[tuple[int, int], tuple[int, ...]] = {}
     for index, row in enumerate(_listed(path, ("from", "to", "via"))):
-        way = [topology.node(name) for name in (row["from"], *str(row["via"] or "").split(), row["to"])]
+        between = str(row["via"] or "").split()
+        if row["from"] in between or row["to"] in between:
+            raise InputError(
+                f"via names an end of the route from {row['from']} to {row['to']}. Try only the nodes between them.",
+                field="via", file=str(path), line=index + 2,
+            )  # fmt: skip
+        way = [topology.node(name) for name in (row["from"], *between, row["to"])]
         links = [topology.links_between(a, b)[:1].tolist() for a, b in pairwise(way)]
         if not all(links):
             a, b = next(pair for pair, link in zip(pairwise(way), links, strict=True) if not link)
