@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -45,7 +46,8 @@ def _open_streams() -> None:
 
 def _discard_output() -> None:
     """Point standard output elsewhere, so that nothing is flushed into it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError):  # of a sandbox without the device
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _answer(argv: Sequence[str]) -> int:
