@@ -147,7 +147,8 @@ def _count(value: Any) -> Any:
     if value < 1:
         raise ValueError(f"must be at least 1 (got {value:g}). Try 1.")
     if value > MAX_COUNT:
-        raise ValueError(f"must be an integer of at most {MAX_COUNT:,} (got {float(value):g}).")
+        given = f"{float(value):g}" if value < 1e300 else "more than 1e300"
+        raise ValueError(f"must be an integer of at most {MAX_COUNT:,} (got {given}).")
     return int(value)
 
 

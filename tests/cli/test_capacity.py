@@ -85,10 +85,8 @@ def test_an_objective_that_nothing_keeps(capsys):
             "--slo asks of requests that never end (got --total-requests 8). Leave one of them out.",
         ),
         (["--users", "8"], "--users needs --slo, such as --slo ttft=1s,tpot=30ms."),
-        (
-            ["--slo", "ttft=1s", "--users", "none"],
-            "--users must be a whole number of at least 1 (got none). Try --users 16.",
-        ),
+        (["--slo", "ttft=1s", "--users", "0"], "--users must be a whole number of at least 1 (got 0). Try --users 16."),
+        (["--slo", "ttft=-1s"], "--slo: ttft must be above 0 (got -1s). Try ttft=1s,tpot=30ms."),
     ],
 )
 def test_objectives_that_cannot_be_read(flags, sentence, capsys):

@@ -57,6 +57,15 @@ def test_a_head_has_a_dimension(capsys):
     assert "Did you mean '--head-dim'?" in err
 
 
+@pytest.mark.parametrize("size", ["nan", "inf", "1e308"])
+def test_a_size_that_is_none_or_has_no_end_is_refused(capsys, size):
+    code, out, err = run(
+        capsys, "kernel", "pointwise", "--read-bytes", size, "--write-bytes", "0", "--accelerator", "l4"
+    )
+    assert (code, out) == (2, "")
+    assert err.startswith("pointwise: read_bytes must be at most 1e+18 (got ")
+
+
 def test_a_device_that_was_not_measured_says_whose_constants_stand_in(capsys):
     _, out, _ = run(capsys, "kernel", "attention", "--heads", "32", "--new", "4096", "--accelerator", "rtx-pro-6000")
     assert "was not measured" in out

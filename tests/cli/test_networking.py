@@ -1,5 +1,6 @@
 """``network collective`` through the command line."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -69,10 +70,12 @@ def test_a_folder_with_the_answer_and_its_page(tmp_path):
         (("library", "nope"), "collective library 'nope' is not in the catalogue. Known: hccl, nccl, "),
         (("accelerators", "1"), "one accelerator has nobody to talk to. Use --accelerators 2 or more."),
         (
-            ("accelerators", "0"),
-            "a group of 0 ranks, 1 apart, does not fit 'dgx-h100': 16384 accelerators are connected. "
+            ("accelerators", "20000"),
+            "a group of 20000 ranks, 1 apart, does not fit 'dgx-h100': 16384 accelerators are connected. "
             "Use fewer ranks or a larger system.",
         ),
+        (("accelerators", "0"), "--accelerators must be at least 2 (got 0). Try 8."),
+        (("size", "1e30TB"), "--size must be at most 1 EiB (got 1e30TB). Try 256MiB."),
         (("algorithm", "rong"), "algorithm 'rong' is unknown. Did you mean 'ring'?"),
         (("library", "ncll"), "collective library 'ncll' is not in the catalogue. Did you mean 'nccl'?"),
         (("system", "dgx-h10"), "'dgx-h10' is not in the catalogue"),
@@ -187,6 +190,16 @@ def test_a_collective_on_own_links(own):
     assert "<svg" in Path("links.svg").read_text()
     matrix = json.loads(own("matrix.csv", "send_recv", "--json").out)
     assert matrix["seconds"] == pytest.approx(2**26 / 25e9)
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_edges_as_spreadsheets_and_archives_hold_them(own, mark):
+    comma = own("edges.csv", "all_reduce").out
+    Path("other.csv").write_bytes(b"\xef\xbb\xbf" + EDGES.replace(",", mark).replace("\n", "\r\n").encode())
+    Path("packed.csv.gz").write_bytes(gzip.compress(EDGES.encode()))
+    for name in ("other", "packed"):
+        found = own(f"{name}.csv{'.gz' if name == 'packed' else ''}", "all_reduce").out
+        assert found.replace(f"of {name},", "of edges,") == comma
 
 
 def test_own_routes_and_background_traffic_cost_what_they_take(own):

@@ -40,7 +40,7 @@ def test_a_full_disk():
 
 
 def test_interrupt_is_silent():
-    body = "import os, signal, rapid_llm.cli.door as d; d._answer = lambda argv: os.kill(os.getpid(), signal.SIGINT); "
+    body = "import os, signal, rapid_llm.cli.door as d; d._answer = lambda *_: os.kill(os.getpid(), signal.SIGINT); "
     body += "signal.signal(signal.SIGINT, signal.default_int_handler); "  # a shell's background jobs ignore it
     ran = shell(f'"{sys.executable}" -c "{body} import rapid_llm.cli as c; c.main()" list models')
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")
@@ -65,3 +65,11 @@ def test_what_takes_long_says_so_on_a_terminal_and_wipes_it(terminal, slow, monk
     with style.status("looking"):
         time.sleep(0.2 if slow else 0.0)
     assert screen.getvalue() == ("looking ...\r\x1b[K" if terminal and slow else "")
+
+
+def test_an_interrupt_that_a_library_turns_into_an_error_of_its_own_stays_one(monkeypatch):
+    from rapid_llm.cli import app, door
+
+    monkeypatch.setattr(app, "app", lambda *_, **__: 1 / 0)
+    with pytest.raises(KeyboardInterrupt):
+        door.run(["list", "models"], lambda: True)

@@ -35,7 +35,7 @@ SENTENCES = [
     ),
     (("train",), "'rapid-llm train' needs MODEL. Try: rapid-llm train llama-3.1-70b"),
     (("run",), "'rapid-llm run' needs FILE. Try: rapid-llm run examples/llama-3.1-70b-training.yaml"),
-    (("show", "model"), "'rapid-llm show' needs NAME. See: rapid-llm show --help"),
+    (("show", "model"), "'rapid-llm show' needs NAME. Try: rapid-llm show accelerator h100-sxm"),
     (
         ("calibrate", "fabric", "dgx-h100"),
         "'rapid-llm calibrate fabric' needs --table. See: rapid-llm calibrate fabric --help",

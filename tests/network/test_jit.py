@@ -1,20 +1,30 @@
 import subprocess
 import sys
 
+import pytest
+
 from rapid_llm import notices
 
 COMPILING = """
 from rapid_llm import notices
 from rapid_llm.network.jit import njit
 notices.listen(print)
-njit(lambda x: x + 1)(1)
-njit(lambda x: x + 2)(1)
+njit(cache=CACHE)(lambda x: x + 1)(1)
+njit(cache=CACHE)(lambda x: x + 2)(1)
 """
 
 
-def test_compilation_is_announced_once():
-    said = subprocess.run([sys.executable, "-c", COMPILING], capture_output=True, text=True, check=True).stdout
-    assert said.splitlines() == ["compiling the flow engine, half a minute to a minute; later runs find it compiled"]
+@pytest.mark.parametrize(
+    ("cache", "then"),
+    [
+        ("False", "later runs find it compiled"),
+        ("True", "no folder can keep it, so set NUMBA_CACHE_DIR to one that can"),  # code of no file has no cache
+    ],
+)
+def test_compilation_is_announced_once_and_needs_no_cache(cache, then):
+    code = COMPILING.replace("CACHE", cache)
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == [f"compiling the flow engine, half a minute to a minute; {then}"]
 
 
 def test_nobody_hears_a_notice_unless_asked(monkeypatch, capsys):

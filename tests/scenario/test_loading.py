@@ -1,11 +1,12 @@
 import json
+from pathlib import Path
 
 import pytest
 
 from rapid_llm.documents import parse_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import system
-from rapid_llm.scenario import from_mapping, load
+from rapid_llm.scenario import from_mapping, load, require
 
 TEXT = """\
 model: llama-3.1-70b
@@ -370,3 +371,27 @@ def test_a_micro_batch_that_was_filled_in_is_a_default():
     named = [from_mapping({**job, "workload": one}).defaults for one in (work, {**work, "micro_batch_size": 2})]
     assert "workload.micro_batch_size: 1 (default)" in named[0]
     assert not any("micro_batch_size" in one for one in named[1])
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (lambda: load(None), "load takes the path of a scenario file (got nothing). Try 'scenario.yaml'."),
+        (lambda: load("/a" * 5000), "cannot be read: file name too long."),
+        (
+            lambda: from_mapping({}, overrides="parallelism.tp=4"),
+            "overrides are a list of texts (got 'parallelism.tp=4'). Try ['parallelism.tp=4'].",
+        ),
+        (lambda: from_mapping({}, overrides=[5]), "overrides are a list of texts (got [5]). Try ['parallelism.tp=4']."),
+        (lambda: from_mapping({"model": Path("none.json")}), "none.json: no such file."),
+        (lambda: require({}), "this is no scenario. Try rapid_llm.load('scenario.yaml'), or rapid_llm.train(...)."),
+        (
+            lambda: from_mapping({"parallelism": {"tp": 10**400}}, parse_yaml(TEXT)),
+            "parallelism.tp must be an integer of at most 1,000,000,000,000 (got more than 1e300).",
+        ),
+    ],
+)  # fmt: skip
+def test_python_callers_get_a_sentence_too(asked, sentence):
+    with pytest.raises(InputError) as error:
+        asked()
+    assert sentence in str(error.value)

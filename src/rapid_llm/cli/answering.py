@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from rapid_llm.cli import text
@@ -114,6 +115,9 @@ def check_pages(answering: Serving) -> None:
     for flag, file in (("--timeline", _timeline(answering)), ("--memory-timeline", answering.memory_timeline)):
         if file is not None:
             page_file(flag, file)
+    first, second = _timeline(answering), answering.memory_timeline
+    if first is not None and second is not None and Path(first).resolve() == Path(second).resolve():
+        raise InputError(f"--timeline and --memory-timeline name one file ({first}). Try two names.")
 
 
 def _timeline(answering: Serving) -> str | None:

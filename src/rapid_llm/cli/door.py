@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from rapid_llm.notices import listen
 REPORT_AT = "the project's issue tracker"
 
 
-def run(argv: Sequence[str]) -> int:
-    """Run one command line and return its exit code."""
+def run(argv: Sequence[str], interrupted: Callable[[], bool] = lambda: False) -> int:
+    """Run one command line and return its exit code; ``interrupted``: what failed did so because it was stopped."""
     _open_streams()
     listen(lambda notice: print(notice, file=sys.stderr, flush=True))
     try:
-        code = _answer(argv)
+        code = _answer(argv, interrupted)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader left (head, less): nothing to say.
@@ -45,10 +46,11 @@ def _open_streams() -> None:
 
 def _discard_output() -> None:
     """Point standard output elsewhere, so that nothing is flushed into it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError):  # of a sandbox without the device
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _answer(argv: Sequence[str]) -> int:
+def _answer(argv: Sequence[str], interrupted: Callable[[], bool]) -> int:
     from cyclopts import CycloptsError
 
     from rapid_llm.cli.app import app, spelled_out
@@ -64,6 +66,8 @@ def _answer(argv: Sequence[str]) -> int:
 
         return _tell(input_error(error, argv), as_json=as_json)
     except Exception as error:
+        if interrupted():  # a compiled library makes an error of its own of it
+            raise KeyboardInterrupt from None
         if isinstance(error, OSError) and not error.filename:
             raise
         return _tell(_ours(error, argv), as_json=as_json)

@@ -128,7 +128,8 @@ def hit(tokens: int, experts: int, per_token: int) -> float:
     """Experts of a layer that get any token of those routed uniformly; InputError where a token has more than all."""
     if per_token > experts:
         raise InputError(
-            f"moe: experts-per-token {per_token} must be at most experts {experts}.", field="experts_per_token"
+            f"moe: experts-per-token {per_token} must be at most experts {experts}. Try {experts}.",
+            field="experts_per_token",
         )
     return experts * (1.0 - (1.0 - per_token / experts) ** tokens) if experts > 0 else 0.0
 

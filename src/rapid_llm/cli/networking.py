@@ -17,6 +17,7 @@ from rapid_llm.cli.text import json_text
 from rapid_llm.documents import parse_yaml
 from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.network import OPS, Candidate, Fabric, bus_bandwidth, candidates, read_recipe
+from rapid_llm.network.files import MOST_BYTES
 from rapid_llm.network.technologies import library_for, library_of
 from rapid_llm.provenance import is_path
 from rapid_llm.units import format_bandwidth, format_bytes, format_percent, format_seconds, parse
@@ -111,6 +112,8 @@ def collective(
 ) -> int:
     """Price one collective and print it; with ``html`` or ``out`` write a page of it as well."""
     op = operation(given)
+    if group.accelerators is not None and group.accelerators < 1:
+        raise InputError(f"--accelerators must be at least 2 (got {group.accelerators}). Try 8.", field="accelerators")
     if group.stride < 1:
         raise InputError(f"--stride must be at least 1 (got {group.stride}). Try 1.", field="stride")
     _refuse_empty(links, tokens, written)
@@ -205,7 +208,7 @@ def net_of(system: str, accelerators: int, links: OnLinks) -> tuple[Interconnect
 
 def is_file(given: str) -> bool:
     """Whether a value names a file rather than something of a catalogue."""
-    return is_path(given) or Path(given).suffix.lower() in (".csv", ".txt")
+    return is_path(given) or Path(given.lower().removesuffix(".gz")).suffix in (".csv", ".txt")
 
 
 def background_of(file: str, topology: Topology) -> Background:
@@ -248,7 +251,9 @@ def message_size(given: str) -> float:
     except ValueError as error:
         raise InputError(f"--size {error}", field="size") from None
     if size <= 0:
-        raise InputError(f"--size must be above 0 (got {given}).", field="size")
+        raise InputError(f"--size must be above 0 (got {given}). Try 256MiB.", field="size")
+    if size > MOST_BYTES:
+        raise InputError(f"--size must be at most 1 EiB (got {given}). Try 256MiB.", field="size")
     return size
 
 

@@ -18,7 +18,16 @@ from cyclopts import (
 from rapid_llm.elsewhere import setting
 from rapid_llm.errors import InputError, nearest
 
-_EXAMPLES = {"MODEL": "llama-3.1-70b", "FILE": "examples/llama-3.1-70b-training.yaml"}
+_EXAMPLES = {
+    "MODEL": "llama-3.1-70b",
+    "FILE": "examples/llama-3.1-70b-training.yaml",
+    "rapid-llm list WHAT": "models",
+    "rapid-llm show WHAT": "accelerator h100-sxm",
+    "rapid-llm show NAME": "accelerator h100-sxm",
+    "rapid-llm diff A": "examples/llama-3.1-70b-decode.yaml examples/hypothetical-accelerator.yaml",
+    "rapid-llm diff B": "examples/llama-3.1-70b-decode.yaml examples/hypothetical-accelerator.yaml",
+}
+"""What to give, by the name of an argument, or of one of a command."""
 
 
 def input_error(error: CycloptsError, argv: Sequence[str] = ()) -> InputError:
@@ -84,5 +93,6 @@ def _missing(error: MissingArgumentError, command: str, argv: Sequence[str]) -> 
         return InputError(f"{error.keyword} must be positive (got {given}). Try {given.lstrip('-')}.")
     if error.keyword:
         return InputError(f"{error.keyword} needs a value. See: {command} --help")
-    hint = f"Try: {command} {_EXAMPLES[name]}" if name in _EXAMPLES else f"See: {command} --help"
+    example = _EXAMPLES.get(f"{command} {name}", _EXAMPLES.get(name))
+    hint = f"Try: {command} {example}" if example else f"See: {command} --help"
     return InputError(f"'{command}' needs {name}. {hint}")

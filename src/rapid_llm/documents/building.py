@@ -152,6 +152,8 @@ class _Finding:
         if kind == "literal_error":
             return _unknown_value(field, given, _quoted(context["expected"]))
         said = _said(kind, given, context) or f"is wrong: {self.detail['msg'].lower()} (got {show(given)})."
+        if self.path and not _HINT.search(said) and str(self.path[-1]) in _EXAMPLES:
+            said = f"{said} {_example(str(self.path[-1]))}"
         return f"{field} {said}".strip(), ()
 
 
@@ -173,8 +175,13 @@ _EXAMPLES = {
     "name": "mine",
     "rank": "16",
     "count": "1",
+    "price_per_hour": "2.5",
 }
 """Values to start from, of fields that have no default."""
+
+
+_HINT = re.compile(r"\b(Try|Write|Known|Did you mean|such as|at most)\b")
+"""What tells in a sentence what to write."""
 
 
 def _example(name: str) -> str:
@@ -215,7 +222,8 @@ def _said(kind: str, given: Any, context: Mapping[str, Any]) -> str:
             return f"must be {words} {_number(context[name])} (got {show(given)}).{hint}"
     if kind in ("too_long", "too_short"):
         most = f"at most {context['max_length']}" if kind == "too_long" else f"at least {context['min_length']}"
-        return f"must have {most} items (got {context['actual_length']})."
+        items = "item" if most.endswith(" 1") else "items"
+        return f"must have {most} {items} (got {context['actual_length']})."
     for start, wanted in _WANTED.items():
         if kind.startswith(start):
             whole = isinstance(given, float) and given.is_integer() and abs(given) < 1e15

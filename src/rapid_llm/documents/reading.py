@@ -113,8 +113,7 @@ def read_bytes(path: Path, most: int = MAX_TABLE_BYTES) -> bytes:
 
 def read_table(path: Path) -> str:
     """The text of a table or a log, unpacked where it is gzipped; InputError for what is none, or too large."""
-    if path.is_dir():
-        raise InputError("is a folder, not a file.", file=str(path))
+    _refuse_folder(path)
     try:
         raw = read_bytes(path)
         if raw.startswith(_GZIP):
@@ -139,8 +138,7 @@ def read_table(path: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    if path.is_dir():
-        raise InputError("is a folder, not a file.", file=str(path))
+    _refuse_folder(path)
     try:
         raw = read_bytes(path, MAX_FILE_BYTES)
     except FileNotFoundError:
@@ -155,6 +153,15 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise InputError("is not UTF-8 text.", file=str(path), line=line) from None
+
+
+def _refuse_folder(path: Path) -> None:
+    try:
+        folder = path.is_dir()
+    except OSError as error:  # a name too long
+        raise InputError(f"cannot be read: {(error.strerror or 'failed').lower()}.", file=str(path)) from None
+    if folder:
+        raise InputError("is a folder, not a file.", file=str(path))
 
 
 def _missing(path: Path) -> InputError:

@@ -221,6 +221,7 @@ def _refuse_many(name: str) -> None:
         return  # the x belongs to a name, as in 7900 XTX
     if kind == "accelerator" and count == 1:
         return
+    count = max(count, 1)
     whole = system_with(known, count) if kind == "accelerator" else known
     tried = f"system: {whole} and accelerators: {count * _system(kind, known).groups[0].node.accelerators}"
     if whole is None:

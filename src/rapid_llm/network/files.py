@@ -47,10 +47,11 @@ def read_topology(path: Path | str) -> Topology:
     """
     file = Path(path)
     text = _text(file)
-    if file.suffix.lower() in (".csv", ".txt"):
+    unpacked = file.with_suffix("") if file.suffix.lower() == ".gz" else file
+    if unpacked.suffix.lower() in (".csv", ".txt"):
         if _is_matrix(text):
-            return topology_of_matrix(_matrix(text, str(file)), name=file.stem)
-        return topology_of_edges(_rows(text, file, COLUMNS, MORE), name=file.stem, file=str(file), first_line=2)
+            return topology_of_matrix(_matrix(text, str(file)), name=unpacked.stem)
+        return topology_of_edges(_rows(text, file, COLUMNS, MORE), name=unpacked.stem, file=str(file), first_line=2)
     data = parse_yaml(text, str(file)).data
     if not isinstance(data, dict) or not isinstance(data.get("links"), list):
         raise InputError("must hold a list 'links' of {from, to, bandwidth}.", field="links", file=str(file))
@@ -146,7 +147,8 @@ def _rows(text: str, file: Path, columns: tuple[str, ...], more: tuple[str, ...]
     InputError for a file without a header or a row, a column of another name, and a row with more cells than columns.
     """
     try:
-        header, *rows = [[cell.strip() for cell in row] for row in csv.reader(io.StringIO(text)) if row]
+        read = csv.reader(io.StringIO(text), delimiter=_separator(text))
+        header, *rows = [[cell.strip() for cell in row] for row in read if row]
     except csv.Error as error:
         raise InputError(f"cannot be read as CSV: {error}.", field="topology", file=str(file)) from None
     named, known = [name for name in header if name], (*columns, *more)
@@ -165,6 +167,12 @@ def _rows(text: str, file: Path, columns: tuple[str, ...], more: tuple[str, ...]
         if any(cell and not name for name, cell in zip_longest(header, row, fillvalue="")):
             raise InputError(f"has {len(row)} cells below {len(named)} columns.", file=str(file), line=line)
     return [{name: cell for name, cell in zip_longest(header, row, fillvalue="") if name} for row in rows]
+
+
+def _separator(text: str) -> str:
+    """What stands between the names of a header: a comma, or what spreadsheets write elsewhere."""
+    header = text.lstrip().partition("\n")[0]
+    return max(",;\t", key=header.count)
 
 
 def _is_matrix(text: str) -> bool:

@@ -32,11 +32,16 @@ from rapid_llm.operators.rates import Rates, Replay, rates
 from rapid_llm.operators.summary import summarise
 from rapid_llm.operators.work import WORK
 
+MOST: Final = 1e18
+"""Of one size of a shape, bytes and FLOPs too: products of several stay finite."""
+
 
 def check_shape(family: str, columns: Mapping[str, ArrayLike]) -> None:
     """InputError for a size that must be positive and is not (what may be zero: past, window, flags, bytes, FLOPs)."""
     for name in COLUMNS[family]:
-        least = np.min(columns[name])
+        least, most = np.min(columns[name]), np.max(columns[name])
+        if not most <= MOST:  # a number that is none is no less
+            raise InputError(f"{family}: {name} must be at most {MOST:g} (got {most:g}). Try 4096.", field=name)
         if not least > 0 and name not in MAY_BE_ZERO:
             raise InputError(f"{family}: {name} must be positive (got {least:g}). Try 1.", field=name)
         if least < 0:

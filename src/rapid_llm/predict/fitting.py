@@ -163,6 +163,12 @@ def grown_field(kind: str, what: str) -> str:
 def _known(kind: str, what: str) -> None:
     if what not in GROWING:
         raise InputError(unknown_name("--max", what, _possible(kind)), field="max", suggestions=_possible(kind))
+    if what not in _possible(kind):
+        raise InputError(
+            f"--max {what} does not go with workload.kind {kind}. Try {', '.join(_possible(kind))}.",
+            field="max",
+            suggestions=_possible(kind),
+        )
 
 
 _FOUND = {
@@ -174,24 +180,18 @@ _FOUND = {
 def _growth(scenario: Scenario, what: str) -> tuple[int, Callable[[int], Scenario]]:
     """Step in which a size grows, and the scenario of a size."""
     work, plan = scenario.workload, scenario.parallelism
+    _known(work.kind, what)
     if what == "layers":
         step = plan.pp * plan.vpp
         return step, partial(_layers, scenario)
     if what == "micro-batch" and isinstance(work, Training):
         count = work.global_batch_size // work.micro_batch_size
         return 1, lambda n: _work(scenario, micro_batch_size=n, global_batch_size=n * count)
-    if what == "requests" and isinstance(work, Inference):
+    if what == "requests":
         return plan.dp or 1, lambda n: _work(scenario, batch_size=n)
     if what == "sequence" and isinstance(work, Training):
         return (2 if plan.cp > 1 else 1) * plan.cp * plan.tp, lambda n: _work(scenario, sequence_length=n)
-    if what == "sequence" and isinstance(work, Inference):
-        return 1, lambda n: _work(scenario, prompt_tokens=n)
-    _known(work.kind, what)
-    raise InputError(
-        f"--max {what} does not go with workload.kind {work.kind}. Try {', '.join(_possible(work.kind))}.",
-        field="max",
-        suggestions=_possible(work.kind),
-    )
+    return 1, lambda n: _work(scenario, prompt_tokens=n)
 
 
 def _possible(kind: str) -> list[str]:

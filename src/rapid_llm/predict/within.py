@@ -131,6 +131,8 @@ def _limits(slo: str, name_of: str) -> dict[str, float]:
             limits[name] = parse(value, "time")
         except ValueError as error:
             raise InputError(f"{name_of}: {name} {error}", field="slo") from None
+        if limits[name] <= 0.0:
+            raise InputError(f"{name_of}: {name} must be above 0 (got {value}). Try ttft=1s,tpot=30ms.", field="slo")
     return limits
 
 

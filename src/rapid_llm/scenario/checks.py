@@ -75,6 +75,8 @@ def _passing(scenario: Scenario, **values: Sequence[int]) -> list[bool]:
 
 def require(scenario: Scenario) -> Scenario:
     """The scenario itself; InputError with the sentence of the first check that fails."""
+    if not isinstance(scenario, Scenario):
+        raise InputError("this is no scenario. Try rapid_llm.load('scenario.yaml'), or rapid_llm.train(...).")
     if _failures(scenario) or scenario.pools is not None:
         for finding in check(scenario):
             if finding.message and finding.severity == "error":

@@ -15,6 +15,8 @@ from rapid_llm.scenario.scenario import Scenario
 
 def load(path: str | Path, *, overrides: Iterable[str] = (), checked: bool = True) -> Scenario:
     """The scenario of a YAML or JSON file, with ``a.b=value`` overrides; InputError with file and line otherwise."""
+    if not isinstance(path, (str, Path)):
+        raise InputError(f"load takes the path of a scenario file (got {show(path)}). Try 'scenario.yaml'.")
     return from_mapping({}, read_yaml(path), overrides, checked=checked)
 
 
@@ -29,6 +31,10 @@ def from_mapping(
 
     ``checked`` raises the InputError of the first named check that fails.
     """
+    overrides = overrides if isinstance(overrides, str) else [*overrides]
+    if isinstance(overrides, str) or not all(isinstance(one, str) for one in overrides):
+        raise InputError(f"overrides are a list of texts (got {show(overrides)}). Try ['parallelism.tp=4'].")
+    mapping = {name: str(value) if isinstance(value, Path) else value for name, value in mapping.items()}
     below = document or Document(data={})
     given = _override(_inherit(replace(below, data=layer(below.data, mapping))), overrides)
     scenario = resolve_whole(given)

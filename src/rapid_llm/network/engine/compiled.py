@@ -10,7 +10,7 @@ from rapid_llm.network.jit import njit
 # Compiled once for all processes, and without reference counts: counting those of every array at every call costs
 # several times more than the event loop's own work, and the loop allocates nothing. All in one piece: handing a state
 # of many columns from function to function costs more than what most of them do.
-compiled: Callable[[Any], Any] = njit(cache=True, _nrt=False, forceinline=True)  # type: ignore[call-overload]
+compiled: Callable[[Any], Any] = njit(cache=True, _nrt=False, forceinline=True)
 
 
 def checksum(package: str, modules: tuple[str, ...]) -> int:
