@@ -40,8 +40,6 @@ class Source:
 Sources = Mapping[str, Source]
 """Dotted path of a number to its source."""
 
-USER = Source("user", "written by the user")
-
 
 def is_path(name: str) -> bool:
     """Whether a name is written as the path of a file."""

@@ -167,10 +167,6 @@ def test_a_matrix_is_a_link_for_every_pair():
             "leave out a link that does not exist.",
         ),
         (
-            lambda: shapes.factored(30, (4, 8)),
-            "sides 4x8 hold 32 accelerators, but 30 were asked for; give sides whose product is 30.",
-        ),
-        (
             lambda: shapes.hypercube(6, 1e9),
             "a hypercube needs a power of two accelerators (got 6); try 4 or 8.",
         ),

@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rapid_llm import charts
 from rapid_llm.cli import text, words
 from rapid_llm.cli.experts import experts_lines
 from rapid_llm.cli.objective import objective_lines
+from rapid_llm.cli.room import memory_lines, verdict_lines
 from rapid_llm.cli.seats import seats_lines
 from rapid_llm.energy import missing
-from rapid_llm.memory import spread
-from rapid_llm.predict.report import Confidence, Cost, FaultsUse, HalvesUse, MemoryUse, Report, Violation
+from rapid_llm.predict.report import Confidence, Cost, FaultsUse, HalvesUse, Report
 from rapid_llm.scenario import check
 from rapid_llm.units import format_bytes, format_percent, format_power, format_rate
 
-GIB = 2**30
 KWH = 3.6e6
-SMALLEST_SHOWN = 0.05 * GIB
 MOST_LINES = 30
-SHOWN_WHAT_IFS = 3
 SHOWN = ((5, 3, 3), (4, 3, 3), (3, 3, 3), (2, 3, 3), (1, 3, 3), (1, 1, 3), (1, 0, 3), (0, 0, 3), (0, 0, 2), (0, 0, 1))
 """How many costs, what-ifs and lines of defaults there is room for, the longest answer first."""
-BAR = 60
 COST_COLUMNS, COST_NOTE = 44, 44
 SMALLEST_CHANGE = 5e-4
 
@@ -36,15 +31,14 @@ def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
             *title(report.scenario, width),
             *_links(report, width),
             *_notes(report, width),
-            *_verdict(report, width),
+            *verdict_lines(report, width),
             *_headline(report, width),
             *_pools(report, width),
             *seats_lines(report, width),
             *experts_lines(report, width),
             *_energy(report, width),
             *_price(report, width),
-            *_memory(report, width),
-            *_cache(report, width),
+            *memory_lines(report, width),
             *_costs(report, width, costs),
             *_what_ifs(report, width, what_ifs),
             *_trust(report, width, defaults=defaults),
@@ -118,56 +112,6 @@ def _shown(degrees: Mapping[str, Any], axis: str) -> bool:
 def _name(noun: Any) -> str:
     """Name a noun that stands in a resolved scenario as text or as a mapping."""
     return str(noun.get("name", "")) if isinstance(noun, Mapping) else str(noun or "")
-
-
-_MEASURED = {"training": "training runs", "inference": "engines"}
-
-
-def _verdict(report: Report, width: int) -> list[str]:
-    if not report.feasible:
-        return [line for violation in report.violations for line in _violation(violation, report, width)]
-    memory = report.memory
-    said = "narrowly" if memory.verdict == "fits narrowly" else "yes"
-    lines = text.wrapped("fits", f"{said}: {_space(memory, memory.peak_bytes, _limit(memory))}", width=width)
-    if memory.probability is not None and said == "narrowly":
-        strays, measured = format_percent(spread(report.kind)), _MEASURED[report.kind]
-        chance = f"{format_percent(memory.probability)} likely: memory of measured {measured} strays by {strays}"
-        lines += text.wrapped("", chance, width=width)
-    if memory.displaced_bytes:
-        more = format_bytes(memory.displaced_bytes)
-        full = f"so full that the allocator empties its cache in every pass: tensors of messages want {more} more"
-        helps = "a smaller micro-batch helps, or TORCH_NCCL_AVOID_RECORD_STREAMS=1"
-        lines += text.wrapped("", f"{full} ({helps})", width=width)
-    return lines
-
-
-def _limit(memory: MemoryUse) -> int:
-    """What a process may use: the capacity, or the share of it that the runtime takes."""
-    return memory.limit_bytes or memory.capacity_bytes
-
-
-def _space(memory: MemoryUse, need: float, have: float) -> str:
-    free = f"{format_bytes(have - need)} free" if have >= need else f"{format_bytes(need - have)} missing"
-    place = f"on the fullest rank (rank {memory.rank}, stage {memory.stage})"
-    share = (
-        f" (the runtime's share of {format_bytes(memory.capacity_bytes)})"
-        if _limit(memory) < memory.capacity_bytes
-        else ""
-    )
-    host = f", {format_bytes(memory.host_bytes)} on its host" if memory.host_bytes else ""
-    return f"{format_bytes(need)} of {format_bytes(have)}{share} {place}, {free}{host}"
-
-
-def _violation(violation: Violation, report: Report, width: int) -> list[str]:
-    """Say why not, and what would help. The whole sentence stands on standard error."""
-    is_memory = violation.kind == "memory"
-    priced = "step time" if report.kind == "training" else "end-to-end time"
-    why = _space(report.memory, violation.need, violation.have) if is_memory else violation.message
-    lines = text.wrapped("fits", f"NO: {why}", lines=4, width=width)
-    for fix in violation.fixes[:SHOWN_WHAT_IFS]:
-        cost = f", {priced} x{fix.step_time_ratio:.2f}" if fix.step_time_ratio else ""
-        lines += text.wrapped("  try", f"{fix.change}: saves {format_bytes(fix.saves_bytes)}{cost}", width=width)
-    return lines
 
 
 def _headline(report: Report, width: int) -> list[str]:
@@ -347,45 +291,6 @@ def _interval(report: Report) -> str:
     wider = report.confidence is not None and report.confidence.within > report.confidence.p90
     said = "wider than validated cases" if wider else "90 % of validated cases"
     return f"({said}: {text.seconds(low)} to {text.seconds(high)})"
-
-
-def _memory(report: Report, width: int) -> list[str]:
-    """Draw the fullest rank's memory as one bar with a legend; the brackets end where its memory ends."""
-    memory = report.memory
-    shown = [
-        charts.Part(name.replace("_", " "), size) for name, size in memory.by_category.items() if size >= SMALLEST_SHOWN
-    ]
-    limit = f"  [ ] = {format_bytes(_limit(memory))}"
-    room = width - text.INDENT - len("[]") - len(limit)
-    bar, legend = charts.text_stack(shown, limit=_limit(memory), form=_gib, width=min(room, BAR))
-    free = _limit(memory) - memory.peak_bytes
-    rest = f"{'free' if free >= 0 else 'MISSING'} {_gib(abs(free))}"
-    parts = [*(part for part in legend.split("  ") if part), rest]
-    return [f"{'memory':<{text.INDENT}}{bar}{limit}", *text.flowed("", parts, separator="  ", width=width)]
-
-
-def _cache(report: Report, width: int) -> list[str]:
-    """The room of an engine's cache, term by term, and what it holds; beside a verdict that gives no times."""
-    cache = report.memory.cache
-    if cache is None or report.breakdown is not None:
-        return []
-    (first, size), *rest = cache.terms.items()
-    parts = [
-        f"{first} {_gib(size)}",
-        *(f"{'-' if one < 0 else '+'} {name} {_gib(abs(one))}" for name, one in rest if one),
-    ]
-    room = [*parts, f"= {_gib(cache.room_bytes)}"]
-    if cache.room_bytes <= 0:
-        holds = "no room for a cache"
-    else:
-        pieces = f"{text.counted(cache.blocks, 'block')} of {text.counted(cache.block_tokens, 'token')}: "
-        asked = f"{text.counted(cache.sequences, 'request')} of {text.counted(cache.length, 'token')}"
-        holds = f"{pieces if cache.blocks else ''}{asked} at once, per replica"
-    return [*text.flowed("cache", room, separator=" ", width=width), *text.wrapped("", holds, width=width)]
-
-
-def _gib(size: float) -> str:
-    return f"{size / GIB:.1f} GiB"
 
 
 def _costs(report: Report, width: int, count: int) -> list[str]:

@@ -66,17 +66,6 @@ def king_mesh(sides: Sequence[int], bandwidth: float, latency: float = 0.0) -> T
     return build.build()
 
 
-def factored(count: int, sides: Sequence[int]) -> tuple[int, ...]:
-    """``sides`` where their product is ``count``; InputError with the arithmetic otherwise."""
-    if prod(_positive(sides)) != count:
-        raise InputError(
-            f"sides {_times(sides)} hold {prod(sides)} accelerators, but {count} were asked for; "
-            f"give sides whose product is {count}.",
-            field="topology.sides",
-        )
-    return tuple(sides)
-
-
 def _lattice(
     sides: Sequence[int], bandwidth: float | Sequence[float], latency: float, *, wrap: bool, name: str
 ) -> Topology:
