@@ -11,7 +11,8 @@ What stands for all: a system for those with the same tiers; of jobs a node, two
 the largest up to 1,024, but for systems that differ from one before in rates and sizes alone two of these; of groups
 those that fill a job, a node, half a node, a row of nodes, pairs near and far, and some that straddle nodes; of sizes
 the ends of 1 KiB to 1 GiB and where lines meet (``telling``), since times are piecewise linear between; of exchanges
-those up to 128 ranks. ``--sample`` draws from everything instead: any system, job, group, constructor and size.
+those up to 128 ranks, of constructors up to 64. ``--sample`` draws from everything instead: any system, job, group,
+constructor and size.
 """
 
 import argparse
@@ -70,7 +71,8 @@ def constructor(name: str) -> Iterator[Compared]:
         for ranks in {total, max(2, 2 * total // 3)} if total < MANY[0] else {total}:
 
             def takes(op: str, algorithm: str, ranks: int = ranks) -> bool:
-                return algorithm not in EXCHANGES or ranks * ranks <= MOST_PAIRS
+                # of unlike links each send may end at a time of its own
+                return algorithm not in EXCHANGES or 4 * ranks * ranks <= MOST_PAIRS
 
             yield from on_topology(topology, ranks, takes=takes, where=name)
 

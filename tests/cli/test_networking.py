@@ -413,3 +413,12 @@ def test_links_of_a_system_of_ones_own(tmp_path):
     assert "8 accelerators of mesh-4x2" in ran.out
     ran = rapid_llm("show", "system", str(file), "--topology", str(tmp_path / "mesh.svg"))
     assert (ran.code, (tmp_path / "mesh.svg").read_text()[:4]) == (0, "<svg")
+
+
+def test_sends_that_share_links_by_turns_are_told():
+    flags = {"accelerators": "8", "stride": "3", "algorithm": "halving-doubling"}
+    _, out, _ = run(**flags)
+    assert "share links by turns" in out
+    assert json.loads(run("--json", **flags)[1])["shares_links_by_turns"]
+    assert not json.loads(run("--json")[1])["shares_links_by_turns"]
+    assert "share links by turns" not in run("--network", "flow", **flags)[1]

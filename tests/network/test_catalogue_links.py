@@ -115,6 +115,7 @@ def test_groups_that_straddle_nodes_wait_for_their_cards(name):
         ("gb200-nvl72", 144, [(48, 1)], "tree"),  # the deepest tree is not that of the busiest port
         ("a3-ultra", 264, [(33, 1)], "tree"),  # nor the deepest chain of one tree its slowest
         ("mi300x-8", 40, [(5, 1), (10, 1), (3, 4)], "tree"),  # each edge has a link of the mesh
+        ("h800-8", 24, [(12, 1)], "tree"),  # chains in a node wait for the trees at its ports
         ("gaudi3-8", 24, [(8, 3)], "two-way-ring"),  # channels of a mesh take all links one way round
     ],
 )

@@ -145,8 +145,9 @@ def trees(group: Group, hop: Floats, rates: Floats, beside: Floats) -> Trees:
         np.maximum(below[t, b], below[t, a] + seconds, out=below[t, b])
     for (_, t, a, b), seconds in zip(edges.T[::-1].tolist(), wait[::-1], strict=True):
         above[t, a] = above[t, b] + seconds
-    through = below.max(axis=1)[tree] + below[tree, child] + wait + above[tree, parent]
-    sent, moving = np.zeros(len(hop)), np.zeros_like(wait)
+    deepest = below.max(axis=1)
+    through = deepest[tree] + below[tree, child] + wait + above[tree, parent]
+    sent, moving, ports = np.zeros(len(hop)), np.zeros_like(wait), list[Floats]()
     for k in range(len(hop)):
         far = level == k if k < group.inside else level >= k
         ends, pace, other = [child, parent], rates[k], beside[k]
@@ -161,10 +162,15 @@ def trees(group: Group, hop: Floats, rates: Floats, beside: Floats) -> Trees:
             np.add.at(touched, end, far * 1.0)
         touched /= 4 * inner  # half of S in each tree, up in one phase and down in the other
         sent[k] = touched.max()
+        if k < group.inside and inner > 1 and len(ends) > 1:
+            ports.append(2 * touched / pace + other)
         for end in ends:
             np.maximum(moving, np.where(far, 2 * touched[end] / pace + other, 0.0), out=moving)
-    waits, moves = np.append(through.ravel(), through.max()), np.append(moving.ravel(), beside.max())
-    return Trees(highest(waits, moves), sent)
+    waits, moves = [through.ravel(), [through.max()]], [moving.ravel(), [beside.max()]]
+    for port in ports:  # chains inside a unit wait for what else its ranks send there, on their way to the root or back
+        waits.append((deepest[:, None] + above).ravel())
+        moves.append(np.broadcast_to(port, above.shape).ravel())
+    return Trees(highest(np.concatenate(waits), np.concatenate(moves)), sent)
 
 
 def _levels(a: Ints, b: Ints, group: Group) -> Ints:
