@@ -118,7 +118,7 @@ def _before_core(q: Column, kv: Column, s: Shapes) -> list[Canonical]:
         Collective("attention heads exchange", "all_to_all", "all_to_all", "ulysses", heads, when=exchanged)
     ]
     for axis, when in (("cp", ring * (1.0 - p.gathers)), ("keys", ring * p.gathers)):
-        if when.any() or axis == "cp":
+        if some(when) or axis == "cp":
             one = Collective(
                 "attention kv exchange", "all_gather", "reduce_scatter", axis, elements * s.act, again=True
             )
