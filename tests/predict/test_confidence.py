@@ -145,6 +145,7 @@ def test_power_strays_as_on_its_accelerator_where_enough_was_measured(monkeypatc
         row("all", "power", 27, 0.26, suite="energy"),
     ]
     monkeypatch.setattr(rules, "written", lambda: {"quantiles": rows, "lent": []})
-    assert [rules.power_strays(scenario(chip)) for chip in ("h100-sxm", "a100-sxm", "l4")] == [0.11, 0.26, 0.26]
+    assert [rules.power_strays(serving(chip, None)) for chip in ("h100-sxm", "a100-sxm", "l4")] == [0.11, 0.26, 0.26]
+    assert rules.power_strays(scenario("h100-sxm")) == 0.26  # no training step was metered
     monkeypatch.setattr(rules, "written", lambda: {"quantiles": [], "lent": []})
     assert rules.power_strays(scenario("h100-sxm")) is None

@@ -78,7 +78,8 @@ def _nearest(
 
 def power_strays(scenario: Scenario) -> float | None:
     """Share by which the mean power of nine runs in ten strays: of the accelerator where enough were measured, else of
-    the mean over groups; of unlike accelerators the most. None where the scorecard has no table of power.
+    the mean over groups; of unlike accelerators the most. All that were measured are servers: a training step is
+    trusted no better than their mean. None where the scorecard has no table of power.
     """
     rows = [r for r in written()["quantiles"] if (r["suite"], r["metric"]) == ("energy", "power")]
     mean = next((r for r in rows if r["group"] == MEAN), None)
@@ -86,7 +87,8 @@ def power_strays(scenario: Scenario) -> float | None:
         return None
     chips = {group.node.accelerator.name for group in used_groups(scenario)}
     known = {chip: [r for r in rows if chip in r["accelerators"] and r["rows"] >= ENOUGH] for chip in chips}
-    return max(float(max(mine, key=lambda r: r["rows"], default=mean)["p90"]) for mine in known.values())
+    strays = [float(max(mine, key=lambda r: r["rows"], default=mean)["p90"]) for mine in known.values()]
+    return max(*strays, float(mean["p90"]) if scenario.workload.kind == "training" else 0.0)
 
 
 def _supported(row: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[float, tuple[str, ...]]:
