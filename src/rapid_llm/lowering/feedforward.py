@@ -150,6 +150,8 @@ def mixture(
         shared = MLP(intermediate_size=ffn.shared_intermediate_size, gated=ffn.gated)
         inter = ffn.shared_intermediate_size / s.plans.tp
         out.extend(renamed(mlp(shared, hidden, s, inter=inter), "shared_", keep=("n2",)))
+        part = {"d": s.shard * hidden * s.act}
+        out.append(pointwise("join_shared", "stream", {**part, "shared_d": part["d"]}, part))
     return [*out, *reduce("moe", "d", hidden, s, when=whole)]
 
 

@@ -111,7 +111,8 @@ class Overlap:
     backward pass. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
     same: an operation, a compute format, or ``again``: gathers repeated for a weight gradient. ``shared_experts``
     alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything. ``shared_beside``: in
-    inference passes that run as a graph a shared expert has a stream of its own beside the routed ones.
+    inference passes that run as a graph a shared expert has a stream of its own beside the routed ones, on accelerators
+    of NVIDIA alone (vLLM PR 30085: on ROCm it costs time; SGLang and TensorRT-LLM make it under CUDA).
     ``batch_exchange``: the exchange of one request's partial outputs travels beside attention of the next (HOP-B of
     Helix, arXiv 2507.07120, section 2.1.3). ``nano_batches``: into so many an inference pass is dealt, the messages of
     one beside the kernels of the others.
