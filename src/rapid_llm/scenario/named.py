@@ -140,7 +140,7 @@ def _changed(value: Mapping[str, Any], base: str) -> dict[str, Any]:
 
 
 def _own_name(document: Document, value: Mapping[str, Any], path: str, base: str, known: Collection[str]) -> None:
-    """Refuse a name that would call the fields of ``base`` by what they are not: of another noun, or nothing besides."""
+    """Refuse a name that calls the fields of ``base`` by what they are not: another noun's, or one of its own alone."""
     name = value.get("name")
     if name is None or name == base or (name not in list(known) and value.keys() != {"name"}):
         return

@@ -48,7 +48,7 @@ class ScoreRow:
 
 @dataclass(frozen=True, slots=True)
 class Scorecard:
-    """Rows of the scorecard, the results that they sum up, and a sentence for each ``broken`` row of a user's table."""
+    """Rows of the scorecard, the results that they sum up, and a sentence for each ``broken`` row or table."""
 
     rows: tuple[ScoreRow, ...]
     results: tuple[Result, ...]
