@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution.cells import Matrix, Names, ending, named, places_of, summed
-from rapid_llm.execution.pricing import Machine, Priced
+from rapid_llm.execution.machine import Machine
+from rapid_llm.execution.pricing import Priced
 from rapid_llm.lowering import Messages
 from rapid_llm.lowering.table import AGAIN, BACKWARD, OPTIMIZER, PHASES, RECOMPUTE
 from rapid_llm.network import expert_library
