@@ -7,7 +7,8 @@ import pytest
 
 from rapid_llm.documents import parse_yaml
 from rapid_llm.errors import InputError
-from rapid_llm.predict.report import MemoryUse, Report, StageMemory
+from rapid_llm.predict.report import Report
+from rapid_llm.predict.uses import MemoryUse, StageMemory
 from rapid_llm.scenario import from_mapping
 from rapid_llm.validation import confidence, run
 from rapid_llm.validation.cases import Baseline, Case
