@@ -58,12 +58,6 @@ class Scorecard:
         """``{"suites": [row, ...]}``."""
         return {"suites": [asdict(row) for row in self.rows]}
 
-    def to_html(self) -> str:
-        """The scorecard as one self-contained page."""
-        from rapid_llm.validation.scorecard_page import page
-
-        return page(self)
-
     def write_rows(self, path: Path) -> None:
         """Write one CSV line per case: measured, predicted, error, or why it was skipped."""
         path.write_text(rows_csv(self.results), "utf-8")
