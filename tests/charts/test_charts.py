@@ -15,7 +15,6 @@ from rapid_llm.charts import (
     plot,
     stacked_bar,
     table,
-    text_bars,
     text_stack,
     text_tree,
 )
@@ -63,10 +62,6 @@ def test_text_stack():
     ]
 
 
-def test_text_bars():
-    assert text_bars([Part("a", 2), Part("bb", 0.5, "note")], width=4) == ["a     2  ████", "bb  0.5  █     note"]
-
-
 def test_text_tree():
     assert text_tree(TREE) == [
         "step           10  100.0%",
@@ -81,7 +76,6 @@ def test_text_tree():
 @given(st.lists(st.floats(0, 1e12), min_size=1, max_size=8))
 def test_bars_never_overflow(values):
     parts = [Part("p", value) for value in values]
-    assert all(len(line) <= 1 + 2 + 40 + 40 for line in text_bars(parts, width=30))
     bar = text_stack(parts, width=40)[0]
     assert len(bar) <= 42
     ET.fromstring(stacked_bar(parts))

@@ -1,7 +1,8 @@
 """Reports made by hand: what the renderer must cope with, from a comfortable fit to an overflow."""
 
 from rapid_llm.lazy import Later
-from rapid_llm.predict.report import Confidence, Cost, Fix, MemoryUse, Report, Violation, WhatIf, Where
+from rapid_llm.predict.report import Confidence, Cost, Fix, Report, Violation, WhatIf, Where
+from rapid_llm.predict.uses import MemoryUse
 from rapid_llm.scenario import from_mapping
 
 GIB = 2**30

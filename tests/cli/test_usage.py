@@ -128,3 +128,13 @@ def test_the_help_of_validate_names_every_suite(capsys):
     assert rapid_llm_here(["validate", "--help"]) == 0
     said = capsys.readouterr().out
     assert all(name in said for name in SUITES)
+
+
+def test_degrees_have_flags():
+    from dataclasses import fields
+
+    from rapid_llm.cli.flags import PlanFlags, overrides
+
+    given = {field.name: "2" for field in fields(PlanFlags)}
+    assert set(overrides(PlanFlags(**given))) == {f"parallelism.{name}=2" for name in given}
+    assert {"tp", "pp", "vpp", "cp", "ulysses", "ep", "etp", "dp", "dp_shard"} <= given.keys()

@@ -153,6 +153,10 @@ def test_list(what: str):
 def test_show_model_counts_parameters(tmp_path: Path):
     shown = json.loads(rapid_llm("show", "model", "llama-3.1-70b", "--json").out)
     assert shown["parameters"] == shown["active_parameters"] == 70_553_706_496
+    assert sum(shown["parameters_by_group"].values()) == shown["parameters"]
+    assert "MLP 56,371,445,760; attention 12,079,595,520" in " ".join(
+        rapid_llm("show", "model", "llama-3.1-70b").out.split()
+    )
     config = {
         "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
         "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,

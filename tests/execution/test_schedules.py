@@ -31,6 +31,7 @@ def shapes(name: str) -> list[tuple[int, int, int]]:
                 enough = m >= {"breadth-first": 1, "dualpipe": 2, "dualpipe-v": 2}.get(name, 0) * stages
                 if rounds and even and enough:
                     found.append((stages, m, chunks))
+    assert len(found) >= 8
     return found
 
 

@@ -13,7 +13,7 @@ from lowering.tables import plan, table
 from rapid_llm import hardware
 from rapid_llm import runtime as runtimes
 from rapid_llm.execution import Machine, TrainingStep, training_step
-from rapid_llm.execution.passes import occupied_share
+from rapid_llm.execution.beside import occupied_share
 from rapid_llm.execution.pricing import lateness
 from rapid_llm.lowering.table import BACKWARD, CAST, FORWARD, RECOMPUTE
 from rapid_llm.nouns import replaced

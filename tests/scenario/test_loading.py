@@ -320,6 +320,16 @@ def test_sentences_of_a_file(write, old, new, sentence):
         ("runtime=true", "runtime must be a name, a path or a mapping of fields (got true)."),
         ("model.blocks=5", "model.blocks describe a whole model and stand without base. Try the fields of a "
          "config.json, such as model.num_hidden_layers."),
+        ("precision={name: fp8}", "precision.name 'fp8' is a label alone, and the fields under it stay those of "
+         "bf16-mixed. Try precision: fp8, or base: fp8 beside what changes."),
+        ("precision={name: fp8, base: bf16}", "precision.name 'fp8' is a label alone, and the fields under it stay "
+         "those of bf16. Try precision: fp8, or base: fp8 beside what changes."),
+        ("precision={name: fp8-blok}", "precision.name 'fp8-blok' is a label alone, and the fields under it stay those "
+         "of bf16-mixed. Try precision: fp8-block, or base: fp8-block beside what changes."),
+        ("precision={name: [1]}", "precision.name [1] is a label alone, and the fields under it stay those of "
+         "bf16-mixed. Try precision: bf16-mixed, or base: bf16-mixed beside what changes."),
+        ("runtime={name: nanotron}", "runtime.name 'nanotron' is a label alone, and the fields under it stay those of "
+         "megatron-core. Try runtime: nanotron, or base: nanotron beside what changes."),
         ("runtime.kernels=5", "runtime.kernels must be a mapping of fields (got 5)."),
         ("accelerators.x=3", "accelerators is a single value and has no field 'x'."),
     ],
@@ -328,6 +338,12 @@ def test_sentences_of_overrides(override, sentence):
     with pytest.raises(InputError) as error:
         read(override)
     assert str(error.value) == sentence
+
+
+def test_a_changed_noun_may_have_a_name_of_its_own():
+    own = read("precision={base: bf16, name: my-formats, kv_cache: fp8}").precision
+    assert (own.name, own.kv_cache, own.weights) == ("my-formats", "fp8", "bf16")
+    assert read("precision={name: bf16, base: bf16}").precision == read("precision=bf16").precision
 
 
 def test_precision_sentence():

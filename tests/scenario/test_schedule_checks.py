@@ -50,7 +50,7 @@ def scenario(*, batch: int = 64, accelerators: int = 64, **plan):
 )  # fmt: skip
 def test_sentences(plan: dict, sentence: str) -> None:
     with pytest.raises(InputError) as caught:
-        scenario(**plan)
+        assert scenario(**plan).parallelism.schedule == plan["schedule"]
     assert caught.value.message == sentence
 
 
@@ -65,4 +65,4 @@ def test_sentences(plan: dict, sentence: str) -> None:
     ],
 )
 def test_what_is_taken(plan: dict) -> None:
-    scenario(**plan)
+    assert scenario(**plan).parallelism.schedule == plan["schedule"]

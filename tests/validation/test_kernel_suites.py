@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rapid_llm.errors import InputError
-from rapid_llm.validation import tables
+from rapid_llm.validation import running, tables
 from rapid_llm.validation.kernels.baselines import three_constants
 from rapid_llm.validation.kernels.loads import Routed, loads
 from rapid_llm.validation.suites import SUITES
@@ -62,8 +62,23 @@ def test_one_new_token_is_decode(tmp_path):
     assert "generation" in case.reason
 
 
-def test_tables_of_unknown_accelerators_give_nothing(tmp_path):
-    assert cases("gemm", tmp_path, "gemm_x9000.csv", GEMM + "1,4096,4096,bf16,15,vllm,1,linear\n") == []
+def test_tables_of_unknown_accelerators_are_set_aside_in_a_sentence(tmp_path):
+    row = "1,4096,4096,bf16,15,vllm,1,linear\n"
+    (tmp_path / "gemm_x9000.csv").write_text(GEMM + row)
+    with pytest.raises(InputError, match=r"gemm_x9000\.csv must have a column gpu, .*is set aside\. Nothing is left"):
+        running.run(["gemm"], tmp_path)
+    (tmp_path / "gemm_h100_sxm.csv").write_text(GEMM + row)
+    (said,) = running.run(["gemm"], tmp_path).broken
+    assert said.endswith("or be named after an accelerator as gemm_h100_sxm.csv is. The table is set aside.")
+
+
+def test_broken_rows_are_those_of_the_suites_that_were_asked_for(tmp_path):
+    (tmp_path / "gemm_h100_sxm.csv").write_text(GEMM + "1,4096,4096,bf16,15,vllm,1,linear\n")
+    columns = "lib,op,dtype,ngpus,bytes,latency_us,framework,version,kernel\n"
+    (tmp_path / "nccl_h100_sxm.csv").write_text(columns + "nccl,all_reduce,half,8,1024,x,nccl,2.20,\n")
+    assert running.run(["gemm"], tmp_path).broken == ()
+    (said,) = running.run(["gemm", "collectives"], tmp_path).broken
+    assert "nccl_h100_sxm.csv:2: latency_us must be a number above 0" in said
 
 
 def test_a_time_of_zero_is_an_error_that_names_the_line(tmp_path):

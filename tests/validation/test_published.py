@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rapid_llm.predict.report import MemoryUse, Report
+from rapid_llm.predict.report import Report
+from rapid_llm.predict.uses import MemoryUse
 from rapid_llm.validation import published, run, tables
 from rapid_llm.validation.running import cases_of
 

@@ -85,6 +85,12 @@ def test_two_answers_to_one_question_are_refused(fields, sentence):
         build(Routing, fields)
 
 
+@pytest.mark.parametrize("placement", [[], {}, 5, [0, 1], [[0, -1]], [["a"]], [[0.5], [1]], [[True]], [None], {0: 3}])
+def test_a_placement_that_is_none_is_refused(placement):
+    with pytest.raises(InputError, match=r"must be greedy, or list the experts .* Try \[\[0, 1\], \[2, 3\]\]\.$"):
+        build(Routing, {"placement": placement})
+
+
 @pytest.mark.parametrize(
     ("ranks", "said"),
     [

@@ -1,8 +1,8 @@
 """Fit the constants of a kernel implementation, one architecture at a time, and score them on rows it never saw."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rapid_llm import hardware, operators
 from rapid_llm.calibration.fitting import Bound, Vector, fit
-from rapid_llm.calibration.writing import replace_block, write_whole
+from rapid_llm.calibration.writing import write_whole
 from rapid_llm.errors import InputError
 from rapid_llm.nouns import FrozenDict, replaced
 from rapid_llm.operators import Kernel
@@ -253,12 +253,15 @@ def text_of(name: str, value: float) -> str:
     return f"{value * 1e6:.3g} us" if name in _SECONDS else f"{value:.3g}"
 
 
-def write(found: Calibration, folder: Path | None = None) -> Path:
-    """Write the constants into the kernel's file, of the package or a copy in ``folder``, whole or not at all."""
-    data = resources.files("rapid_llm.operators").joinpath("data", f"{found.kernel}.yaml")
-    with resources.as_file(data) as shipped:
-        path = shipped if folder is None else folder / shipped.name
-        text = (path if path.exists() else shipped).read_text("utf-8")
-    values = {name: text_of(name, value) for name, value in found.constants.items()}
-    write_whole(path, replace_block(text, ("constants", found.architecture), values, found.source))
+def write(found: Sequence[Calibration], folder: Path) -> Path:
+    """Write one kernel with the constants of these architectures as a file of ``folder``, whole or not at all: the
+    rest is that of the package, whatever file of the name stood there."""
+    name = found[0].kernel
+    lines = [f"base: {name}", f"source: {json.dumps('; '.join(one.source for one in found))}", "kind: fitted"]
+    lines += ["constants:"]
+    for one in found:
+        lines += [f"  {one.architecture}:", f"    source: {json.dumps(one.source)}", "    kind: fitted"]
+        lines += [f"    {constant}: {text_of(constant, value)}" for constant, value in one.constants.items()]
+    path = folder / f"{name}.yaml"
+    write_whole(path, "\n".join(lines) + "\n")
     return path

@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rapid_llm.documents import parse_yaml
@@ -29,28 +28,3 @@ def _mask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
-
-
-def replace_block(text: str, head: Sequence[str], values: Mapping[str, str], source: str) -> str:
-    """The text of a YAML file with the plain numbers of one mapping replaced (or the mapping appended).
-
-    ``head``: the keys that lead to the mapping, two blanks of indent each. Its other lines stay, its ``source`` and
-    ``kind`` are renewed.
-    """
-    lines = text.splitlines()
-    at, depth = -1, 0
-    for depth, key in enumerate(head):
-        line = f"{'  ' * depth}{key}:"
-        found = next((i for i in range(at + 1, len(lines)) if lines[i] == line), None)
-        at = found if found is not None else (at + 1 if depth else len(lines))
-        if found is None:
-            lines.insert(at, line)
-    start = at
-    indent = "  " * (depth + 1)
-    end = start + 1
-    while end < len(lines) and lines[end].startswith(indent):
-        end += 1
-    fresh = {"source": source, "kind": "fitted", **values}
-    kept = [line for line in lines[start + 1 : end] if line.split(":")[0].strip() not in fresh]
-    lines[start + 1 : end] = [f"{indent}{name}: {value}" for name, value in fresh.items()] + kept
-    return "\n".join(lines) + "\n"

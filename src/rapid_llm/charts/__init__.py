@@ -5,7 +5,7 @@ from rapid_llm.charts.columns import Branch, Part, Series
 from rapid_llm.charts.gantt import Bar, gantt
 from rapid_llm.charts.page import page, table
 from rapid_llm.charts.planes import heat_map, plot
-from rapid_llm.charts.terminal import text_bars, text_stack, text_tree
+from rapid_llm.charts.terminal import text_stack, text_tree
 
 __all__ = [
     "Bar",
@@ -20,7 +20,6 @@ __all__ = [
     "plot",
     "stacked_bar",
     "table",
-    "text_bars",
     "text_stack",
     "text_tree",
 ]

@@ -6,7 +6,6 @@ from rapid_llm.charts.columns import Branch, Format, Part, short
 
 GLYPHS = "█▓▒░▚▞▤▥▦"
 """Fillings of the parts of a stacked bar."""
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def text_stack(
@@ -23,23 +22,6 @@ def text_stack(
     bar = bar.ljust(width)
     legend = "  ".join(f"{GLYPHS[i % len(GLYPHS)]} {part.label} {form(part.value)}" for i, part in enumerate(parts))
     return [f"[{bar[:end]}]{bar[end:]}".rstrip(), legend]
-
-
-def text_bars(rows: Sequence[Part], *, form: Format = short, width: int = 30) -> list[str]:
-    """One line a row: label, number, bar (to an eighth of a character), remark."""
-    most = max((row.value for row in rows), default=0.0) or 1.0
-    label_width = max((len(row.label) for row in rows), default=0)
-    number_width = max((len(form(row.value)) for row in rows), default=0)
-    return [
-        f"{row.label:<{label_width}}  {form(row.value):>{number_width}}  {_bar(row.value / most * width):<{width}}"
-        f"  {row.note}".rstrip()
-        for row in rows
-    ]
-
-
-def _bar(length: float) -> str:
-    whole, eighths = divmod(round(length * 8), 8)
-    return "█" * whole + (_EIGHTHS[eighths] if eighths else "")
 
 
 def text_tree(tree: Branch, *, form: Format = short, depth: int | None = None) -> list[str]:

@@ -11,7 +11,8 @@ from rapid_llm.cli.objective import objective_lines
 from rapid_llm.cli.room import memory_lines, verdict_lines
 from rapid_llm.cli.seats import seats_lines
 from rapid_llm.energy import missing
-from rapid_llm.predict.report import Confidence, Cost, FaultsUse, HalvesUse, Report
+from rapid_llm.predict.report import Confidence, Cost, FaultsUse, Report
+from rapid_llm.predict.uses import HalvesUse
 from rapid_llm.scenario import check
 from rapid_llm.units import format_bytes, format_percent, format_power, format_rate
 

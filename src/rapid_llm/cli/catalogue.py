@@ -94,7 +94,11 @@ def _facts(kind: str, name: str) -> dict[str, Any]:
 
     if kind == "model":
         loaded = model.load(name)
-        return {"parameters": model.parameters(loaded), "active_parameters": model.active_parameters(loaded)}
+        return {
+            "parameters": model.parameters(loaded),
+            "active_parameters": model.active_parameters(loaded),
+            "parameters_by_group": model.parameters_by_group(loaded),
+        }
     build: Mapping[str, Callable[[str], Any]] = {
         "system": hardware.system,
         "accelerator": hardware.accelerator,
@@ -154,6 +158,8 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name} {_value(item)}" for name, item in value.items())
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, bool):

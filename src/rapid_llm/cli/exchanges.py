@@ -10,7 +10,7 @@ import numpy as np
 from rapid_llm import hardware
 from rapid_llm.charts import Part, bar_list, page
 from rapid_llm.cli import text
-from rapid_llm.cli.networking import busiest, by_links, deliver, drawn_links, net_of, of_form
+from rapid_llm.cli.link_by_link import busiest, by_links, deliver, drawn_links, net_of, of_form
 from rapid_llm.cli.style import show
 from rapid_llm.dtypes import dtype
 from rapid_llm.errors import InputError

@@ -51,14 +51,14 @@ def calibrate_accelerator(name: str, table: Sequence[str], out: str | None, *, a
 
 def calibrate_kernel(name: str, table: Sequence[str], out: str | None, *, as_json: bool) -> int:
     """Fit a kernel's constants, an architecture at a time, and write its file."""
-    folder, done = _folder(out), []
-    for found in kernels.calibrate(name, _paths(table)):
-        path = kernels.write(found, folder)
-        done.append({**_object(found), "file": str(path)})
+    found = list[Calibration]()
+    for one in kernels.calibrate(name, _paths(table)):
+        found.append(one)
         if not as_json:
-            show(_lines(found))
+            show(_lines(one))
+    path = kernels.write(found, _folder(out))
     if as_json:
-        print(json_text({"kernel": name, "architectures": done}))
+        print(json_text({"kernel": name, "architectures": [{**_object(one), "file": str(path)} for one in found]}))
     else:
         family = operators.kernel(name).family
         show([f"written      {path}", f"use it       --set runtime.kernels.{family}.default={path}"])

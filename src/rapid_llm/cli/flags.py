@@ -124,6 +124,9 @@ class PlanFlags:
     ep: Annotated[str | None, _in(_PLAN, "Expert parallel degree.")] = None
     etp: Annotated[str | None, _in(_PLAN, "Tensor parallel degree of the experts.")] = None
     dp: Annotated[str | None, _in(_PLAN, "Data parallel degree; default: what is left over.")] = None
+    dp_shard: Annotated[str | None, _in(_PLAN, "Ranks that ZeRO shards over, of dp; default: all (less is HSDP).")] = (
+        None
+    )
     sp: Annotated[bool | None, _in(_PLAN, "Sequence parallelism beside tp.")] = None
     zero_stage: Annotated[str | None, _in(_PLAN, "ZeRO stage, 0 to 3.")] = None
     layers_per_stage: Annotated[str | None, _in(_PLAN, "Layers of each pipeline stage, as [20, 12].")] = None

@@ -11,7 +11,8 @@ import numpy as np
 from rapid_llm import hardware
 from rapid_llm.cli import text
 from rapid_llm.cli.files import write_picture
-from rapid_llm.cli.networking import background_of, fault, is_file, message_size, operation
+from rapid_llm.cli.link_by_link import background_of, fault, is_file
+from rapid_llm.cli.networking import message_size, operation
 from rapid_llm.cli.style import show
 from rapid_llm.cli.text import json_text
 from rapid_llm.documents import read_yaml

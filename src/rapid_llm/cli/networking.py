@@ -5,36 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rapid_llm import hardware
 from rapid_llm.charts import Part, Series, bar_list, heat_map, page, plot, table
 from rapid_llm.cli import text
-from rapid_llm.cli.files import write_page, write_picture
+from rapid_llm.cli.link_by_link import LISTED, busiest, by_links, deliver, drawn_links, net_of, of_form
 from rapid_llm.cli.style import show
-from rapid_llm.cli.text import json_text
-from rapid_llm.documents import parse_yaml
 from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.network import OPS, Candidate, Fabric, bus_bandwidth, candidates, read_recipe
 from rapid_llm.network.files import MOST_BYTES
 from rapid_llm.network.technologies import library_for, library_of
 from rapid_llm.provenance import is_path
-from rapid_llm.units import format_bandwidth, format_bytes, format_percent, format_seconds, parse
+from rapid_llm.units import format_bandwidth, format_bytes, format_seconds, parse
 
 if TYPE_CHECKING:
     from rapid_llm.cli.network_flags import OnLinks, Tokens, Written
-    from rapid_llm.network.background import Background
     from rapid_llm.network.contention import Contended
-    from rapid_llm.network.flow_prices import Beside, Hurt, Interconnect
-    from rapid_llm.network.topology import Topology
+    from rapid_llm.network.flow_prices import Hurt
 
 _SIZES = [2**k for k in range(10, 35, 2)]
 """Message sizes of the page's curves, B."""
 _SHOWN = 12
 """Candidates that the terminal lists."""
-_LINKS, _BOXES, _DRAWN = 5, 64, 400
-"""Busiest links that are listed, boxes that the heat map shows, and nodes of a topology that is drawn."""
 
 
 ELSEWHERE = {"all_to_allv": "--matrix FILE", "dispatch": "--tokens 4096", "combine": "--tokens 4096"}
@@ -181,45 +174,6 @@ def _of_experts(tokens: Tokens) -> dict[str, int | str | None]:
     }
 
 
-def by_links(links: OnLinks) -> bool:
-    """Whether links are asked for one by one; InputError for flags that need it where it is refused."""
-    if links.network not in (None, "closed-form", "flow"):
-        raise InputError(f"--network is closed-form or flow (got {links.network}).", field="network")
-    if links.network == "closed-form" and links.asked:
-        raise InputError(
-            f"the closed form knows no single link: {links.asked} needs --network flow.", field=links.asked[2:]
-        )
-    return links.network == "flow" or bool(links.asked)
-
-
-def net_of(system: str, accelerators: int, links: OnLinks) -> tuple[Interconnect, Beside]:
-    """The links of the nodes that a job takes, with their faults, and what it meets beside them."""
-    from rapid_llm.network.faults import read_faults
-    from rapid_llm.network.files import read_routes
-    from rapid_llm.network.flow_prices import Beside, Links, interconnect
-
-    known = hardware.system(system)
-    node = known.groups[0].node.accelerators
-    whole = accelerators if accelerators <= node else min(-(-accelerators // node) * node, known.accelerators)
-    net = interconnect(known, Links(whole, read_faults([fault(text) for text in links.fault], prefix="--fault")))
-    policy = read_routes(links.routing, net.healthy) if is_file(links.routing) else links.routing
-    return net, Beside(policy, None if links.traffic is None else background_of(links.traffic, net.healthy))
-
-
-def is_file(given: str) -> bool:
-    """Whether a value names a file rather than something of a catalogue."""
-    return is_path(given) or Path(given.lower().removesuffix(".gz")).suffix in (".csv", ".txt")
-
-
-def background_of(file: str, topology: Topology) -> Background:
-    """The flows of a CSV beside a collective."""
-    from rapid_llm.network.background import Background
-    from rapid_llm.network.files import read_traffic
-
-    source, target, amount = read_traffic(file, topology)
-    return Background(source=source, target=target, amount=amount)
-
-
 def _flow(asked: Question, found: Sequence[Candidate], links: OnLinks) -> tuple[Candidate, Hurt | None]:
     """The fastest way that the explicit topology carries, and what it does there; None for the closed form alone."""
     if not by_links(links):
@@ -236,12 +190,6 @@ def _flow(asked: Question, found: Sequence[Candidate], links: OnLinks) -> tuple[
         )
     net, beside = net_of(asked.system, asked.ranks * asked.stride, links)
     return able[0], under_faults(able[0], asked.size, net, beside=beside)
-
-
-def fault(given: str) -> Mapping[str, Any]:
-    """A fault as a scenario writes it, such as {link: [node0.nic0, leaf0.0], bandwidth: 50 %}."""
-    spaced = re.sub(r"(?<=[A-Za-z]):(?=[^\s])", ": ", given)  # a shell's habit: link:[a,b],down:true
-    return parse_yaml(spaced if spaced.lstrip().startswith("{") else f"{{{spaced}}}", "--fault").data
 
 
 def message_size(given: str) -> float:
@@ -262,7 +210,7 @@ def _answer(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> d
     best, flow = found[0], hurt.best if hurt else None
     seconds = best.seconds if flow is None else flow.seconds
     algorithm_bandwidth, bus = asked.bandwidths(seconds)
-    links = [] if flow is None else flow.busiest(_LINKS)
+    links = [] if flow is None else flow.busiest(LISTED)
     return {
         "op": asked.op,
         "system": asked.system,
@@ -339,60 +287,12 @@ def _by_turns(asked: Question, best: Candidate) -> bool:
     return may_meet(hardware.system(asked.system), best.way)
 
 
-def of_form(flow: Contended | None) -> str:
-    """What the times of a table are, where the answer is of links one by one and of their faults."""
-    return "" if flow is None else " (closed form, healthy)"
-
-
-def busiest(flow: Contended | None) -> list[str]:
-    """The lines of the busiest links."""
-    found = [] if flow is None else flow.busiest(_LINKS)
-    return [
-        f"{'' if k else 'busiest link':<13}{name}: {format_bytes(moved)}, {format_percent(use)} of what it can move "
-        "meanwhile"
-        for k, (name, moved, use) in enumerate(found)
-    ]
-
-
 def _beside(best: Candidate, flow: Contended | None) -> str:
     return "" if flow is None else f", link by link (closed form {format_seconds(best.seconds)})"
 
 
 def _nodes(count: int) -> str:
     return "one node" if count == 1 else f"{count} nodes"
-
-
-def deliver(answer: dict[str, Any], drawn: str, flow: Contended | None, links: OnLinks, written: Written) -> None:
-    """Write what was asked for, and print the JSON object with ``--json``."""
-    html, out = written.html, written.out
-    if links.svg is not None and flow is not None:
-        from rapid_llm.network.picture import topology_svg
-
-        write_picture("--svg", links.svg, topology_svg(flow.topology, flow.link_bytes))
-    if html is not None:
-        write_page("--html", html, drawn)
-    if written.json:
-        print(json_text(answer))
-    if out is not None:
-        folder = Path(out)
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"--out {out} is a file. Name a folder.")
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "collective.json").write_text(json_text(answer) + "\n", "utf-8")
-        (folder / "collective.html").write_text(drawn, "utf-8")
-
-
-def drawn_links(flow: Contended | None) -> list[tuple[str, str]]:
-    """Sections of a page: bytes of the links, and a heat map of their use by box and kind."""
-    from rapid_llm.network.picture import topology_svg
-
-    if flow is None:
-        return []
-    small = flow.topology.nodes <= _DRAWN
-    used = [("Bytes of links", topology_svg(flow.topology, flow.link_bytes))] if small else []
-    boxes, kinds, values = flow.by_box()
-    drawing = heat_map(boxes[:_BOXES], kinds, values[:_BOXES], form=format_percent, cell=(130, 24))
-    return [*used, ("Use of the busiest link of each kind", drawing)]
 
 
 def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rapid_llm import charts
 from rapid_llm.cli import text
 from rapid_llm.memory import spread
-from rapid_llm.predict.report import MemoryUse, Report, Violation
+from rapid_llm.predict.report import Report, Violation
+from rapid_llm.predict.uses import MemoryUse
 from rapid_llm.units import format_bytes, format_percent
 
 _GIB = 2**30

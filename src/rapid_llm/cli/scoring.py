@@ -15,6 +15,7 @@ from rapid_llm.cli.style import show
 from rapid_llm.cli.text import json_text
 from rapid_llm.errors import InputError
 from rapid_llm.validation import STRUCTURAL, Scorecard, ScoreRow, against, confidence, run
+from rapid_llm.validation.scorecard_page import sections
 
 _HEADER = ("suite", "metric", "group", "rows", "scored", "MAPE", "unseen", "median", "p90", "bias", "rank", "baselines")
 _SHOWN = 5
@@ -152,4 +153,5 @@ def _broken(said: Sequence[str]) -> list[str]:
 
 def _page(card: Scorecard) -> str:
     table = charts.table(_HEADER, _table(card), numeric=range(3, len(_HEADER)))
-    return charts.page("RAPID-LLM scorecard", [("Predictions against measurements", f"{table}<p>{escape(_NOTE)}</p>")])
+    head = ("Predictions against measurements", f"{table}<p>{escape(_NOTE)}</p>")
+    return charts.page("RAPID-LLM scorecard", [head, *sections(card)])

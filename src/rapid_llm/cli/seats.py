@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 
 from rapid_llm.cli import text
-from rapid_llm.predict.report import Report, SeatsUse, StageSeat
+from rapid_llm.predict.report import Report
+from rapid_llm.predict.uses import SeatsUse, StageSeat
 
 
 def seats_lines(report: Report, width: int) -> list[str]:

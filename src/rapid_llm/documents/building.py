@@ -176,8 +176,12 @@ _EXAMPLES = {
     "rank": "16",
     "count": "1",
     "price_per_hour": "2.5",
+    "routing": "{skew: 0.8}",
+    "redundant_experts": "32",
+    "ulysses": "2",
+    "dp_shard": "8",
 }
-"""Values to start from, of fields that have no default."""
+"""Values to start from, of fields that have no default, or whose form few know."""
 
 
 _HINT = re.compile(r"\b(Try|Write|Known|Did you mean|such as|at most)\b")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.execution.pricing import Machine, at_home, driven
+from rapid_llm.execution.machine import Machine, at_home, driven
 from rapid_llm.execution.stragglers import Slow, together
 from rapid_llm.hardware import System, part_of
 from rapid_llm.network.flow_prices import Links

@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 from rapid_llm import operators
 from rapid_llm.execution.host_experts import experts_on_host, layers_on_host
+from rapid_llm.execution.machine import Machine
 from rapid_llm.execution.mapping import mapping
 from rapid_llm.execution.messages import send_time, sends
 from rapid_llm.execution.offload import host_copies
 from rapid_llm.execution.passes import Passes, time_passes
-from rapid_llm.execution.pricing import Machine, Priced, price_step
+from rapid_llm.execution.pricing import Priced, price_step
 from rapid_llm.execution.stragglers import Slow, paces
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.table import FORWARD

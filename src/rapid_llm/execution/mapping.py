@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.execution.pricing import Machine
+from rapid_llm.execution.machine import Machine
 from rapid_llm.lowering import Lowered
 
 GIB = 2.0**30

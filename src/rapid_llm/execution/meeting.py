@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.execution.pricing import Machine
+from rapid_llm.execution.machine import Machine
 from rapid_llm.lowering import Messages
 from rapid_llm.lowering.table import OPTIMIZER
 from rapid_llm.network.flow_prices import Message

@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.execution.beside import occupied_share, reads
 from rapid_llm.execution.meeting import Stream, longer, stream
-from rapid_llm.execution.passes import occupied_share, reads
 from rapid_llm.execution.pricing import Priced, Request, compared
 from rapid_llm.lowering import Lowered, Messages
 from rapid_llm.lowering.table import BACKWARD, FORWARD, OPTIMIZER, PHASES, RECOMPUTE

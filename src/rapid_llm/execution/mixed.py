@@ -10,10 +10,10 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.execution.beside import occupied_share
 from rapid_llm.execution.cluster import Cluster, Index, Kind, Pipeline, pipelines, reached
 from rapid_llm.execution.messages import Bulk, Cover, Taken, bulk_taken, bulks, sends, step_messages
 from rapid_llm.execution.offload import Offloading
-from rapid_llm.execution.passes import occupied_share
 from rapid_llm.execution.pricing import Priced, Request, price_requests
 from rapid_llm.execution.step import Seats, TrainingStep, Work, kernels_and_gaps, once_a_step, tail, work_on
 from rapid_llm.execution.stragglers import Slow

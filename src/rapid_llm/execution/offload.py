@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.execution.pricing import Machine
+from rapid_llm.execution.machine import Machine
 from rapid_llm.lowering import Lowered
 from rapid_llm.lowering.outer import FP32_BYTES, OPTIMIZER_STATES
 from rapid_llm.network import link

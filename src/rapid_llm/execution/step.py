@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.execution.beside import occupied_share, on_side_stream
+from rapid_llm.execution.cells import summed
 from rapid_llm.execution.cluster import Cluster, Kind, Pipeline
+from rapid_llm.execution.machine import Machine
 from rapid_llm.execution.mapping import mapped
 from rapid_llm.execution.messages import (
     Bulk,
@@ -22,8 +25,8 @@ from rapid_llm.execution.messages import (
     step_messages,
 )
 from rapid_llm.execution.offload import Offloading, offloading
-from rapid_llm.execution.passes import Passes, occupied_share, on_side_stream, summed, time_passes
-from rapid_llm.execution.pricing import Machine, Priced, Request, price_step
+from rapid_llm.execution.passes import Passes, time_passes
+from rapid_llm.execution.pricing import Priced, Request, price_step
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.execution.stragglers import Slow, lateness
 from rapid_llm.execution.timeline import Durations, pipeline_time

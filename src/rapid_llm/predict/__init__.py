@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from rapid_llm.predict.fitting import fit, grown, grown_field, largest
     from rapid_llm.predict.job import plans_of
     from rapid_llm.predict.objective import Capacity, fewest_accelerators, largest_batch
-    from rapid_llm.predict.report import Confidence, Cost, Fix, MemoryUse, Report, Violation, WhatIf
+    from rapid_llm.predict.report import Confidence, Cost, Fix, Report, Violation, WhatIf
     from rapid_llm.predict.stepping import Stepper, stepper
+    from rapid_llm.predict.uses import MemoryUse
     from rapid_llm.scenario import Scenario
 
 __all__ = [
@@ -46,7 +47,7 @@ __all__ = [
     "train",
 ]
 
-__getattr__ = exports(__name__, "report", "fitting", "engine", "explaining", "objective", "stepping")
+__getattr__ = exports(__name__, "report", "uses", "fitting", "engine", "explaining", "objective", "stepping")
 
 
 class _Room(ModuleType):

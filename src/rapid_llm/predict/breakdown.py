@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.execution import ForwardSteps, Passes, Priced, TrainingStep
-from rapid_llm.execution.passes import side_share
+from rapid_llm.execution.beside import side_share
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.execution.timeline import pairs
 from rapid_llm.lowering.table import CAST, OPTIMIZER

@@ -12,8 +12,9 @@ from rapid_llm.predict.confidence import power_strays
 from rapid_llm.predict.halves import HalvedSteps
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.pools import PoolsTable
-from rapid_llm.predict.report import EnergyUse, Price, Report
+from rapid_llm.predict.report import Price, Report
 from rapid_llm.predict.training import TrainingTable
+from rapid_llm.predict.uses import EnergyUse
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Inference, Training
 

@@ -26,9 +26,10 @@ from rapid_llm.predict.inference_report import inference_report
 from rapid_llm.predict.job import assumptions, plans_of
 from rapid_llm.predict.pools import PoolsTable, evaluate_pools
 from rapid_llm.predict.pools_report import pools_report
-from rapid_llm.predict.report import EnergyUse, FaultsUse, MemoryUse, Recovered, Report, Violation, without_times
+from rapid_llm.predict.report import FaultsUse, Recovered, Report, Violation, without_times
 from rapid_llm.predict.training import TrainingTable, evaluate_training
 from rapid_llm.predict.training_report import training_report
+from rapid_llm.predict.uses import EnergyUse, MemoryUse
 from rapid_llm.predict.whatif import what_if
 from rapid_llm.scenario import Scenario, from_mapping, keywords, require
 from rapid_llm.workload import Inference, Training

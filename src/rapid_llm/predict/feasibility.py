@@ -8,7 +8,8 @@ import numpy as np
 
 from rapid_llm.memory import CATEGORIES, Account, CacheBudget, fit_probability, verdict
 from rapid_llm.parallelism import Parallelism
-from rapid_llm.predict.report import CacheUse, Fix, MemoryUse, StageMemory, Violation
+from rapid_llm.predict.report import Fix, Violation
+from rapid_llm.predict.uses import CacheUse, MemoryUse, StageMemory
 from rapid_llm.units import format_bytes
 from rapid_llm.workload import Inference
 

@@ -23,7 +23,8 @@ from rapid_llm.nouns import light, replaced
 from rapid_llm.predict.confidence import confidence_of
 from rapid_llm.predict.feasibility import cache_use, engine_use, memory_use
 from rapid_llm.predict.job import assumptions, capacities_of, decoded, plans_of, training_shapes
-from rapid_llm.predict.report import CacheUse, MemoryUse, Report, without_times
+from rapid_llm.predict.report import Report, without_times
+from rapid_llm.predict.uses import CacheUse, MemoryUse
 from rapid_llm.scenario import Scenario, from_mapping, keywords, require
 from rapid_llm.workload import Inference, Training
 

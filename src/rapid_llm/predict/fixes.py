@@ -12,7 +12,8 @@ from rapid_llm.errors import InputError
 from rapid_llm.model import MoE
 from rapid_llm.nouns import replaced
 from rapid_llm.predict.fitting import largest, memory_of
-from rapid_llm.predict.report import Fix, MemoryUse
+from rapid_llm.predict.report import Fix
+from rapid_llm.predict.uses import MemoryUse
 from rapid_llm.scenario import Scenario, replanned, require
 from rapid_llm.workload import HostShare, Inference, Offload, Recompute, Training
 

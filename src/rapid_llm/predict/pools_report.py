@@ -14,7 +14,8 @@ from rapid_llm.predict.feasibility import engine_use, memory_violation
 from rapid_llm.predict.halves import Halves
 from rapid_llm.predict.pools import PoolsTable
 from rapid_llm.predict.replica import job_of
-from rapid_llm.predict.report import Cost, HalvesUse, MemoryUse, PoolsUse, PoolUse, Report, Where
+from rapid_llm.predict.report import Cost, Report, Where
+from rapid_llm.predict.uses import HalvesUse, MemoryUse, PoolsUse, PoolUse
 from rapid_llm.scenario import Pool, Scenario, pool_scenario
 from rapid_llm.workload import Inference
 

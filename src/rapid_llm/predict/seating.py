@@ -11,8 +11,8 @@ from rapid_llm.execution.schedules import CODES
 from rapid_llm.memory import Account
 from rapid_llm.nouns import replaced
 from rapid_llm.predict.fitting import footprint
-from rapid_llm.predict.report import SeatsUse, StageSeat
 from rapid_llm.predict.training import TrainingTable
+from rapid_llm.predict.uses import SeatsUse, StageSeat
 from rapid_llm.scenario import Scenario, require
 
 OUTER = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -139,6 +139,19 @@ def _changed(value: Mapping[str, Any], base: str) -> dict[str, Any]:
     return {"name": f"{base} (changed)" if own else base, **own}
 
 
+def _own_name(document: Document, value: Mapping[str, Any], path: str, base: str, known: Collection[str]) -> None:
+    """Refuse a name that calls the fields of ``base`` by what they are not: another noun's, or one of its own alone."""
+    name = value.get("name")
+    if name is None or name == base or (name not in list(known) and value.keys() != {"name"}):
+        return
+    meant = name if name in list(known) else next(iter(nearest(str(name), known)), base)
+    raise document.error(
+        f"{path}.name {show(name)} is a label alone, and the fields under it stay those of {base}. "
+        f"Try {path}: {meant}, or base: {meant} beside what changes.",
+        join(path, "name"),
+    )
+
+
 def _model_named(name: str) -> Model:
     """The model of a name or path; a file that describes a whole job is none."""
     if is_path(name) and Path(name).is_file() and {"model", "workload"} <= read_yaml(name).data.keys():
@@ -236,6 +249,7 @@ def _runtime(
     base = value.get("base") if "base" in value or {"name", "kernels"} <= value.keys() else default
     if base is None:
         return build(Runtime, value, document, path)
+    _own_name(document, value, path, str(base), runtime.names())
     below = located(document, join(path, "base"), by_name, beside(document, str(base)))
     return build(Runtime, merge(plain(below), _changed(value, str(base))), document, path)
 
@@ -252,6 +266,7 @@ def _precision(
         return build(Precision, value, document, path)
     base = str(value.get("base", preset))
     located(document, join(path, "base"), precision, base)
+    _own_name(document, value, path, base, PRESETS)
     own = {} if gradients is None else {"gradients": gradients}
     return build(Precision, merge(merge(PRESETS[base], own), _changed(value, base)), document, path)
 

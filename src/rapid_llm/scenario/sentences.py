@@ -374,7 +374,8 @@ def helix(r: Row) -> str:
         return "parallelism.helix is for inference, and workload.kind is training. Try to leave it out."
     return (
         f"parallelism.helix deals the cache of decode over cp, without ulysses or shift (got cp {r['cp']}, ulysses "
-        f"{r['ulysses']}{', shift' if r['shifts'] else ''}). Try cp 4, ulysses 1."
+        f"{r['ulysses']}{', shift' if r['shifts'] else ''}). "
+        f"Try cp {r['cp'] if r['cp'] > 1 else 4}, ulysses 1."
     )
 
 

@@ -9,6 +9,7 @@ from rapid_llm.errors import InputError, nearest, unknown_name
 from rapid_llm.validation import tables
 from rapid_llm.validation.cases import Case
 from rapid_llm.validation.evaluation import Predictor, Progress, evaluate, predictor
+from rapid_llm.validation.kernels.samples import UnknownAccelerator
 from rapid_llm.validation.scorecard import Scorecard, score
 from rapid_llm.validation.suites import SUITES
 
@@ -26,11 +27,29 @@ def suite_names() -> tuple[str, ...]:
 
 def cases_of(suites: Iterable[str], found: Sequence[tables.Table]) -> tuple[Case, ...]:
     """The cases of the named suites in some tables; InputError for a suite that does not exist."""
+    return _read(suites, found)[0]
+
+
+def _read(suites: Iterable[str], found: Sequence[tables.Table]) -> tuple[tuple[Case, ...], tuple[str, ...]]:
+    """The cases of the named suites in some tables, and a sentence for each broken row of those that the suites read
+    and for each table that is set aside, as its accelerator is unknown."""
     chosen = tuple(suites) or suite_names()
     for name in chosen:
         if name not in SUITES:
             raise InputError(unknown_name("suite", name, SUITES), field="suites", suggestions=nearest(name, SUITES))
-    return tuple(case for name in dict.fromkeys(chosen) for table in found for case in SUITES[name](table))
+    cases, said = list[Case](), dict[str, None]()
+    for name in dict.fromkeys(chosen):
+        for table in found:
+            try:
+                own = tuple(SUITES[name](table))
+            except UnknownAccelerator as error:
+                place = "" if str(table.path) in error.message else f"{table.path}: "
+                said[f"{place}{error.message} The table is set aside."] = None
+                continue
+            cases += own
+            if own:
+                said |= dict.fromkeys(table.broken)
+    return tuple(cases), tuple(said)
 
 
 def run(
@@ -47,14 +66,16 @@ def run(
     """
     folder = Path(data_dir) if data_dir is not None else published()
     found = tables.find(folder)
-    cases = cases_of(suites, found)
+    cases, said = _read(suites, found)
     if not cases:
         if data_dir is None:
             raise InputError(
                 "the published figures have no row for these suites: name a folder of tables with --data FOLDER.",
                 field="data",
             )
+        if said:
+            raise InputError(f"{said[0]} Nothing is left to score.", field="data")
         why = tables.almost(folder) or "tables are known by their columns. See: rapid-llm validate --help"
         raise InputError(f"{folder} has no row for these suites: {why}", field="data")
     card = score(evaluate(cases, predict or predictor(), progress))
-    return card if data_dir is None else replace(card, broken=tuple(said for table in found for said in table.broken))
+    return card if data_dir is None else replace(card, broken=said)

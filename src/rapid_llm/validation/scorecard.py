@@ -48,7 +48,7 @@ class ScoreRow:
 
 @dataclass(frozen=True, slots=True)
 class Scorecard:
-    """Rows of the scorecard, the results that they sum up, and a sentence for each ``broken`` row of a user's table."""
+    """Rows of the scorecard, the results that they sum up, and a sentence for each ``broken`` row or table."""
 
     rows: tuple[ScoreRow, ...]
     results: tuple[Result, ...]
@@ -57,12 +57,6 @@ class Scorecard:
     def to_json(self) -> dict[str, Any]:
         """``{"suites": [row, ...]}``."""
         return {"suites": [asdict(row) for row in self.rows]}
-
-    def to_html(self) -> str:
-        """The scorecard as one self-contained page."""
-        from rapid_llm.validation.scorecard_page import page
-
-        return page(self)
 
     def write_rows(self, path: Path) -> None:
         """Write one CSV line per case: measured, predicted, error, or why it was skipped."""

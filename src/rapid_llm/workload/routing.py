@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
+from rapid_llm.documents import show
 from rapid_llm.nouns import STRICT, hash_once
 from rapid_llm.units import Positive, Whole
 
@@ -26,14 +27,25 @@ def _each_layer(counts: object) -> object:
 
 
 def _by_rank(placement: object) -> object:
-    """Ranks 0, 1, ... as keys of a mapping are their places in a list."""
-    if not isinstance(placement, Mapping):
+    """The experts of each rank as lists in the order of ranks, which may also be keys of a mapping."""
+    if placement is None or isinstance(placement, str):
         return placement
-    ranks = {str(rank): ids for rank, ids in placement.items()}
-    if sorted(ranks) != sorted(map(str, range(len(ranks)))):
-        got = ", ".join(ranks)
-        raise ValueError(f"must name ranks 0 to {len(ranks) - 1} (got {got}). Try {{0: [0, 1], 1: [2, 3]}}")
-    return tuple(ranks[str(rank)] for rank in range(len(ranks)))
+    if isinstance(placement, Mapping):
+        ranks = {str(rank): ids for rank, ids in placement.items()}
+        if sorted(ranks) != sorted(map(str, range(len(ranks)))):
+            got = ", ".join(ranks)
+            raise ValueError(f"must name ranks 0 to {len(ranks) - 1} (got {got}). Try {{0: [0, 1], 1: [2, 3]}}")
+        placement = tuple(ranks[str(rank)] for rank in range(len(ranks)))
+    if not (isinstance(placement, (list, tuple)) and placement and all(map(_ids, placement))):
+        raise ValueError(
+            f"must be greedy, or list the experts of each rank by ids from 0 (got {show(placement)}). "
+            "Try [[0, 1], [2, 3]]"
+        )
+    return placement
+
+
+def _ids(rank: object) -> bool:
+    return isinstance(rank, (list, tuple)) and all(type(one) is int and one >= 0 for one in rank)
 
 
 Counts = Annotated[
