@@ -109,8 +109,9 @@ def _result(file: str) -> Mapping[str, Any]:
 
 def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
     flat = dict(_leaves(result, ""))
-    tree = result.get("breakdown")
-    return {**flat, **dict(_costs(tree, ()))} if tree else flat
+    for key, seconds in _costs(result.get("breakdown") or {"children": ()}, ()):
+        flat[key] = flat.get(key, 0.0) + seconds
+    return flat
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -122,8 +123,9 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _costs(cost: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, float]]:
+    """The leaves of a breakdown; of kernels without what bounds them, which may differ between A and B."""
     for child in cost["children"]:
-        here = (*path, child["name"])
+        here = path if child["children"] and child["name"] in words.KERNELS else (*path, child["name"])
         if not child["children"]:
             yield f"breakdown.{'/'.join(here)}", child["seconds"]
         yield from _costs(child, here)
