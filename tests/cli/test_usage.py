@@ -33,6 +33,15 @@ SENTENCES = [
         "--zzz is not a flag of 'rapid-llm train'. Any scenario field goes through --set a.b=c. "
         "See: rapid-llm train --help",
     ),
+    (
+        ("train", "x", "--lora", "8"),
+        "--lora is not a flag of 'rapid-llm train'. Try --set workload.lora.rank=8. See: rapid-llm train --help",
+    ),
+    (
+        ("run", "x", "--fault", "nic"),
+        "--fault is not a flag of 'rapid-llm run'. Try --set \"faults=[{nic: node0.nic3, down: true}]\". "
+        "See: rapid-llm run --help",
+    ),
     (("train",), "'rapid-llm train' needs MODEL. Try: rapid-llm train llama-3.1-70b"),
     (("run",), "'rapid-llm run' needs FILE. Try: rapid-llm run examples/llama-3.1-70b-training.yaml"),
     (("show", "model"), "'rapid-llm show' needs NAME. Try: rapid-llm show accelerator h100-sxm"),
