@@ -12,6 +12,7 @@ from rapid_llm.cli.text import json_text
 from rapid_llm.documents import read_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.predict import predict
+from rapid_llm.provenance import is_path
 from rapid_llm.scenario import load
 from rapid_llm.units import (
     format_bandwidth,
@@ -99,6 +100,11 @@ def _differs(key: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> b
 
 def _result(file: str) -> Mapping[str, Any]:
     """The JSON object of a result file, or of the answer to a scenario file."""
+    if not is_path(file) and not Path(file).exists():
+        raise InputError(
+            f"diff compares scenario files, or answers in JSON (got {file}). Make one with: "
+            "rapid-llm infer ... --json > a.json"
+        )
     if Path(file).suffix != ".json":
         return predict(load(file)).to_dict()
     data = read_yaml(file).data
