@@ -24,7 +24,11 @@ app = App(
 )
 fit = App(name="fit", help="Memory only: does it fit, and what takes the space?", help_format="plaintext")
 app.command(fit)
-network = App(name="network", help="What the interconnect does with one collective.", help_format="plaintext")
+network = App(
+    name="network",
+    help="What the interconnect does: one collective, your own links, the order of ranks.",
+    help_format="plaintext",
+)
 app.command(network)
 calibrate = App(name="calibrate", help="Constants from your own measurements.", help_format="plaintext")
 app.command(calibrate)

@@ -105,6 +105,10 @@ def kernel(name: str) -> str:
     return " ".join(words).replace("_", " ").replace("+", " and ")
 
 
+KERNELS = ("compute", "memory-bound kernels", "launch-bound kernels")
+"""Groups of a breakdown that say what bounds a kernel, and nothing of what it is."""
+
+
 def cost(path: tuple[str, ...]) -> str:
     """A leaf of the breakdown: ``decode / compute / up`` is ``decode / MLP up projection``; its bound stands beside."""
     *above, group, leaf = ("", *path)
@@ -112,7 +116,7 @@ def cost(path: tuple[str, ...]) -> str:
         return " / ".join([*filter(None, above), f"{leaf} communication"])
     if group == "host":
         return " / ".join([*filter(None, above), f"host {leaf}"])
-    shown = [*above] if group in ("compute", "memory-bound kernels", "launch-bound kernels") else [*above, group]
+    shown = [*above] if group in KERNELS else [*above, group]
     return " / ".join([*filter(None, shown), kernel(leaf)])
 
 
