@@ -18,10 +18,12 @@ from rapid_llm.network.flow_prices import Links
 from rapid_llm.nouns import light
 from rapid_llm.parallelism import Plans
 from rapid_llm.predict.job import decoded
+from rapid_llm.predict.lockstep import Lockstep, lockstep
 from rapid_llm.predict.replica import Job
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario import Draft
-from rapid_llm.workload import Inference, Points, decode_points, join, points_of
+from rapid_llm.workload import Inference, Points, join, points_of
+from rapid_llm.workload.lengths import longest
 
 Column = NDArray[np.float64]
 
@@ -214,7 +216,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     micro = ceil(requests / groups)
     groups = ceil(requests / micro)
     first = job.prompts(requests)
-    rest = decode_points(micro * work.beams, work.prompt_tokens, work.output_tokens)
+    rest = job.decoding(micro * work.beams, requests)
     points = join([first, rest.verifying(job.drafts), job.fullest(requests)])
     n, end = len(first.batch), len(points.batch) - 1
     steps = job.time(points, _verified(points, job, slice(n, end)))[1]
@@ -238,7 +240,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
         running=requests,
         ttft_s=prefill_s + job.ingress + job.drafted_prompts(first, requests, steps),
         decode_s=decode_s,
-        gaps=work.output_tokens - 1,
+        gaps=longest(work.output_tokens, work.output_spread, requests) - 1,
     )
 
 
@@ -267,16 +269,19 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     passes = requests / together
     batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
     beside = others / batch if engine.mixed_steps else 0.0
-    middle = work.prompt_tokens + (work.output_tokens - 1) / 2.0
+    seen = job.past + job.seen_further + (work.new_tokens - new) / 2.0
     passes_of = points_of(
         [
-            (batch, new + beside, job.past + (work.new_tokens - new) / 2.0, passes),
-            (requests / groups * work.beams, 1 + job.drafts, middle, job.decode_steps),
+            (batch, new + beside, seen, passes),
+            (requests / groups * work.beams, 1 + job.drafts, job.middle(requests), job.decode_steps),
         ]
     )
     points = join([passes_of, job.fullest(requests)])
+    total = groups * (1.0 + job.decode_steps) if engine.mixed_steps else passes + groups * job.decode_steps
+    shared = lockstep(job.joined if work.varied else 1.0, passes, total)
+    points = shared.together(points, padded=engine.pads_ranks)
     steps = job.time(points, _verified(points, job, slice(1, 2)))[1]
-    return _cycle(job, points, steps, job.account(requests), groups)
+    return _cycle(job, points, steps, job.account(requests), groups, shared)
 
 
 def decode_steps_of(job: Job, running: float) -> InferenceTable:
@@ -287,8 +292,7 @@ def decode_steps_of(job: Job, running: float) -> InferenceTable:
     work = job.work
     groups = min(job.stages, max(1, int(running)))
     sequences = max(1.0, running) / groups
-    middle = work.prompt_tokens + (work.output_tokens - 1) / 2.0
-    step = points_of([(sequences * work.beams, 1 + job.drafts, middle, job.decode_steps)])
+    step = points_of([(sequences * work.beams, 1 + job.drafts, job.middle(max(1.0, running)), job.decode_steps)])
     points = join([step, job.fullest(ceil(running))])
     steps = job.time(points, _verified(points, job, slice(0, 1)))[1]
     seconds = float(job.token_time(steps, groups)[0] + steps.host[0])
@@ -319,7 +323,9 @@ def fed(job: Job) -> int:
     return max(1, min(job.max_requests, int(job.stages * engine.max_batched_tokens * share)))
 
 
-def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, groups: int) -> InferenceTable:
+def _cycle(  # noqa: PLR0917
+    job: Job, points: Points, steps: ForwardSteps, account: Account, groups: int, shared: Lockstep
+) -> InferenceTable:
     """Times of the mean field: prompts, decode and memory are the three points.
 
     While a prompt is in later stages those of others pass the first: a request sees them less by that lag. One whose
@@ -327,16 +333,16 @@ def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, grou
     """
     engine, requests = job.engine, int(points.batch[2])
     passes, share = float(points.count[0]), (requests - 1.0) / requests
+    read = passes / shared.spread
     decoding = float(steps.family("attention")[1] - steps.starts_of_attention[1])
     beside = decoding * share / job.stages if engine.mixed_steps else 0.0
     drafted = job.drafted_prompts(_row(points, 0), requests, steps)
-    prompt = float(steps.pace[0] + steps.host[0]) + beside + drafted / passes
+    prompt = float(steps.pace[0] + steps.host[0]) + beside + drafted / read
     step = float(job.token_time(steps, groups)[1] + steps.host[1])
     step += job.drafting(steps, 2, requests / groups)
-    alone = job.decode_steps
-    if engine.mixed_steps:
-        alone = max(0.0, (alone + 1.0) * groups - passes) / groups
-    mine, lag = passes / requests, float(steps.traversal[0] - steps.pace[0])
+    beyond = passes - (0.0 if engine.mixed_steps else read)
+    alone = max(0.0, (job.decode_steps + engine.mixed_steps) * groups - beyond) / groups
+    mine, lag = read / requests, float(steps.traversal[0] - steps.pace[0])
     others = max(0.0, passes - mine - lag / prompt)
     own, wait = mine * prompt + lag, step / 2.0 if requests > 1 else 0.0
     before, after = (others, 0.0) if job.work.output_tokens == 1 else (0.0, others)
