@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import ceil
+from math import ceil, floor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from rapid_llm.model import Model
 from rapid_llm.network.flow_prices import Links
 from rapid_llm.nouns import light
 from rapid_llm.parallelism import Plans
+from rapid_llm.predict.arrivals import by_chance, in_waves
 from rapid_llm.predict.job import decoded
 from rapid_llm.predict.lockstep import Lockstep, lockstep
 from rapid_llm.predict.replica import Job
@@ -109,7 +110,7 @@ def until_done(job: Job, table: InferenceTable) -> InferenceTable:
 
     All requests arrive at the start: those of a wave wait for the waves before it, and have their first token as the
     prompts of their wave are read one pass after the other. A wave lasts from one start of a request to the next one in
-    its place.
+    its place. In a closed loop only the first ones arrive at once, and each of the others as one before it is done.
     """
     together = max(1, table.running)
     waves, left = divmod(job.queued or 0, together)
@@ -119,6 +120,13 @@ def until_done(job: Job, table: InferenceTable) -> InferenceTable:
     waited = wave.e2e_s * (full * (waves - 1) / 2.0 + left * waves) / total
     first = (full * _first_tokens(job, wave) + left * _first_tokens(job, last)) / total
     lasts = (full * wave.e2e_s + left * last.e2e_s) / total
+    if job.work.closed_loop:
+        at_once = min(together, total)
+        waits = in_waves(
+            ceil(total / together) - 1, wave.e2e_s, job.work.output_spread, together, _read(job, together) / together
+        )
+        first = (at_once * _first_tokens(job, wave) + (total - at_once) * (table.ttft_s + waits)) / total
+        waited, lasts = 0.0, max(lasts, table.e2e_s)
     means = replace(wave, account=table.account, rounds=table.rounds, running=together)
     return replace(
         _read_first(means, first),
@@ -140,8 +148,13 @@ def _first_tokens(job: Job, wave: InferenceTable) -> float:
     requests = wave.running
     together = min(requests, max(1, int(job.engine.max_batched_tokens // job.read_tokens)))
     share = float(np.mean(np.arange(requests) // together + 1.0)) / ceil(requests / together)
-    read = job.ingress + share * (static_batch(job, requests).ttft_s - job.ingress)
+    read = job.ingress + share * _read(job, requests)
     return min(read, wave.e2e_s) if job.work.output_tokens == 1 else min(max(read, wave.ttft_s), wave.e2e_s)
+
+
+def _read(job: Job, requests: int) -> float:
+    """Seconds in which the prompts of so many requests are read in a row."""
+    return static_batch(job, requests).ttft_s - job.ingress
 
 
 def _read_first(wave: InferenceTable, first: float) -> InferenceTable:
@@ -344,9 +357,14 @@ def _cycle(  # noqa: PLR0917
     alone = max(0.0, (job.decode_steps + engine.mixed_steps) * groups - beyond) / groups
     mine, lag = read / requests, float(steps.traversal[0] - steps.pace[0])
     others = max(0.0, passes - mine - lag / prompt)
-    own, wait = mine * prompt + lag, step / 2.0 if requests > 1 else 0.0
-    before, after = (others, 0.0) if job.work.output_tokens == 1 else (0.0, others)
+    own, wait = mine * prompt + lag, 0.0
+    before = others
     alone = alone if job.work.output_tokens > 1 else 0.0
+    if job.work.output_tokens > 1:
+        reading = (others * prompt) / (own + others * prompt + alone * step)
+        before = min(others, _ahead(job, requests, reading))
+        wait = (1.0 - reading) * step / 2.0 if requests > 1 else 0.0
+    after = others - before
     return InferenceTable(
         points=points,
         steps=steps,
@@ -360,6 +378,14 @@ def _cycle(  # noqa: PLR0917
         decode_s=after * prompt + alone * step,
         gaps=job.work.output_tokens - 1,
     )
+
+
+def _ahead(job: Job, requests: int, reading: float) -> float:
+    """Passes with prompts of others that a prompt waits for, where these take a share of the time: no more than half of
+    them are ahead."""
+    room = job.engine.max_batched_tokens / job.read_tokens
+    together, each = max(1.0, floor(room)), max(1.0, 1.0 / room)
+    return each * min(by_chance(reading, reading / together), (requests - 1.0) / together / 2.0)
 
 
 def _row(points: Points, at: int) -> Points:

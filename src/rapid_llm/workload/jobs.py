@@ -208,7 +208,8 @@ class Inference:
     ``batch_size`` auto is as many as the engine runs at once: its cache holds no more. ``prefix_tokens`` of each prompt
     are cached already (at least its last token is computed). ``batching`` static prefills the batch together and
     decodes until all are done; continuous replaces each request that finishes by a new one at once.
-    ``total_requests`` of a job that all wait at its start; None: there are always more. ``beams``: of beam search,
+    ``total_requests`` of a job that all wait at its start, or ``closed_loop``: ``batch_size`` users send them, each the
+    next one as soon as one is done; None: there are always more. ``beams``: of beam search,
     which share the cache of their prompt. ``routing`` of tokens to experts, even unless it says otherwise. ``offload``:
     what lives outside the accelerator. ``images``: of every prompt. ``prompt_spread`` and ``output_spread`` of lengths
     that vary: standard deviation over mean; 0: all are equal. Where a model has an encoder, it reads the prompt,
@@ -219,6 +220,7 @@ class Inference:
     kind: Literal["inference"] = "inference"
     batch_size: Count | Literal["auto"]
     total_requests: Count | None = None
+    closed_loop: bool = False
     prompt_tokens: Count
     output_tokens: Annotated[Whole, Field(le=LONGEST_OUTPUT)] = 0
     decoder_prompt_tokens: Count = 1
@@ -231,6 +233,15 @@ class Inference:
     images: Images | None = None
     prompt_spread: Spread = 0.0
     output_spread: Spread = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse users of whom nothing more is said."""
+        if self.closed_loop and (self.total_requests is None or self.batch_size == "auto"):
+            raise ValueError(
+                "has closed_loop, of so many users (batch_size) and total_requests. Try total_requests: 640"
+            )
+        if self.closed_loop and self.batching == "static":
+            raise ValueError("has closed_loop and batching static, which replaces none. Try batching: continuous")
 
     @property
     def varied(self) -> bool:
