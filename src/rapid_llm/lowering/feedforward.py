@@ -90,7 +90,7 @@ def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column, Column, Column]:
     pairs that the rank sees [P]."""
     t, p = s.tokens, s.plans
     chosen = t * ffn.num_experts_per_tok
-    rows = hottest_rows(chosen * p.etp / p.tp, expert_load(ffn, s), s)
+    rows = hottest_rows(chosen * s.evenness * p.etp / p.tp, expert_load(ffn, s), s)
     hit = touched_experts(ffn, _together(s), s)
     seen = where(_travels(s), rows, larger(rows, chosen))
     seen = where(_gathers(ffn, s), _together(s) * ffn.num_experts_per_tok, seen)
@@ -99,7 +99,7 @@ def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column, Column, Column]:
 
 def _together(s: Shapes) -> Column:
     """Tokens of all ranks of an expert group [P]."""
-    return s.tokens * s.plans.ep * s.plans.etp / s.plans.tp
+    return s.tokens * s.evenness * s.plans.ep * s.plans.etp / s.plans.tp
 
 
 def _travels(s: Shapes) -> Mask:

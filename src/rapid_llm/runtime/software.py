@@ -300,6 +300,7 @@ class Serving:
     else one after the other through all; ``reserved_output``: the share of a request's output that
     admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence;
     ``bias_apart``: the bias of a row-parallel product is added behind its all-reduce by a kernel of its own;
+    ``pads_ranks``: replicas that share experts all run as many tokens a step as the fullest of them;
     ``async_scheduling``: the next step is prepared while this one runs, so that of the host only what exceeds it shows.
     """
 
@@ -313,6 +314,7 @@ class Serving:
     reserved_output: Share = 1.0
     logit_bytes: NonNegative = 8.0
     bias_apart: bool = False
+    pads_ranks: bool = False
     async_scheduling: bool = False
 
 
