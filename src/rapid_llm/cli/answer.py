@@ -103,8 +103,11 @@ def _recovered(faults: FaultsUse, seconds: float | None, width: int) -> list[str
 
 
 def _notes(report: Report, width: int) -> list[str]:
-    """Warnings of the named checks."""
+    """Warnings of the named checks, and of messages that closed forms do not follow."""
     found = [one.message for one in check(report.origin) if one.message] if report.origin else []
+    if report.shares_links_by_turns:
+        names = ", ".join(report.shares_links_by_turns)
+        found.append(f"{names}: sends share links by turns, which a closed form does not follow; nearer: network: flow")
     return [line for message in found for line in text.wrapped("note", message, lines=2, width=width)]
 
 

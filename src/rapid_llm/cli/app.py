@@ -272,6 +272,13 @@ def network_links(
     algorithm: Annotated[str | None, Parameter(help="This one only.")] = None,
     routing: Annotated[str, Parameter(help="How links are chosen, or a CSV of routes (from, to, via).")] = "auto",
     traffic: Annotated[str | None, Parameter(help="CSV of other flows from the start (from, to, bytes).")] = None,
+    place: Annotated[
+        str | None,
+        Parameter(
+            help="Accelerators of the ranks in order, such as gpu0,gpu2,gpu1,gpu3; or best: those that the traffic of "
+            "each algorithm likes best, and what that gains.",
+        ),
+    ] = None,
     fault: Annotated[
         tuple[str, ...], Parameter(negative=(), show_default=False, help="As of collective; repeatable.")
     ] = (),
@@ -289,6 +296,7 @@ def network_links(
         algorithm=algorithm,
         routing=routing,
         traffic=traffic,
+        place=place,
         faults=fault,
         svg=svg,
         as_json=json,
