@@ -147,6 +147,7 @@ class TrainingFlags:
     predictions: Annotated[
         str | None, _in(_JOB, "Masked tokens of each sequence that alone meet the vocabulary (BERT).")
     ] = None
+    tokens: Annotated[str | None, _in(_JOB, "Of the whole run, as 15e12: its time and accelerator hours.")] = None
     recompute: Annotated[
         str | None, _in(_JOB, "Activations computed again: none, selective, full, {modules: [moe_act]}.")
     ] = None

@@ -5,7 +5,8 @@ from functools import lru_cache
 import numpy as np
 
 from rapid_llm.errors import InputError
-from rapid_llm.execution.pricing import Priced, driven, said
+from rapid_llm.execution.machine import driven
+from rapid_llm.execution.pricing import Priced, said
 from rapid_llm.hardware import System
 from rapid_llm.network import Fabric, candidates
 from rapid_llm.network.groups import group_of
