@@ -10,7 +10,7 @@ from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import EVEN, Shapes
 from rapid_llm.model.architecture import MLP, MoE
 from rapid_llm.operators.elementwise import filled, larger, mapped, smaller, some, where
-from rapid_llm.operators.work import most_loaded
+from rapid_llm.operators.work import lateness, most_loaded
 
 FP32_BYTES = 4.0
 Mask = NDArray[np.bool_]
@@ -68,7 +68,20 @@ def held_experts(ffn: MoE, s: Shapes) -> Column:
 
 
 def touched_experts(ffn: MoE, tokens: Column, s: Shapes) -> Column:
-    """Experts of a rank that get any of the group's ``tokens``, of the rank where those are most [P]."""
+    """Experts of a rank that get any of the group's ``tokens``, of the rank where those are most [P].
+
+    Of equally popular ones each is hit by chance: the rank where most are is ahead of the mean by the expected maximum
+    of binomial counts, which a training batch, that hits all, does not see.
+    """
+    held, mean = held_experts(ffn, s), _hit(ffn, tokens, s)
+    if s.training:
+        return mean
+    apart = np.sqrt(larger(mean * (1.0 - mean / held), 0.0))
+    return smaller(held, mean + mapped(lateness, s.plans.ep) * apart)
+
+
+def _hit(ffn: MoE, tokens: Column, s: Shapes) -> Column:
+    """The same by the mean of each rank [P]."""
     held = held_experts(ffn, s)
     every = distinct_experts(float(ffn.num_experts), tokens, ffn.num_experts_per_tok)
     even = smaller(held, every / s.plans.ep)

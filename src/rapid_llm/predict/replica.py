@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from rapid_llm.dtypes import Precision
 from rapid_llm.execution import ForwardSteps, Machine, Slow, forward_steps
-from rapid_llm.execution.pricing import lateness
 from rapid_llm.lowering import Lowered, Shapes, lower
 from rapid_llm.lowering.linear import lower_pass
 from rapid_llm.memory import CATEGORIES, Account, inference_account, inference_footprint, predictor_bytes
 from rapid_llm.model import Model
 from rapid_llm.nouns import replaced
+from rapid_llm.operators.work import lateness
 from rapid_llm.parallelism import Parallelism, Plans
 from rapid_llm.predict.images import encoding
 from rapid_llm.predict.job import decoded, plans_of
