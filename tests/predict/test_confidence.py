@@ -63,6 +63,17 @@ def test_a_measured_accelerator_and_runtime_have_no_reservations():
     assert 0 < found.median <= found.p90 <= found.within
 
 
+def test_adapters_alone_were_measured_by_nobody():
+    work = {"kind": "training", "global_batch_size": 8, "sequence_length": 4096}
+    job = {"model": "llama-3.1-8b", "system": "dgx-h100", "accelerators": 8}
+    whole, frozen = (
+        confidence_of(from_mapping({**job, "workload": {**work, **lora}})) for lora in ({}, {"lora": {"rank": 16}})
+    )
+    assert whole is not None
+    assert frozen is not None
+    assert frozen.reasons == (*whole.reasons, "no measured job trains adapters alone")
+
+
 def test_an_unmeasured_accelerator_is_named():
     found = confidence_of(scenario("mi300x-8"))
     assert "mi300x was not measured end to end: its datasheet and its architecture's constants answer" in found.reasons

@@ -49,9 +49,12 @@ def confidence_of(scenario: Scenario, *, memory: bool = False) -> Confidence | N
         _nearest(suite, metrics, (chip.name, chip.architecture), runtime, encodes) for chip in dict.fromkeys(chips)
     ]
     least = max(found, key=lambda one: one.within if one else 0.0)
-    if least is None or (len(found) == 1 and not scenario.system.links):
-        return least
-    return replace(least, reasons=(*least.reasons, "no measured job joins unlike groups of nodes"))
+    if least is None:
+        return None
+    unlike = len(found) > 1 or bool(scenario.system.links)
+    alone = ("no measured job joins unlike groups of nodes",) if unlike else ()
+    frozen = ("no measured job trains adapters alone",) if getattr(scenario.workload, "lora", None) else ()
+    return replace(least, reasons=(*least.reasons, *alone, *frozen))
 
 
 @lru_cache(maxsize=256)

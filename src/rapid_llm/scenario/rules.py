@@ -228,15 +228,6 @@ PLAN: tuple[Check, ...] = (
         lacking.zero_stage,
     ),
     Check(
-        "ZeRO is of training",
-        "parallelism.zero_stage",
-        lambda c: (c.training > 0) | (c.zero_stage == 0),
-        lambda r: (
-            f"parallelism.zero_stage {r['zero_stage']} shards what is trained, and workload.kind is inference. "
-            "Leave it out, or try tp."
-        ),
-    ),
-    Check(
         "runtime runs the schedule",
         "parallelism.schedule",
         lambda c: (c.runs_schedule > 0) | (c.pp == 1),
