@@ -1,19 +1,25 @@
-"""Where ranks go: orders of the parallel axes by what their messages cost.
+"""Where ranks go: orders of the parallel axes by what their messages cost, and swaps of single ranks.
 
-Messages are priced by the algorithms which the collectives really run, not as an even spread over all pairs.
+Traffic is that of the algorithms which the collectives really run, not an even spread over all pairs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from rapid_llm.errors import InputError
+from rapid_llm.network.candidates import candidates
 from rapid_llm.network.collectives import price
 from rapid_llm.network.fabric import Fabric
+from rapid_llm.network.flows import SWITCH, expand
 from rapid_llm.network.technologies import Library
 from rapid_llm.parallelism import Plans
 from rapid_llm.units import format_percent, format_seconds
 
+Matrix = NDArray[np.float64]
 TIE = 1e-9
 """Orders closer than this (relative) cost the same; the one that was asked for, or comes first, is kept."""
 
@@ -103,3 +109,123 @@ def _priced(
         one = price(row.op, row.size, row.ranks, stride, fabric=fabric, library=library, small=small).seconds.item()
         spent[row.axis] = spent.get(row.axis, 0.0) + one * row.count
     return Placed(order, sum(spent.values()), tuple(spent.items()))
+
+
+def pair_traffic(traffic: Iterable[AxisTraffic], plans: Plans, *, fabric: Fabric, library: str | Library) -> Matrix:
+    """Bytes from every rank to every other in a step [ranks, ranks], by the algorithms that the library runs."""
+    total = int(plans.ranks[0])
+    matrix = np.zeros((total, total))
+    for row in traffic:
+        if row.ranks < 2 or row.count <= 0:
+            continue
+        stride = int(plans.stride(row.axis)[0])
+        way = candidates(row.op, row.size, row.ranks, stride, fabric=fabric, library=library)[0].way
+        flows = expand(way.template, way.group.bounds)
+        real = flows.destination != SWITCH
+        amount = flows.share[real] * row.size * row.count
+        for first in _firsts(total, row.ranks, stride):
+            np.add.at(matrix, (first + flows.source[real] * stride, first + flows.destination[real] * stride), amount)
+    return matrix
+
+
+def _firsts(total: int, ranks: int, stride: int) -> Iterator[int]:
+    """The first rank of every group."""
+    block = ranks * stride
+    return (base + k for base in range(0, total, block) for k in range(stride))
+
+
+def tier_distance(fabric: Fabric, count: int) -> Matrix:
+    """Seconds for a byte between every two of ``count`` accelerators, through all tiers that it passes."""
+    place = np.arange(count)
+    distance = np.zeros((count, count))
+    inner = np.ones((count, count), dtype=bool)
+    np.fill_diagonal(inner, val=False)
+    for tier in fabric.tiers:
+        here = inner & (place[:, None] // tier.span == place[None, :] // tier.span)
+        distance[here] = 1.0 / tier.bandwidth
+        inner &= ~here
+    distance[inner] = 1.0 / fabric.tiers[-1].bandwidth
+    return distance
+
+
+@dataclass(frozen=True, slots=True)
+class BestPlaces:
+    """``places[r]`` is the accelerator of rank r; ``before`` and ``after`` are bytes x distance; ``swaps`` made."""
+
+    places: tuple[int, ...]
+    before: float
+    after: float
+    swaps: int
+
+    @property
+    def gain(self) -> float:
+        """Share of bytes x distance that is saved."""
+        return 1.0 - self.after / self.before if self.before else 0.0
+
+
+def best_places(
+    traffic: ArrayLike, distance: ArrayLike, *, start: Sequence[int] | None = None, most: int = 10_000
+) -> BestPlaces:
+    """Swap ranks pairwise, the best swap first, until none helps (or ``most`` were made), from ``start`` and from a
+    placement that fills place after place with the rank that talks most to those already near; the better one is kept.
+
+    traffic: bytes from rank to rank [n, n]; distance: cost of a byte between accelerators, n or more of them. The cost
+    sum T_ij D(p_i, p_j) is a quadratic assignment; swaps find a local optimum. InputError for matrices that do not fit.
+    """
+    t, d = np.asarray(traffic, dtype=np.float64), np.asarray(distance, dtype=np.float64)
+    n = len(t)
+    if t.shape != (n, n) or d.ndim != 2 or d.shape[0] != d.shape[1] or len(d) < n:
+        raise InputError(
+            f"traffic {t.shape} and distances {d.shape} must be square, with a place for every rank.", field="placement"
+        )
+    places = np.arange(n) if start is None else np.array(start, dtype=np.int64)
+    if len(places) != n or len(set(places.tolist())) != n or places.min(initial=0) < 0 or places.max() >= len(d):
+        raise InputError(f"start must give each of {n} ranks an accelerator of its own.", field="placement")
+    t, d = t + t.T, d + d.T
+    np.fill_diagonal(t, 0.0)
+    before = _cost(t, d, places)
+    swapped, built = (_swapped(t, d, begin, most) for begin in (places, _filled(t, d)))
+    found, made = min(swapped, built, key=lambda one: _cost(t, d, one[0]))
+    return BestPlaces(tuple(found.tolist()), before, _cost(t, d, found), made)
+
+
+def _filled(t: Matrix, d: Matrix) -> NDArray[np.int64]:
+    """Places 0, 1, 2 ... each to the rank whose traffic to those placed already it brings nearest."""
+    n = len(t)
+    near = d.max(initial=0.0) - d
+    pull, places = t.sum(axis=1), np.full(n, -1)
+    holders: list[int] = []
+    for place in range(n):
+        rank = int(np.where(places < 0, pull, -np.inf).argmax())
+        places[rank] = place
+        holders.append(rank)
+        if place + 1 < n:
+            pull = t[:, holders] @ near[place + 1, : place + 1]
+    return places
+
+
+def _swapped(t: Matrix, d: Matrix, start: NDArray[np.int64], most: int) -> tuple[NDArray[np.int64], int]:
+    """A placement in which no swap helps, and how many it took."""
+    places = start.copy()
+    least = TIE * max(_cost(t, d, places), 1e-300)
+    for made in range(most):
+        i, j, change = _best_swap(t, d[np.ix_(places, places)])
+        if change >= -least:
+            return places, made
+        places[[i, j]] = places[[j, i]]
+    return places, most
+
+
+def _cost(t: Matrix, d: Matrix, places: NDArray[np.int64]) -> float:
+    return float((t * d[np.ix_(places, places)]).sum() / 4)  # both matrices are doubled
+
+
+def _best_swap(t: Matrix, p: Matrix) -> tuple[int, int, float]:
+    """The pair whose swap lowers the cost most: delta = sum_k (t_ik - t_jk) (p_jk - p_ik), k other than i and j."""
+    m = t @ p.T
+    own = np.diag(m)
+    delta = m + m.T - own[:, None] - own[None, :] + 2 * t * p
+    np.fill_diagonal(delta, 0.0)
+    at = int(delta.argmin())
+    i, j = divmod(at, len(t))
+    return i, j, float(delta[i, j]) / 2
