@@ -169,6 +169,12 @@ def test_a_prefix_scales(value, factor):
     assert units.parse(f"{value!r} {prefix}B", "bytes") == pytest.approx(units.parse(f"{value * factor!r} B", "bytes"))
 
 
+@pytest.mark.parametrize(("given", "hint"), [("100M", " Try 1e+08."), ("1.5 T", " Try 1.5e+12."), ("many", "")])
+def test_a_number_with_a_letter_is_told_as_one(given, hint):
+    with pytest.raises(ValueError, match=re.escape(f"must be a number (got '{given}').{hint}")):
+        TypeAdapter(units.Positive).validate_python(given)
+
+
 @pytest.mark.parametrize(
     ("kind", "given", "sentence"),
     [

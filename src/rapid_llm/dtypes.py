@@ -54,7 +54,7 @@ def _formats() -> dict[str, Dtype]:
         Dtype("fp8_block", 1.0 + 4 / 128**2, "fp8", quantise=True, cast=3.0, turned=1.0),
         # OCP MX v1.0: 8-bit scale per 32; both copies come of the 16-bit values, in one pass. Scales are written and
         # reordered for the matrix units by a kernel of their own (cuBLAS, block scaling factors layout).
-        Dtype("mxfp8", 1.0 + 1 / 32, "fp8", quantise=True, cast=3.0 + 3 / 32, turned=1.0 + 3 / 32),
+        Dtype("mxfp8", 1.0 + 1 / 32, "mxfp8", quantise=True, cast=3.0 + 3 / 32, turned=1.0 + 3 / 32),
         Dtype("mxfp6", 0.75 + 1 / 32, "fp6", quantise=True, cast=2.75, turned=0.75),
         # NVIDIA: e4m3 scale per 16, and one of the tensor
         Dtype("nvfp4", 0.5 + 1 / 16, "fp4", quantise=True, cast=4.5, turned=2.5),

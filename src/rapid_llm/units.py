@@ -18,6 +18,8 @@ MAX_COUNT: Final = 10**12
 
 _DECIMAL: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY: Final = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60}
+_LETTERS: Final = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
+"""Thousands to trillions of things."""
 MIN_BANDWIDTH: Final = 1.0
 """The lowest bandwidth that a field takes (B/s)."""
 MAX_SECONDS: Final = 3600.0
@@ -154,8 +156,15 @@ def _count(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"must be a number (got {_say(value)}).")
+        raise ValueError(f"must be a number (got {_say(value)}).{_spelled(value)}")
     return float(value)
+
+
+def _spelled(value: Any) -> str:
+    """The number to try for one that is written with a letter: 1e+08 for 100M."""
+    written = _NUMBER.match(value.strip()) if isinstance(value, str) else None
+    factor = _LETTERS.get(value.strip()[written.end() :].strip()) if written else None
+    return f" Try {float(written[0].replace('_', '')) * factor:g}." if written and factor else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,12 @@ def test_hints_for_flags_of_other_tools_are_taken(setting):
     given = {"model": "llama-3.1-8b", "system": "h100-sxm"}
     if "experts" in setting:
         given = {"model": "qwen3-30b-a3b", "system": "rtx-4090-xeon", "runtime": "ktransformers"}
-    elif "offload" in setting or "lora" in setting:
+    elif "helix" in setting:
+        given |= {"system": "gb200-nvl72", "parallelism": {"tp": 8, "cp": 8}, "model": "llama-3.1-405b"}
+    elif "faults" in setting:
+        given |= {"system": "dgx-h100", "network": "flow", "accelerators": 16}
+        job["batch_size"] = 16
+    elif "offload" in setting or "lora" in setting or "workload.tokens" in setting:
         job = {"kind": "training", "global_batch_size": 8, "sequence_length": 4096}
     plain, changed = (from_mapping({**given, "workload": job}, overrides=own) for own in ([], [setting]))
     assert changed != plain

@@ -123,3 +123,32 @@ def test_constants_that_are_typical_say_so_with_a_wider_interval(capsys):
     errors = json.loads(run(capsys, *shape, "h100-sxm", "--json")[1])["errors"]
     assert not errors["typical"]
     assert errors["within"] == errors["p90"]
+
+
+@pytest.mark.parametrize(("alias", "name"), [("w4a16", "int4_wo"), ("w8a8", "int8"), ("float16", "fp16")])
+def test_a_format_has_one_price_by_any_of_its_names(capsys, alias, name):
+    shape = ("kernel", "gemm", "--m", "8", "--n", "4096", "--k", "4096", "--accelerator", "a100-sxm", "--dtype")
+    assert run(capsys, *shape, alias)[1] == run(capsys, *shape, name)[1]
+
+
+def test_formats_of_weights_alone_read_16_bit_activations(capsys):
+    shape = ("kernel", "gemm", "--m", "4096", "--n", "64", "--k", "4096", "--accelerator", "a100-sxm", "--dtype")
+    for name in ("int4_wo", "q4_k"):
+        assert json.loads(run(capsys, *shape, name, "--json")[1])["hbm_bytes"] > 4096 * 4096 * 2.0
+
+
+def test_an_error_of_another_format_is_called_so(capsys):
+    shape = ("kernel", "gemm", "--m", "64", "--n", "4096", "--k", "4096", "--accelerator", "h100-sxm", "--dtype")
+    assert "no rows of this format; nearest: suite gemm h100-sxm/" in run(capsys, *shape, "tf32")[1]
+    for name in ("bf16", "fp16", "fp8"):
+        assert "no rows" not in run(capsys, *shape, name)[1]
+
+
+@pytest.mark.parametrize("card", ["h100-sxm", "mi300x", "l40s"])
+def test_block_scales_need_units_that_apply_them(capsys, card):
+    shape = ("kernel", "gemm", "--m", "64", "--n", "4096", "--k", "4096", "--dtype", "mxfp8", "--accelerator")
+    code, _, err = run(capsys, *shape, card)
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"{card} has no matrix rate for mxfp8" in err
+    for newer in ("b200-sxm", "mi355x"):
+        assert run(capsys, *shape, newer)[0] == 0

@@ -225,7 +225,7 @@ def test_own_routes_and_background_traffic_cost_what_they_take(own):
             2,
             "narrow.csv:1: a bandwidth matrix is square, one row and column an accelerator",
         ),
-        (["negative.csv", "all_reduce"], 2, "bandwidth from accelerator 1 to 0 must be 0 or more (got -1e+09 B/s)."),
+        (["negative.csv", "all_reduce"], 2, "negative.csv:2: '-1' is not a bandwidth in GB/s, 0 or more."),
         (["slow.csv", "all_reduce"], 2, "slow.csv:2: links[0].bandwidth of slow must be above 0 (got '-5 GB/s')."),
         (["apart.csv", "all_reduce"], 3, "apart is disconnected: no live path joins accelerators 0 (a), 1 (b)"),
         (["none.csv", "all_reduce"], 2, "none.csv: no such file."),
@@ -413,6 +413,29 @@ def test_links_of_a_system_of_ones_own(tmp_path):
     assert "8 accelerators of mesh-4x2" in ran.out
     ran = rapid_llm("show", "system", str(file), "--topology", str(tmp_path / "mesh.svg"))
     assert (ran.code, (tmp_path / "mesh.svg").read_text()[:4]) == (0, "<svg")
+
+
+def test_ranks_are_placed_on_accelerators_of_ones_own(tmp_path):
+    file = tmp_path / "matrix.csv"
+    file.write_text("0,20,200,20\n20,0,20,200\n200,20,0,20\n20,200,20,0\n")
+    asked = ("network", "links", str(file), "all_reduce", "--size", "64MiB", "--algorithm", "halving-doubling")
+    ran = rapid_llm(*asked, "--place", "best")
+    assert ran.code == 0
+    assert " in order" in ran.out and "% less than 3.52 ms" in ran.out
+    found = json.loads(rapid_llm(*asked, "--place", "best", "--json").out)
+    assert found["seconds"] < found["unplaced_seconds"]
+    there = json.loads(rapid_llm(*asked, "--place", ",".join(found["ranks_on"]), "--json").out)
+    assert (there["seconds"], there["unplaced_seconds"]) == (found["seconds"], None)
+    for place, sentence in (
+        ("gpu0,gpu2,gpu0,gpu3", "placement puts ranks 0 and 2 both on gpu0; an accelerator holds one rank."),
+        ("gpu0,gpu9", "matrix has no node 'gpu9'."),
+    ):
+        ran = rapid_llm(*asked, "--place", place)
+        assert ran.code == 2
+        assert sentence in ran.err
+    ran = rapid_llm(*asked, "--place", "gpu0,gpu2", "--accelerators", "4")
+    assert ran.code == 2
+    assert "--place names 2 accelerators, and --accelerators asks for 4; leave one out." in ran.err
 
 
 def test_sends_that_share_links_by_turns_are_told():

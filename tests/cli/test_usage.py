@@ -15,6 +15,7 @@ from rapid_llm.validation.suites import SUITES
 
 from .shell import rapid_llm
 
+SERVED = "--dp 4 --batch-size 4 --prompt-tokens 8 --output-tokens 8"
 SENTENCES = [
     (("trian",), "'trian' is not a verb of rapid-llm. Did you mean 'train'? See: rapid-llm --help"),
     (("fit", "trian", "x"), "'trian' is not a verb of rapid-llm fit. Did you mean 'train'? See: rapid-llm fit --help"),
@@ -33,6 +34,15 @@ SENTENCES = [
         "--zzz is not a flag of 'rapid-llm train'. Any scenario field goes through --set a.b=c. "
         "See: rapid-llm train --help",
     ),
+    (
+        ("train", "x", "--lora", "8"),
+        "--lora is not a flag of 'rapid-llm train'. Try --set workload.lora.rank=8. See: rapid-llm train --help",
+    ),
+    (
+        ("run", "x", "--fault", "nic"),
+        "--fault is not a flag of 'rapid-llm run'. Try --set \"faults=[{nic: node0.nic3, down: true}]\". "
+        "See: rapid-llm run --help",
+    ),
     (("train",), "'rapid-llm train' needs MODEL. Try: rapid-llm train llama-3.1-70b"),
     (("run",), "'rapid-llm run' needs FILE. Try: rapid-llm run examples/llama-3.1-70b-training.yaml"),
     (("show", "model"), "'rapid-llm show' needs NAME. Try: rapid-llm show accelerator h100-sxm"),
@@ -44,6 +54,15 @@ SENTENCES = [
     (("train", "x", "--tp="), "--tp needs a value (got an empty text)."),
     (("diff", "a", "b", "--zzz"), "--zzz is not a flag of 'rapid-llm diff'. See: rapid-llm diff --help"),
     (("run", "a\nb.yaml"), "a b.yaml: no such file."),
+    (
+        ("diff", "mi300x-8", "dgx-h200"),
+        "diff compares scenario files, or answers in JSON (got mi300x-8). Make one with: "
+        "rapid-llm infer ... --json > a.json",
+    ),
+    (
+        tuple(f"infer llama-3.1-8b --system dgx-h100 --zero-stage 3 {SERVED}".split()),
+        "parallelism.zero_stage 3 shards what is trained, and workload.kind is inference. Leave it out, or try tp.",
+    ),
     (("train", "x", "y"), "'rapid-llm train' does not take 'y'. See: rapid-llm train --help"),
     (("train", "x", "--tp", "1", "--tp", "2"), "--tp is given more than once. Keep one of them."),
     (

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -133,6 +134,17 @@ def test_diff_shows_what_was_asked_and_what_came_out(tmp_path: Path):
     assert "step_time_s" in ran.out
     pairs = {row["field"]: row for row in json.loads(rapid_llm("diff", a, b, "--json").out)["results"]}
     assert pairs["step_time_s"]["ratio"] > 0
+
+
+def test_diff_lays_a_kernel_beside_itself_whatever_bounds_it(tmp_path: Path):
+    job = shlex.split("qwen3-235b-a22b --tp 8 --batch-size 64 --prompt-tokens 1024 --output-tokens 64 --json")
+    files = [tmp_path / f"{system}.json" for system in ("mi300x-8", "dgx-h200")]
+    for file in files:
+        file.write_text(rapid_llm("infer", *job, "--system", file.stem).out)
+    rows = json.loads(rapid_llm("diff", *files, "--json").out)["results"]
+    core = [row for row in rows if row["field"] == "breakdown.decode/attention"]
+    assert len(core) == 1
+    assert core[0]["ratio"] > 0
 
 
 def test_diff_wants_a_result(tmp_path: Path):

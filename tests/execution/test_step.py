@@ -310,7 +310,7 @@ def test_a_message_between_stages_costs_its_host() -> None:
 
 
 def test_single_experts_and_casts_are_launched_at_a_cost_of_their_own() -> None:
-    lowered = table(plan(dp=8, ep=8), "qwen3-235b-a22b", preset="mxfp8-mixed")
+    lowered = table(plan(dp=8, ep=8), "qwen3-235b-a22b", preset="fp8-mixed")
     none, expert, cast = (
         training_step(lowered, machine(host=host)).passes.total[FORWARD, 0, 0] * machine().host_speed
         for host in (Host(per_dispatch="1 s", **more) for more in ({}, {"per_expert": "1 s"}, {"per_cast": "1 s"}))

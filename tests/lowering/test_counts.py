@@ -77,3 +77,16 @@ def test_layers_of_the_end_stages(name: str, pp: int, first: int, last: int) -> 
     layers = table(plan(pp=pp), name).layers[:-2, 0].sum(axis=0)
     assert layers.sum() == models.load(name).num_hidden_layers
     assert (layers[0], layers[-1]) == (first, last)
+
+
+def test_a_selective_scan_streams_its_tokens_once():
+    """Mamba-1 (Gu and Dao 2023, section 3.3.2): of a token, channel and state 9 FLOPs and an exponential; tokens in 16
+    bits, states in 32."""
+    tokens, channels, state = 2 * 2048.0, 8192.0, 16.0
+    (rows,) = [k for k in table(plan(2), "falcon-mamba-7b").kernels if "recurrence" in k.names]
+    read, write, flops = (float(column[rows.names.index("recurrence"), 0]) for column in rows.columns.values())
+    assert rows.family == "pointwise"
+    assert flops == tokens * channels * state * 25.0
+    held = 2.0 * channels * state * 4.0
+    assert write == 2.0 * tokens * channels + held
+    assert read == 2.0 * tokens * (3.0 * channels + 2.0 * state) + held

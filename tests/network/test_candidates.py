@@ -57,6 +57,21 @@ def test_a_recipe_is_the_algorithm_that_it_writes(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("repeat", "sentence"),
+    [
+        ("log2(n)", "on 48 ranks: repeat 'log2(n)' is 5.58, which is not whole; try ceil or floor of it."),
+        ("ceil(log2(n))", "on 48 ranks: pairs 16 apart leave ranks without a partner."),
+    ],
+)
+def test_a_recipe_that_does_not_fit_the_ranks_is_refused(tmp_path, repeat, sentence):
+    file = tmp_path / "mine.yaml"
+    file.write_text(RECIPE.replace("log2(n)", repeat))
+    with pytest.raises(InputError) as caught:
+        candidates("all_reduce", S, 48, fabric=DGX, library=library("ring"), algorithm=read_recipe(file))
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("ops: [all_reduce]\nphases: [{pattern: wheel, load: 1}]", "pattern 'wheel' is unknown"),

@@ -279,8 +279,8 @@ def test_errors_are_sentences():
     with pytest.raises(InputError) as caught:
         price("all_reduce", 1e6, 16, 1, fabric=fabric(), library="nccl")
     assert str(caught.value) == (
-        "a group of 16 ranks, 1 apart, does not fit 'toy': 8 accelerators are connected. "
-        "Use fewer ranks or a larger system."
+        "a group of 16 ranks, 1 apart, does not fit 'toy': no network joins its nodes of 8. "
+        "Use fewer ranks or a system with one, such as fabric: {topology: leaf-spine}."
     )
     with pytest.raises(InputError) as caught:
         price("all_to_all", 1e6, 8, 1, fabric=fabric(), library="vllm-custom-all-reduce")

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from rapid_llm import hardware
 from rapid_llm.errors import InputError
 from rapid_llm.network import Fabric
-from rapid_llm.network.placement import AxisTraffic, best_order, best_places, pair_traffic, tier_distance
+from rapid_llm.network.files import topology_of_matrix
+from rapid_llm.network.own import runs
+from rapid_llm.network.placement import AxisTraffic, best_order, best_places
 from rapid_llm.parallelism import Parallelism, Plans
 
 DGX = Fabric.of(hardware.system("dgx-h100"))
@@ -47,27 +49,6 @@ def test_every_order_is_tried():
     assert got.best.seconds == pytest.approx(min(p.seconds for p in got.tried))
 
 
-def test_pairs_carry_what_the_ring_sends():
-    rows = [AxisTraffic("dp", "all_gather", 8e6, 4, 3)]
-    matrix = pair_traffic(rows, plans(tp=2, dp=4), fabric=DGX, library="nccl")
-    assert matrix.shape == (8, 8)
-    assert matrix[0, 2] == pytest.approx(3 * 8e6 * 3 / 4)
-    assert (matrix > 0).sum() == 8
-
-
-def test_swaps_mend_a_scrambled_placement():
-    rows = [AxisTraffic("tp", "all_gather", 1e8, 8, 10), AxisTraffic("dp", "all_gather", 1e8, 4, 1)]
-    traffic = pair_traffic(rows, plans(tp=8, dp=4), fabric=DGX, library="nccl")
-    distance = tier_distance(DGX, 32)
-    sorted_cost = best_places(traffic, distance).before
-    scrambled = np.random.default_rng(3).permutation(32)
-    got = best_places(traffic, distance, start=scrambled)
-    assert got.before > 2 * sorted_cost
-    assert got.after <= 1.1 * sorted_cost
-    assert got.gain > 0.5
-    assert sorted(got.places) == list(range(32))
-
-
 @given(seed=st.integers(0, 500))
 def test_no_swap_is_left_that_helps(seed):
     rng = np.random.default_rng(seed)
@@ -100,3 +81,34 @@ def test_bad_input():
         best_places(np.ones((2, 2)), np.ones((2, 2)), start=[1, 1])
     with pytest.raises(InputError, match=r"^placement is found for one plan at a time \(got 2\)\.$"):
         best_order([], Plans.stack([plans(tp=1), plans(tp=2)]), fabric=DGX, library="nccl")
+
+
+UNEVEN = topology_of_matrix(np.array([[0, 20, 200, 20], [20, 0, 20, 200], [200, 20, 0, 20], [20, 200, 20, 0]]) * 1e9)
+"""Two pairs of accelerators, joined ten times as fast as the rest, that do not stand beside each other."""
+
+
+def test_exchanges_in_pairs_go_where_links_are_fast():
+    """Half of S goes over the fast links instead of the slow ones, once each way; a quarter stays on slow ones."""
+    (before,) = runs("all_reduce", 64e6, UNEVEN, algorithm="halving-doubling")
+    (after,) = runs("all_reduce", 64e6, UNEVEN, algorithm="halving-doubling", places="best")
+    (there,) = runs("all_reduce", 64e6, UNEVEN, algorithm="halving-doubling", places=after.nodes.tolist())
+    assert after.seconds == there.seconds == pytest.approx(2 * (32e6 / 200e9 + 16e6 / 20e9), rel=0.2)
+    assert after.seconds < 0.7 * before.seconds
+
+
+def test_ranks_go_to_accelerators_that_would_be_idle():
+    (found, *_) = runs("all_reduce", 64e6, UNEVEN, ranks=2, places="best")
+    assert sorted(found.nodes.tolist()) in ([0, 2], [1, 3])
+
+
+def test_the_places_found_are_never_slower():
+    for op in ("all_reduce", "all_gather", "all_to_all"):
+        ours, theirs = (
+            {one.algorithm: one.seconds for one in runs(op, 8e6, UNEVEN, places=places)} for places in ("best", None)
+        )
+        assert all(ours[name] <= seconds for name, seconds in theirs.items())
+
+
+def test_an_accelerator_holds_one_rank():
+    with pytest.raises(InputError, match="placement puts ranks 0 and 2 both on gpu1"):
+        runs("all_reduce", 8e6, UNEVEN, ranks=3, places=[1, 2, 1])

@@ -8,7 +8,7 @@ from rapid_llm.charts.svg import colour
 from rapid_llm.errors import InputError
 from rapid_llm.hardware import system
 from rapid_llm.network import clusters, shapes
-from rapid_llm.network.files import read_topology, topology_of_edges, topology_of_matrix
+from rapid_llm.network.files import read_topology, read_traffic, topology_of_edges, topology_of_matrix
 from rapid_llm.network.picture import topology_svg
 from rapid_llm.network.topology import Topology
 
@@ -148,6 +148,18 @@ def test_bad_edges_of_a_yaml_file_are_one_sentence(tmp_path, text, sentence):
 def test_a_matrix_is_a_link_for_every_pair():
     topology = topology_of_matrix([[0, 1e9], [2e9, 0]])
     assert topology.bandwidth.tolist() == [1e9, 2e9]
+
+
+def test_bad_numbers_of_a_file_are_told_with_their_line(tmp_path):
+    matrix, flows = tmp_path / "matrix.csv", tmp_path / "flows.csv"
+    matrix.write_text("0,50\n-50,0\n")
+    with pytest.raises(InputError, match="'-50' is not a bandwidth in GB/s, 0 or more") as caught:
+        read_topology(matrix)
+    assert caught.value.line == 2
+    flows.write_text("from,to,bytes\ngpu0,gpu1,1MiB\ngpu1,gpu0,-1MiB\n")
+    with pytest.raises(InputError, match=r"a flow must be 0 bytes or more, and at most 1 EiB \(got -1MiB\)") as caught:
+        read_traffic(flows, shapes.ring(2, 1e9))
+    assert caught.value.line == 3
 
 
 @pytest.mark.parametrize(

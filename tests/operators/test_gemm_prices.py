@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rapid_llm import hardware, operators
+from rapid_llm.dtypes import dtype as number_format
 from rapid_llm.operators.rates import rates
 
 SHAPES = st.tuples(st.integers(1, 20000), st.integers(32, 30000), st.integers(64, 30000))
@@ -189,3 +190,22 @@ def test_weights_that_are_written_out_first_cost_their_bytes_above_so_many_rows(
     assert more(512) == pytest.approx(8192**2 * 2.6 / 0.948e12, rel=0.3)
     assert more(64) < 0  # still fewer bytes
     assert more(512, "apple-m2-ultra") > 0  # slower, in the product itself
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "side", "dtype", "petaflops"),
+    [
+        ("gb200", 16384, "nvfp4", 5.60),
+        ("gb200", 32768, "nvfp4", 5.26),
+        ("gb300", 8192, "nvfp4", 8.16),
+        ("gb300", 16384, "nvfp4", 8.64),
+        ("gb200", 16384, "fp8", 2.82),
+        ("gb300", 16384, "fp8", 3.31),
+    ],
+)
+def test_long_loops_of_cublaslt_at_the_limit_of_power(accelerator, side, dtype, petaflops):
+    """Random operands, 10,000 warm-ups: Azure AI-benchmarking-guide, ND GB200 v6 and ND GB300 v6."""
+    held = hardware.accelerator(accelerator).sustained.clock_of("fp8")
+    size, kernel = number_format(dtype).bytes, f"te-{dtype}"
+    priced = price(side, side, side, accelerator, dtype=dtype, kernel=kernel, size=size, clock=held).seconds[0]
+    assert 2.0 * side**3 / priced / 1e15 == pytest.approx(petaflops, rel=0.10)

@@ -71,7 +71,7 @@ def family_of(kernel):
 def price(kernel, columns, device):
     chosen = operators.kernel(kernel)
     own = getattr(chosen, "computes", None)
-    dtype = own if own and number_format(own).rate in device.peak else "bf16" if "bf16" in device.peak else "fp16"
+    dtype = own if own and device.rate(number_format(own).rate) else "bf16" if "bf16" in device.peak else "fp16"
     return operators.price(family_of(kernel), columns, dtype=dtype, kernel=chosen, accelerator=device), dtype
 
 

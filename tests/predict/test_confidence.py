@@ -63,6 +63,17 @@ def test_a_measured_accelerator_and_runtime_have_no_reservations():
     assert 0 < found.median <= found.p90 <= found.within
 
 
+def test_adapters_alone_were_measured_by_nobody():
+    work = {"kind": "training", "global_batch_size": 8, "sequence_length": 4096}
+    job = {"model": "llama-3.1-8b", "system": "dgx-h100", "accelerators": 8}
+    whole, frozen = (
+        confidence_of(from_mapping({**job, "workload": {**work, **lora}})) for lora in ({}, {"lora": {"rank": 16}})
+    )
+    assert whole is not None
+    assert frozen is not None
+    assert frozen.reasons == (*whole.reasons, "no measured job trains adapters alone")
+
+
 def test_an_unmeasured_accelerator_is_named():
     found = confidence_of(scenario("mi300x-8"))
     assert "mi300x was not measured end to end: its datasheet and its architecture's constants answer" in found.reasons
@@ -145,6 +156,7 @@ def test_power_strays_as_on_its_accelerator_where_enough_was_measured(monkeypatc
         row("all", "power", 27, 0.26, suite="energy"),
     ]
     monkeypatch.setattr(rules, "written", lambda: {"quantiles": rows, "lent": []})
-    assert [rules.power_strays(scenario(chip)) for chip in ("h100-sxm", "a100-sxm", "l4")] == [0.11, 0.26, 0.26]
+    assert [rules.power_strays(serving(chip, None)) for chip in ("h100-sxm", "a100-sxm", "l4")] == [0.11, 0.26, 0.26]
+    assert rules.power_strays(scenario("h100-sxm")) == 0.26  # no training step was metered
     monkeypatch.setattr(rules, "written", lambda: {"quantiles": [], "lent": []})
     assert rules.power_strays(scenario("h100-sxm")) is None

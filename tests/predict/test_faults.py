@@ -3,6 +3,7 @@
 import pytest
 
 from rapid_llm import hardware, predict
+from rapid_llm.cli.answer import answer
 from rapid_llm.predict import evaluate
 from rapid_llm.scenario import from_mapping
 
@@ -29,6 +30,19 @@ def step(plan, network="flow", *faults, **changes):
 @pytest.mark.parametrize("plan", [{"tp": 8}, {"tp": 4, "pp": 2}, {"zero_stage": 3}])
 def test_both_fidelities_agree_where_nothing_contends(plan):
     assert step(plan).step_time_s == pytest.approx(step(plan, "closed-form").step_time_s, rel=0.01)
+
+
+def test_messages_that_share_links_by_turns_are_told():
+    """Ranks three apart straddle nodes at different places: an exchange's sends get ahead of each other."""
+    plan = {"pp": 3, "ep": 16}
+    asked = {"model": "qwen3-30b-a3b", "accelerators": 48, "placement": {"order": ["pp", "tp", "cp", "ep", "dp"]}}
+    work = {"kind": "training", "global_batch_size": 48, "sequence_length": 4096}
+    closed = step(plan, "closed-form", **asked, workload=work)
+    assert closed.shares_links_by_turns == ("ep all_to_all",)
+    assert closed.to_dict()["shares_links_by_turns"] == ["ep all_to_all"]
+    assert any("share links by turns" in line for line in answer(closed))
+    assert not step({"tp": 8}, "closed-form").shares_links_by_turns
+    assert not step(plan, **asked, workload=work).shares_links_by_turns
 
 
 def test_only_gradients_meet_other_axes_on_their_links():

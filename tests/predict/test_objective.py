@@ -79,6 +79,43 @@ def test_the_fewest_accelerators_serve_all_users_within_the_limits(given):
     assert fewest_accelerators(given, 10, tpot_s=1e-4) is None
 
 
+EXPERTS = {
+    **MAPPING,
+    "model": "deepseek-r1",
+    "system": "dgx-h200",
+    "accelerators": 16,
+    "parallelism": {"tp": 1, "ep": 16, "dp": 16},
+    "workload": {"kind": "inference", "batch_size": 16, "prompt_tokens": 2000, "output_tokens": 500},
+}
+
+
+def test_a_plan_that_keeps_the_objective_is_not_answered_with_a_larger_one():
+    given = from_mapping(EXPERTS)
+    kept = largest_batch(given, ttft_s=2.0, tpot_s=0.04)
+    found = fewest_accelerators(given, kept.requests, ttft_s=2.0, tpot_s=0.04)
+    assert found is not None
+    assert found.accelerators <= 16
+    assert found.requests >= kept.requests
+
+
+def test_expert_parallelism_is_found_where_nobody_says_it():
+    said, left_open = (from_mapping({**EXPERTS, "parallelism": {"tp": 16, **ep}}) for ep in ({"ep": 16}, {}))
+    best, found = (fewest_accelerators(one, 200, ttft_s=2.0, tpot_s=0.04) for one in (said, left_open))
+    assert best is not None
+    assert found is not None
+    assert found.accelerators <= best.accelerators
+    assert found.scenario.parallelism.ep > 1
+
+
+def test_pools_whose_replicas_share_experts_are_sized_together():
+    pools = {"prefill": {"parallelism": {"tp": 8}}, "decode": {"parallelism": {"tp": 1, "ep": 16, "dp": 16}}}
+    job = {key: value for key, value in EXPERTS.items() if key not in ("parallelism", "accelerators")}
+    found = fewest_accelerators(from_mapping({**job, "pools": pools}), 200, ttft_s=2.0, tpot_s=0.04)
+    assert found is not None
+    assert found.requests >= 200
+    assert found.scenario.parallelism.dp == 16
+
+
 def test_training_has_no_latency_objective():
     job = {"kind": "training", "global_batch_size": 8, "sequence_length": 128}
     training = from_mapping({"model": "llama-3.1-8b", "system": "h100-sxm", "workload": job})

@@ -48,8 +48,8 @@ def read(*overrides, text=TRAINING, checked=True):
          "accelerators 2 is more than system tpu-v5e has: 1 node x 1 = 1. "
          "Try accelerators 1, or a system with more of them, such as tpu-v5e-pod."),
         ("accelerators=2 system=rtx-3060",
-         "accelerators 2 is more than system rtx-3060 has: 1 node x 1 = 1. "
-         "Try accelerators 1, or a system with more of them."),
+         "accelerators 2 is more than system rtx-3060 has: 1 node x 1 = 1. Try accelerators 1, or a "
+         "system with more of them, such as system: {node: {accelerator: rtx-3060, accelerators: 2}}."),
         ("accelerators=12 global_batch_size=12",
          "accelerators 12 do not fill nodes of 8: 12 / 8 leaves 4. Try 8 or 16."),
         ("accelerators=100 system=gb200-nvl72 global_batch_size=100",

@@ -302,7 +302,7 @@ def test_sentences_of_a_file(write, old, new, sentence):
          "See: rapid-llm list accelerators"),
         ("system.node.accelerator.peak.bf61=5 PFLOP/s",
          "system.node.accelerator.peak rate of 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16, fp32, tf32, "
-         "fp64, fp8, fp6, fp4, int8, int4."),
+         "fp64, fp8, mxfp8, fp6, fp4, int8, int4."),
         ("runtime=vlm", "runtime 'vlm' is not in the catalogue. Did you mean 'vllm'? See: rapid-llm list runtimes"),
         ("runtime.host.per_steps=1 ms", "unknown field 'runtime.host.per_steps'. Did you mean 'per_step'?"),
         ("precision.compute=bf61", "precision.compute 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16, fp32, "

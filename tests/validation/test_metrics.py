@@ -39,6 +39,12 @@ def test_rank_within_is_the_mean_over_groups_of_three_or_more():
     assert metrics.rank_within([up, up, down, short]) == pytest.approx(1 / 3)
 
 
+def test_regret_is_what_the_plan_ranked_first_took_beyond_the_best():
+    missed, found, alone = ([2.0, 1.0, 3.0], [10.0, 12.0, 30.0]), ([1.0, 2.0], [5.0, 6.0]), ([1.0], [7.0])
+    assert metrics.regret([missed, found, alone]) == pytest.approx(0.1)
+    assert metrics.regret([alone]) is None
+
+
 def test_verdict_of_running_out_of_memory():
     found = metrics.verdict([True, True, False, False, False], [True, False, True, False, False])
     assert found == metrics.Verdict(accuracy=0.6, precision=0.5, recall=0.5)

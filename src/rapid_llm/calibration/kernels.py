@@ -20,6 +20,7 @@ from rapid_llm.units import Si
 from rapid_llm.validation import tables
 from rapid_llm.validation.kernels import KernelSlice, Sample, samples, slice_of
 from rapid_llm.validation.kernels.samples import read_cells
+from rapid_llm.validation.kernels.slices import SLICES
 
 BOUNDS: Final[Mapping[str, Bound]] = {
     "setup": Bound(0.0, 2e-6, 1e-4),
@@ -166,7 +167,10 @@ def no_row(part: KernelSlice, found: Sequence[tables.Table], files: Sequence[Pat
     if any(part.rows(read_cells(table)).any() for table in found):
         return f"most rows of {names} beat the datasheet's roofline: is latency_us in microseconds, and gpu right?"
     rules = " or ".join(", ".join(f"{column} {pattern}" for column, pattern in rule.items()) for rule in part.rules)
-    return f"no row of {names} belongs to kernel {kernel}, which takes rows of {rules}."
+    cells = [read_cells(table) for table in found]
+    others = [one.kernel for one in SLICES if one.schema == part.schema and any(one.rows(cell).any() for cell in cells)]
+    hint = f" Try {', '.join(sorted(set(others)))}, whose rows it has." if others else ""
+    return f"no row of {names} belongs to kernel {kernel}, which takes rows of {rules}.{hint}"
 
 
 def read_table(path: Path) -> tables.Table:

@@ -57,8 +57,10 @@ def title(scenario: Mapping[str, Any], width: int) -> list[str]:
     ]
     plan = " ".join([*shown, *(form for form in ("shift", "helix") if degrees.get(form))])
     count = _accelerators(scenario) or 1
+    work = scenario.get("workload", {})
+    adapters = f", LoRA rank {work['lora']['rank']}" if work.get("lora") else ""
     parts = [
-        f"{_name(scenario.get('model'))} {scenario.get('workload', {}).get('kind', '')}",
+        f"{_name(scenario.get('model'))} {work.get('kind', '')}{adapters}",
         f"{text.counted(count, 'accelerator')} of {_name(scenario.get('system'))}",
         _name(scenario.get("runtime")),
         plan,
@@ -96,13 +98,16 @@ def _recovered(faults: FaultsUse, seconds: float | None, width: int) -> list[str
         instead = f" (x{one.detour_slowdown:.2f} by detour)" if one.policy == "replan" else ""
         by_way.setdefault(way, []).append(f"{one.axis} {one.op} x{one.slowdown:.2f}{instead}")
     ways = [f"{way}: {', '.join(names)}" for way, names in by_way.items()]
-    cost = f"{text.seconds(faults.healthy_s)} without them, x{seconds / faults.healthy_s:.2f} with them"
+    cost = f"{text.seconds(faults.healthy_s)} without them, x{seconds / faults.healthy_s:.3f} with them"
     return text.wrapped("faults", "; ".join([cost, *ways]), lines=4, width=width)
 
 
 def _notes(report: Report, width: int) -> list[str]:
-    """Warnings of the named checks."""
+    """Warnings of the named checks, and of messages that closed forms do not follow."""
     found = [one.message for one in check(report.origin) if one.message] if report.origin else []
+    if report.shares_links_by_turns:
+        names = ", ".join(report.shares_links_by_turns)
+        found.append(f"{names}: sends share links by turns, which a closed form does not follow; nearer: network: flow")
     return [line for message in found for line in text.wrapped("note", message, lines=2, width=width)]
 
 
@@ -258,9 +263,9 @@ def _energy(report: Report, width: int) -> list[str]:
         return text.wrapped("energy", f"not modelled: {'; '.join(filter(None, lacks))}", width=width)
     each, most = format_power(energy.mean_power_w_per_accelerator), format_power(energy.limit_w_per_accelerator)
     said = [
-        f"{energy.joules_per_output_token:.3g} J per output token" if energy.joules_per_output_token else "",
-        f"{energy.joules_per_request:.3g} J per request" if energy.joules_per_request else "",
-        f"{energy.joules_per_step / KWH:.3g} kWh a step" if energy.joules_per_step else "",
+        f"{text.amount(energy.joules_per_output_token)} J per output token" if energy.joules_per_output_token else "",
+        f"{text.amount(energy.joules_per_request)} J per request" if energy.joules_per_request else "",
+        f"{text.amount(energy.joules_per_step / KWH)} kWh a step" if energy.joules_per_step else "",
         f"{text.amount(energy.run_joules / KWH)} kWh for all tokens" if energy.run_joules else "",
         format_power(energy.mean_power_w),
         f"{each} per accelerator of at most {most}",
@@ -276,11 +281,13 @@ def _price(report: Report, width: int) -> list[str]:
         return []
     tokens = "tokens, prompts included" if price.per_million_output_tokens else "tokens"
     said = [
-        f"{price.per_million_output_tokens:,.3g} a million output tokens" if price.per_million_output_tokens else "",
-        f"{price.per_million_tokens:,.3g} a million {tokens}" if price.per_million_tokens else "",
-        f"{price.per_step:,.3g} a step" if price.per_step else "",
+        f"{text.amount(price.per_million_output_tokens)} a million output tokens"
+        if price.per_million_output_tokens
+        else "",
+        f"{text.amount(price.per_million_tokens)} a million {tokens}" if price.per_million_tokens else "",
+        f"{text.amount(price.per_step)} a step" if price.per_step else "",
         f"{text.amount(price.run)} for all tokens" if price.run else "",
-        f"{price.per_hour:,.4g} an hour",
+        f"{price.per_hour:,.0f} an hour" if price.per_hour >= 1e3 else f"{price.per_hour:.4g} an hour",
     ]
     return text.flowed("price", filter(None, said), separator=", ", width=width)
 
@@ -291,7 +298,7 @@ def _interval(report: Report) -> str:
     low, high = report.interval
     wider = report.confidence is not None and report.confidence.within > report.confidence.p90
     said = "wider than validated cases" if wider else "90 % of validated cases"
-    return f"({said}: {text.seconds(low)} to {text.seconds(high)})"
+    return f"({said}: {text.span(low, high)})"
 
 
 def _costs(report: Report, width: int, count: int) -> list[str]:

@@ -24,7 +24,11 @@ app = App(
 )
 fit = App(name="fit", help="Memory only: does it fit, and what takes the space?", help_format="plaintext")
 app.command(fit)
-network = App(name="network", help="What the interconnect does with one collective.", help_format="plaintext")
+network = App(
+    name="network",
+    help="What the interconnect does: one collective, your own links, the order of ranks.",
+    help_format="plaintext",
+)
 app.command(network)
 calibrate = App(name="calibrate", help="Constants from your own measurements.", help_format="plaintext")
 app.command(calibrate)
@@ -268,6 +272,13 @@ def network_links(
     algorithm: Annotated[str | None, Parameter(help="This one only.")] = None,
     routing: Annotated[str, Parameter(help="How links are chosen, or a CSV of routes (from, to, via).")] = "auto",
     traffic: Annotated[str | None, Parameter(help="CSV of other flows from the start (from, to, bytes).")] = None,
+    place: Annotated[
+        str | None,
+        Parameter(
+            help="Accelerators of the ranks in order, such as gpu0,gpu2,gpu1,gpu3; or best: those that the traffic of "
+            "each algorithm likes best, and what that gains.",
+        ),
+    ] = None,
     fault: Annotated[
         tuple[str, ...], Parameter(negative=(), show_default=False, help="As of collective; repeatable.")
     ] = (),
@@ -285,6 +296,7 @@ def network_links(
         algorithm=algorithm,
         routing=routing,
         traffic=traffic,
+        place=place,
         faults=fault,
         svg=svg,
         as_json=json,

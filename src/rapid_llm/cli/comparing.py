@@ -12,6 +12,7 @@ from rapid_llm.cli.text import json_text
 from rapid_llm.documents import read_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.predict import predict
+from rapid_llm.provenance import is_path
 from rapid_llm.scenario import load
 from rapid_llm.units import (
     format_bandwidth,
@@ -99,6 +100,11 @@ def _differs(key: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> b
 
 def _result(file: str) -> Mapping[str, Any]:
     """The JSON object of a result file, or of the answer to a scenario file."""
+    if not is_path(file) and not Path(file).exists():
+        raise InputError(
+            f"diff compares scenario files, or answers in JSON (got {file}). Make one with: "
+            "rapid-llm infer ... --json > a.json"
+        )
     if Path(file).suffix != ".json":
         return predict(load(file)).to_dict()
     data = read_yaml(file).data
@@ -109,8 +115,9 @@ def _result(file: str) -> Mapping[str, Any]:
 
 def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
     flat = dict(_leaves(result, ""))
-    tree = result.get("breakdown")
-    return {**flat, **dict(_costs(tree, ()))} if tree else flat
+    for key, seconds in _costs(result.get("breakdown") or {"children": ()}, ()):
+        flat[key] = flat.get(key, 0.0) + seconds
+    return flat
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -122,8 +129,9 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _costs(cost: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, float]]:
+    """The leaves of a breakdown; of kernels without what bounds them, which may differ between A and B."""
     for child in cost["children"]:
-        here = (*path, child["name"])
+        here = path if child["children"] and child["name"] in words.KERNELS else (*path, child["name"])
         if not child["children"]:
             yield f"breakdown.{'/'.join(here)}", child["seconds"]
         yield from _costs(child, here)

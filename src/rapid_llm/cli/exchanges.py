@@ -153,7 +153,8 @@ def _of_experts(op: str, group: Group, links: OnLinks, tokens: Tokens) -> _Price
     lines = _expert_lines(answer, group, flow, "once to each" if deduplicated else "once for each expert")
     if tokens.mode is None and any(seconds < answer["closed_form_seconds"] for _, seconds in times):
         lines.append(f"{'':<13}as engines decode: calls of the faster mode also wait for the host, not in its time")
-    rows = [[one, format_seconds(s), f"{s / max(answer['closed_form_seconds'], 1e-300):.2f}"] for one, s in times]
+    fastest = max(min(seconds for _, seconds in times), 1e-300)
+    rows = [[one, format_seconds(seconds), f"{seconds / fastest:.2f}"] for one, seconds in times]
     lines += ["", *text.columns(rows, (f"mode{of_form(flow)}", "time", "x best"), right=(1, 2))]
     return answer, lines, [Part(*one) for one in times], flow
 

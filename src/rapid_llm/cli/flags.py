@@ -147,6 +147,7 @@ class TrainingFlags:
     predictions: Annotated[
         str | None, _in(_JOB, "Masked tokens of each sequence that alone meet the vocabulary (BERT).")
     ] = None
+    tokens: Annotated[str | None, _in(_JOB, "Of the whole run, as 15e12: its time and accelerator hours.")] = None
     recompute: Annotated[
         str | None, _in(_JOB, "Activations computed again: none, selective, full, {modules: [moe_act]}.")
     ] = None
@@ -167,6 +168,10 @@ class InferenceFlags:
     decoder_prompt_tokens: Annotated[
         str | None, _in(_JOB, "Tokens that a decoder starts from, where an encoder reads the prompt.")
     ] = None
+    prompt_spread: Annotated[
+        str | None, _in(_JOB, "Lengths of prompts that vary: standard deviation over mean, as 0.9.")
+    ] = None
+    output_spread: Annotated[str | None, _in(_JOB, "The same of outputs.")] = None
     batching: Annotated[str | None, _in(_JOB, "static, or continuous: requests are replaced as they finish.")] = None
     acceptance: Annotated[
         str | None, _in(_JOB, "Speculation: the chance that each draft is accepted after those before it, [0.8, 0.7].")

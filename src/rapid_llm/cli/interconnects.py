@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -49,6 +49,7 @@ def links(
     algorithm: str | None,
     routing: str,
     traffic: str | None,
+    place: str | None,
     faults: Sequence[str],
     svg: str | None,
     as_json: bool,
@@ -61,6 +62,8 @@ def links(
 
     healthy = _topology(source, accelerators)
     hurt = apply(healthy, read_faults([fault(one) for one in faults], prefix="--fault")) if faults else healthy
+    places = None if place is None else _places(place, healthy, accelerators)
+    accelerators = len(places) if isinstance(places, list) else accelerators
     asked: dict[str, Any] = {
         "ranks": accelerators,
         "algorithm": algorithm,
@@ -68,6 +71,8 @@ def links(
         "background": None if traffic is None else background_of(traffic, healthy),
     }
     op, amount = operation(op), message_size(size)
+    before = runs(op, amount, hurt, **asked)[0].seconds if places == "best" else None
+    asked["places"] = places
     found = runs(op, amount, hurt, **asked)
     if faults:
         whole = {one.algorithm: one for one in runs(op, amount, healthy, **asked)}
@@ -76,10 +81,36 @@ def links(
         write_picture("--svg", svg, topology_svg(hurt, found[0].result.moved))
     ranks = len(healthy.accelerators) if accelerators is None else accelerators
     if as_json:
-        print(json_text(_answer(op, amount, ranks, hurt, found)))
+        print(json_text(_answer(op, amount, ranks, hurt, found) | {"unplaced_seconds": before}))
     else:
-        show(_lines(op, amount, ranks, hurt, found))
+        show(_lines(op, amount, ranks, hurt, found, [] if places is None else _placed(found[0], hurt, before)))
     return 0
+
+
+def _places(given: str, topology: Topology, accelerators: int | None) -> list[int] | Literal["best"]:
+    """The nodes of ``--place``, or ``best``; InputError for a name that there is not, and for another number."""
+    if given.strip() == "best":
+        return "best"
+    found = [topology.node(name.strip()) for name in given.split(",")]
+    if accelerators not in (None, len(found)):
+        raise InputError(
+            f"--place names {len(found)} accelerators, and --accelerators asks for {accelerators}; leave one out.",
+            field="place",
+        )
+    return found
+
+
+def _placed(best: Run, topology: Topology, before: float | None) -> list[str]:
+    """Where the ranks are, and what the search for places gained."""
+    names = ", ".join(topology.names[k] for k in best.nodes)
+    lines = text.wrapped("ranks on", names, lines=3)
+    if before is not None:
+        gain = 1.0 - best.seconds / before
+        said = (
+            f"{format_percent(gain)} less than {format_seconds(before)} in order" if gain > 0 else "no place is faster"
+        )
+        lines.append(f"{'gained':<13}{said}")
+    return lines
 
 
 def _topology(source: str, accelerators: int | None) -> Topology:
@@ -120,6 +151,7 @@ def _answer(op: str, size: float, ranks: int, topology: Topology, found: Sequenc
         "algbw_bytes_per_s": size / best.seconds,
         "busbw_bytes_per_s": bus_bandwidth(op, size, ranks, best.seconds).item(),
         "algorithm": best.algorithm,
+        "ranks_on": [topology.names[k] for k in best.nodes],
         "candidates": [
             {"algorithm": one.algorithm, "seconds": one.seconds, "closed_form_seconds": one.closed} for one in found
         ],
@@ -127,7 +159,9 @@ def _answer(op: str, size: float, ranks: int, topology: Topology, found: Sequenc
     }
 
 
-def _lines(op: str, size: float, ranks: int, topology: Topology, found: Sequence[Run]) -> list[str]:
+def _lines(  # noqa: PLR0917
+    op: str, size: float, ranks: int, topology: Topology, found: Sequence[Run], places: Sequence[str]
+) -> list[str]:
     best = found[0]
     lines = [
         f"{op:<13}{format_bytes(size)} on {ranks} accelerators of {topology.name}, links alone",
@@ -135,6 +169,7 @@ def _lines(op: str, size: float, ranks: int, topology: Topology, found: Sequence
         f"{'algbw':<13}{format_bandwidth(size / best.seconds)}",
         f"{'busbw':<13}{format_bandwidth(bus_bandwidth(op, size, ranks, best.seconds).item())}",
         f"{'algorithm':<13}{best.algorithm}",
+        *places,
     ]
     for index, (name, moved, use) in enumerate(_busiest(topology, best)):
         label = "busiest link" if index == 0 else ""

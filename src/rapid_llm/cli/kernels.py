@@ -19,6 +19,8 @@ from rapid_llm.validation import kernel_quantiles
 
 SUITES: Final = {"gemm": "gemm", "attention": "attention", "moe": "moe", "scan": "ssm"}
 """Family to the suite that scores its kernels."""
+ROWS_OF: Final = {"fp16": "bf16", "int8": "sq"}
+"""A format to the name that tables have for it, or for one that the same instructions multiply as fast."""
 
 
 def answer(
@@ -26,7 +28,7 @@ def answer(
 ) -> int:
     """Price one kernel and print what its time is made of; InputError for a bad shape, dtype or name."""
     operators.check_shape(family, columns)
-    found = _found(family, columns, asked, (kind, dtype))
+    found = _found(family, columns, asked, (kind, named(dtype).name))
     if asked.json:
         print(json_text(found))
     else:
@@ -72,14 +74,18 @@ def _errors(
     family: str, columns: Mapping[str, float], dtype: str, device: Accelerator, engine: str
 ) -> dict[str, Any] | None:
     """Error quantiles of the suite: of this accelerator, dtype and engine, else of the suite as a whole, where
-    constants are ``typical`` ones; ``within``: what nine tenths should keep, wider for those."""
+    constants are ``typical`` ones; ``within``: what nine tenths should keep, wider for those; ``other_format``: whether
+    the nearest group is of another dtype."""
     metric = {"attention": "generation" if columns.get("new") == 1.0 else "context"}.get(family, "latency")
     metric = "balanced" if family == "moe" else metric
-    found = kernel_quantiles.nearest(SUITES.get(family, ""), metric, device.name, dtype, engine)
+    rows = ROWS_OF.get(dtype, dtype) + ("-kv8" if dtype == "bf16" and columns.get("kv_bytes") == 1.0 else "")
+    found = kernel_quantiles.nearest(SUITES.get(family, ""), metric, device.name, rows, engine)
     if found is None:
         return None
     typical = found["group"] == MEAN
-    return {**found, "typical": typical, "within": found["p90"] * (kernels_stray(device.name) if typical else 1.0)}
+    within = found["p90"] * (kernels_stray(device.name) if typical else 1.0)
+    other = not typical and f"/{rows}/" not in f"{found['group']}/"
+    return {**found, "typical": typical, "within": within, "other_format": other}
 
 
 def _lines(found: Mapping[str, Any]) -> list[str]:
@@ -112,6 +118,7 @@ def _stand_in(found: Mapping[str, Any]) -> str:
 def _trust(errors: Mapping[str, Any] | None, accelerator: str) -> str:
     if errors is None:
         return "no suite scores this kernel"
+    nearest = "no rows of this format; nearest: " if errors["other_format"] else ""
     if errors["typical"]:
         measured = f"suite {errors['suite']} {errors['group']}: {format_percent(errors['p90'])}"
         return (
@@ -119,7 +126,7 @@ def _trust(errors: Mapping[str, Any] | None, accelerator: str) -> str:
             f"90 % within {format_percent(errors['within'])} ({measured})"
         )
     return (
-        f"suite {errors['suite']} {errors['group']}: median error {format_percent(errors['median'])}, "
+        f"{nearest}suite {errors['suite']} {errors['group']}: median error {format_percent(errors['median'])}, "
         f"90 % of {errors['rows']} rows within {format_percent(errors['p90'])}"
     )
 
@@ -136,5 +143,5 @@ def hit(tokens: int, experts: int, per_token: int) -> float:
 
 def sizes(dtype: str) -> tuple[float, float]:
     """Bytes per element of activations and weights of a compute dtype."""
-    weight = named(dtype).bytes
-    return (2.0 if dtype.endswith("_wo") else weight), weight
+    found = named(dtype)
+    return (2.0 if found.weight_only else found.bytes), found.bytes

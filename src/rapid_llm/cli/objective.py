@@ -36,7 +36,8 @@ def _where(scenario: Scenario) -> str:
     plan, pools = scenario.parallelism, replicas(scenario)
     count = scenario.pools.accelerators if scenario.pools else scenario.accelerators
     degrees = "; ".join(f"{name} tp {own['tp']} dp {own['dp']}" for name, own in pools.items())
-    alone = f"tp {plan.tp} pp {plan.pp} dp {plan.dp}"
+    experts = f" ep {plan.ep}" if plan.ep != 1 else ""
+    alone = f"tp {plan.tp} pp {plan.pp}{experts} dp {plan.dp}"
     return f"{text.counted(count, 'accelerator')} of {scenario.system.name}, {degrees or alone}"
 
 

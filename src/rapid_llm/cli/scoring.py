@@ -80,6 +80,7 @@ def _lines(card: Scorecard) -> list[str]:
     return [
         *table,
         *_simpler(card.rows),
+        *_regret(card.rows),
         *_structural(card.rows),
         *_skipped(card.rows),
         *_broken(card.broken),
@@ -121,6 +122,14 @@ def _simpler(rows: Iterable[ScoreRow]) -> list[str]:
     return [
         line for names, of in named.items() for line in text.wrapped("baselines", f"{names}: {', '.join(of)}", lines=4)
     ]
+
+
+def _regret(rows: Iterable[ScoreRow]) -> list[str]:
+    """How much longer the plan that is ranked first took than the best of its job, where plans were swept."""
+    swept = [row for row in rows if row.regret is not None and row.rank is not None and row.group != "all"]
+    last = {(row.suite, row.group): row for row in sorted(swept, key=lambda row: row.split == "unseen")}
+    said = ", ".join(f"{group} {_percent(row.regret)}" for (_, group), row in last.items())
+    return text.wrapped("regret", f"of the plan ranked first, over the fastest: {said}", lines=6) if said else []
 
 
 def _structural(rows: Iterable[ScoreRow]) -> list[str]:

@@ -45,6 +45,13 @@ def seconds(value: float) -> str:
     return f"{value:,.1f} s" if MINUTE <= value < HOUR else format_seconds(value)
 
 
+def span(low: float, high: float) -> str:
+    """From one time to another; both in seconds where an hour lies between, as what they stand around."""
+    if MINUTE <= low < HOUR <= high:
+        return f"{low:,.1f} s to {high:,.1f} s"
+    return f"{seconds(low)} to {seconds(high)}"
+
+
 def amount(value: float) -> str:
     """An amount in three significant digits; from a hundred on in whole numbers."""
     return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"

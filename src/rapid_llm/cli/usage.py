@@ -65,7 +65,8 @@ def _unknown_flag(error: UnknownOptionError, command: str, argv: Sequence[str]) 
     given = error.token.keyword or error.token.value
     flags = [name for argument in error.argument_collection for name in argument.names if name.startswith("--")]
     whole = setting(given, _value_of(given, argv)) if "--set" in flags else None
-    guess = [f"--set {whole}"] if whole else nearest(given, flags)
+    quoted = f'"{whole}"' if whole and " " in whole else whole
+    guess = [f"--set {quoted}"] if whole else nearest(given, flags)
     if whole:
         hint = f" Try {guess[0]}."
     elif guess:

@@ -46,6 +46,7 @@ _KERNELS = {
     "o": "output projection",
     "o_down": "output down projection",
     "qk_norm": "query and key norm",
+    "qk_squares": "sums of query and key squares",
     "q_norm": "query norm",
     "kv_norm": "KV norm",
     "compress_kv": "KV compression",
@@ -70,6 +71,7 @@ _KERNELS = {
     "shared_down": "shared expert down projection",
     "shared_activation": "shared expert activation",
     "shared_mul": "shared expert gate",
+    "join_shared": "sum of shared and routed experts",
     "latent_up": "latent up projection",
     "latent_down": "latent down projection",
     "recurrence": "state recurrence",
@@ -103,6 +105,10 @@ def kernel(name: str) -> str:
     return " ".join(words).replace("_", " ").replace("+", " and ")
 
 
+KERNELS = ("compute", "memory-bound kernels", "launch-bound kernels")
+"""Groups of a breakdown that say what bounds a kernel, and nothing of what it is."""
+
+
 def cost(path: tuple[str, ...]) -> str:
     """A leaf of the breakdown: ``decode / compute / up`` is ``decode / MLP up projection``; its bound stands beside."""
     *above, group, leaf = ("", *path)
@@ -110,7 +116,7 @@ def cost(path: tuple[str, ...]) -> str:
         return " / ".join([*filter(None, above), f"{leaf} communication"])
     if group == "host":
         return " / ".join([*filter(None, above), f"host {leaf}"])
-    shown = [*above] if group in ("compute", "memory-bound kernels", "launch-bound kernels") else [*above, group]
+    shown = [*above] if group in KERNELS else [*above, group]
     return " / ".join([*filter(None, shown), kernel(leaf)])
 
 

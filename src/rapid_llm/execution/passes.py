@@ -76,7 +76,8 @@ def time_passes(priced: Priced) -> Passes:
     counts = stacked([r.count for r in rows], shape)
     spent = stacked([table.seconds for table in priced.kernels], shape) * counts
     kernels = summed(spent, places, shape)
-    if machine.runtime.overlap.shared_beside and lowered.expert.any() and not lowered.shapes.training:
+    beside = machine.runtime.overlap.shared_beside and machine.accelerator.vendor == "NVIDIA"
+    if beside and lowered.expert.any() and not lowered.shapes.training:
         kernels[FORWARD] -= _beside_routed(priced, shape)
     moving, apart = sent.seconds * sent.count, side_share(machine, sending, compute)
     if machine.net is not None and sending:

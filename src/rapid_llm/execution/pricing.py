@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from rapid_llm.nouns import light, replaced
 from rapid_llm.operators import Prices
 from rapid_llm.operators import price_rows as price_kernels
 from rapid_llm.operators.rates import ON_CHIP_POWER, rates
+from rapid_llm.operators.work import lateness
 from rapid_llm.runtime import Runtime
 
 Matrix = NDArray[np.float64]
@@ -364,12 +364,3 @@ def _with_skew(message: PricedMessages, lowered: Lowered, machine: Machine) -> P
     late = np.array([lateness(n) for n in ranks.tolist()])[at].reshape(message.rows.ranks.shape)
     seconds = message.prices.seconds + late * machine.runtime.host.skew * launched
     return replaced(message, prices=replaced(message.prices, seconds=seconds))
-
-
-@lru_cache(maxsize=256)
-def lateness(ranks: float) -> float:
-    """How far the last of several ranks is expected behind their mean, in standard deviations of one.
-
-    The expected maximum of normal variates (Blom, Statistical Estimates and Transformed Beta-Variables, 1958).
-    """
-    return NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)) if ranks > 1 else 0.0

@@ -123,7 +123,7 @@ class Sustained:
         return self.clock if self.narrow is None or rate not in _NARROW else self.narrow
 
 
-_NARROW: Final = frozenset({"fp8", "fp6", "fp4", "int8", "int4"})
+_NARROW: Final = frozenset({"fp8", "mxfp8", "fp6", "fp4", "int8", "int4"})
 FORMATS: Final = tuple(dict.fromkeys([*(one.rate for one in DTYPES.values()), "int4", "fp6", "fp64"]))
 """Formats for which a datasheet may give a matrix rate."""
 
@@ -171,7 +171,9 @@ class Accelerator:
     def rate(self, name: str) -> float | None:
         """Dense rate of a format in FLOP/s; None where it has none.
 
-        A datasheet leaves fp16 out where units made for bf16 run it alike; fp32 runs on the vector units.
+        A datasheet leaves fp16 out where units made for bf16 run it alike; fp32 runs on the vector units. Units that
+        apply a scale to every 32 operands (OCP MX) multiply 4 bits too, and 8 bits with such scales as fast as without.
         """
-        stands_in = {"fp32": self.vector, "fp16": self.peak.get("bf16")}
+        scaled = self.peak.get("fp8") if "fp4" in self.peak else None
+        stands_in = {"fp32": self.vector, "fp16": self.peak.get("bf16"), "mxfp8": scaled}
         return self.peak.get(name, stands_in.get(name))

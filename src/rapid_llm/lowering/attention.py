@@ -43,6 +43,8 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | No
         matmul("qkv", s, n=q + kv, k=hidden, reads="n1", writes=qkv, bias=mixer.qkv_bias),
     ]
     qk = {"qkv": t * (heads + (0 if mixer.kv_shared else kv_heads)) * d * act}
+    if mixer.qk_norm == "full":
+        out.extend(_summed_squares(qk, s))
     if mixer.qk_norm != "none":
         out.append(pointwise("qk_norm", "reduce", qk, qk, saves=("qkv",)))
     if mixer.rotary:
@@ -60,6 +62,20 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | No
     out.append(matmul("out", s, n=hidden, k=own * dv, reads="a", writes={"o": t * hidden * act}, bias=mixer.o_bias))
     out.extend(reduce("attention", "o", hidden, s))
     return out
+
+
+def _summed_squares(qk: Tensors, s: Shapes) -> list[Canonical]:
+    """What a norm over all heads costs where tp divides them: each rank sums the squares of its own, and these are
+    added up for every token, of queries and of keys (MiniMax-M2: vLLM PR 31493, SGLang PR 14416).
+    """
+    if not s.tensor_parallel:
+        return []
+    squares = {"qk_squares": s.tokens * 2.0 * FP32_BYTES}
+    divided = where(s.plans.tp > 1, 1.0, 0.0)
+    return [
+        pointwise("qk_squares", "reduce", qk, squares, when=divided),
+        Collective("attention qk norm", "all_reduce", "all_reduce", "tp", squares["qk_squares"]),
+    ]
 
 
 def cross_attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | None = None) -> list[Canonical]:
@@ -118,7 +134,7 @@ def _before_core(q: Column, kv: Column, s: Shapes) -> list[Canonical]:
         Collective("attention heads exchange", "all_to_all", "all_to_all", "ulysses", heads, when=exchanged)
     ]
     for axis, when in (("cp", ring * (1.0 - p.gathers)), ("keys", ring * p.gathers)):
-        if when.any() or axis == "cp":
+        if some(when) or axis == "cp":
             one = Collective(
                 "attention kv exchange", "all_gather", "reduce_scatter", axis, elements * s.act, again=True
             )
@@ -257,7 +273,11 @@ def latent_attention(mixer: LatentAttention, hidden: int, s: Shapes) -> list[Can
 def _latent_core(
     mixer: LatentAttention, dealt: tuple[Column, Column], q: dict[str, Column], s: Shapes
 ) -> list[Canonical]:
-    """The core; ``dealt``: heads that this rank attends with, and those whose outputs it projects."""
+    """The core; ``dealt``: heads that this rank attends with, and those whose outputs it projects.
+
+    Prefill raises the latents of all that it attends to: those of its own tokens, and again those that earlier chunks
+    or a shared prefix left in the cache (vLLM ``MLACommonImpl``, chunked context; SGLang PR 5113).
+    """
     heads, own = dealt
     nope, rope, dv, rank = mixer.qk_nope_head_dim, mixer.qk_rope_head_dim, mixer.v_head_dim, mixer.kv_lora_rank
     t, act = s.tokens, s.act
@@ -290,8 +310,10 @@ def _latent_core(
         "v_head_dim": rank,
         "shared_kv": 1,
     }
+    raised = t + s.documents * s.past / s.plans.cp
+    up = matmul("kv_up", s, m=raised, n=heads * (nope + dv), k=rank, reads="latentn", writes=latent, when=s.prefill)
     result: list[Canonical] = [
-        matmul("kv_up", s, n=heads * (nope + dv), k=rank, reads="latentn", writes=latent, when=s.prefill),
+        up,
         *join,
         Operator(
             "attention", "attention", {**q, **kv}, a, dense,

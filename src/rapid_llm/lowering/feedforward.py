@@ -10,7 +10,7 @@ from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import EVEN, Shapes
 from rapid_llm.model.architecture import MLP, MoE
 from rapid_llm.operators.elementwise import filled, larger, mapped, smaller, some, where
-from rapid_llm.operators.work import most_loaded
+from rapid_llm.operators.work import lateness, most_loaded
 
 FP32_BYTES = 4.0
 Mask = NDArray[np.bool_]
@@ -68,7 +68,20 @@ def held_experts(ffn: MoE, s: Shapes) -> Column:
 
 
 def touched_experts(ffn: MoE, tokens: Column, s: Shapes) -> Column:
-    """Experts of a rank that get any of the group's ``tokens``, of the rank where those are most [P]."""
+    """Experts of a rank that get any of the group's ``tokens``, of the rank where those are most [P].
+
+    Of equally popular ones each is hit by chance: the rank where most are is ahead of the mean by the expected maximum
+    of binomial counts, which a training batch, that hits all, does not see.
+    """
+    held, mean = held_experts(ffn, s), _hit(ffn, tokens, s)
+    if s.training:
+        return mean
+    apart = np.sqrt(larger(mean * (1.0 - mean / held), 0.0))
+    return smaller(held, mean + mapped(lateness, s.plans.ep) * apart)
+
+
+def _hit(ffn: MoE, tokens: Column, s: Shapes) -> Column:
+    """The same by the mean of each rank [P]."""
     held = held_experts(ffn, s)
     every = distinct_experts(float(ffn.num_experts), tokens, ffn.num_experts_per_tok)
     even = smaller(held, every / s.plans.ep)
@@ -90,7 +103,7 @@ def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column, Column, Column]:
     pairs that the rank sees [P]."""
     t, p = s.tokens, s.plans
     chosen = t * ffn.num_experts_per_tok
-    rows = hottest_rows(chosen * p.etp / p.tp, expert_load(ffn, s), s)
+    rows = hottest_rows(chosen * s.evenness * p.etp / p.tp, expert_load(ffn, s), s)
     hit = touched_experts(ffn, _together(s), s)
     seen = where(_travels(s), rows, larger(rows, chosen))
     seen = where(_gathers(ffn, s), _together(s) * ffn.num_experts_per_tok, seen)
@@ -99,7 +112,7 @@ def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column, Column, Column]:
 
 def _together(s: Shapes) -> Column:
     """Tokens of all ranks of an expert group [P]."""
-    return s.tokens * s.plans.ep * s.plans.etp / s.plans.tp
+    return s.tokens * s.evenness * s.plans.ep * s.plans.etp / s.plans.tp
 
 
 def _travels(s: Shapes) -> Mask:
@@ -150,6 +163,8 @@ def mixture(
         shared = MLP(intermediate_size=ffn.shared_intermediate_size, gated=ffn.gated)
         inter = ffn.shared_intermediate_size / s.plans.tp
         out.extend(renamed(mlp(shared, hidden, s, inter=inter), "shared_", keep=("n2",)))
+        part = {"d": s.shard * hidden * s.act}
+        out.append(pointwise("join_shared", "stream", {**part, "shared_d": part["d"]}, part))
     return [*out, *reduce("moe", "d", hidden, s, when=whole)]
 
 

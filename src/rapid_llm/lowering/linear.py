@@ -118,10 +118,12 @@ def _terms(s: Shapes, mixtures: tuple[MoE, ...], *, crosses: bool) -> Matrix:
     rows of the fullest rank, what cross attention reads, and which passes find nothing cached, of all and of decode."""
     pairs = s.batch * s.new
     cached = s.batch * s.past
+    dealt = (s.tokens * s.evenness,) if np.any(s.plans.ep > 1) else ()
     one = np.ones_like(s.batch)
     plain = np.array(
         [
             *(one, s.tokens, s.shard, s.rows, s.batch, s.new, s.past, pairs, cached, cached * s.new, pairs * s.new),
+            *dealt,
             *(column for ffn in mixtures for column in landed(ffn, s)),
             *(_crossed(s) if crosses else ()),
             *((s.starts,) if s.cache_dealt else ()),
@@ -218,4 +220,5 @@ def _sample(table: Table, degrees: Degrees, count: int, *, large: bool) -> Shape
         verified=verified,
         source=read,
         padding=np.where(decode, 1.0 + (np.arange(count) % 5) / 4.0, 1.0),
+        evenness=1.0 - (np.arange(count) % 7) / 8.0,
     )

@@ -37,7 +37,8 @@ class Pieces:
 class Operator:
     """One kernel of a forward pass.
 
-    name: canonical name, what fusions and recompute sets speak of; family and columns: as ``operators.families``;
+    name: canonical name, what fusions and recompute sets speak of; family and columns: as ``operators.families``, of a
+    pointwise one what it does beside moving its tensors;
     kind: access pattern of a pointwise kernel or kind of a recurrent one; dtype: what it computes in, the vector
     units' own unless the matrix units take part; reads, writes: tensor name -> bytes [P]; saves: tensors kept for the
     backward pass; weight: a GEMM against a weight (has a weight gradient); bias: it has one; frozen: that weight is

@@ -17,6 +17,7 @@ from rapid_llm.lowering.table import (
     RECOMPUTE,
     WEIGHT_GRADIENT,
     Builder,
+    beside,
     forward_columns,
     saved_bytes,
 )
@@ -24,6 +25,8 @@ from rapid_llm.operators.elementwise import larger, some, where
 from rapid_llm.parallelism import RECOMPUTE_MODES, Plans
 
 NONE, SELECTIVE, FULL = range(len(RECOMPUTE_MODES))
+_BACKWARD_SCAN = 2.5
+"""Work of a scan's backward pass over its forward pass: the states once more, and both gradients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,7 @@ def _turned_bytes(op: Operator, rounds: Rounds, s: Shapes) -> Column | float:
 def _pointwise_backward(builder: Builder, unit: int, op: Operator) -> None:
     """Reads the gradients of what it wrote and what it saved, writes the gradients of what it read."""
     read = total(op.writes) + total(op.reads, op.saves)
-    columns = {"read_bytes": op.passes * read, "write_bytes": op.passes * total(op.reads), "flops": 0.0}
+    columns = beside(op, {"read_bytes": op.passes * read, "write_bytes": op.passes * total(op.reads)}, _BACKWARD_SCAN)
     builder.kernel(op, (unit, BACKWARD), columns, count=op.when, name=op.name + " grad")
 
 

@@ -14,6 +14,9 @@ from rapid_llm.model.weights import Weight, block_weights
 from rapid_llm.operators.elementwise import larger, smaller
 
 FP32_BYTES = 4.0
+_SELECTIVE_FLOPS = 9.0 + 16.0
+"""Of a token, channel and state of Mamba-1: the recurrence and its read-out (state-spaces/mamba, ``selective_scan``)
+and an exponential, of which a unit takes one where it takes 16 vector FLOPs."""
 _NOT_PROJECTIONS = ("ssm.a", "ssm.conv", "mla.compress.position", "mla.index.compress.position")
 _LAST = ("ssm.out", "mla.o_down", "mla.o")
 
@@ -67,6 +70,18 @@ def state_space(mixer: StateSpace, hidden: int, s: Shapes) -> list[Canonical]:
 def _recurrence(
     mixer: StateSpace, heads: Column, mixed: dict[str, Column], a: dict[str, Column], s: Shapes
 ) -> Operator:
+    """What carries a state from token to token: a scan over the chunks of each head; of Mamba-1, whose heads are single
+    channels that share nothing, a kernel that streams tokens once and holds each channel's states in registers (Gu and
+    Dao 2023, arXiv 2312.00752, section 3.3.2); of a short convolution the gate alone."""
+    if mixer.kind == "short-conv":
+        return pointwise("recurrence", "stream", mixed, a, saves=("mixed",))
+    if mixer.kind == "mamba":
+        held = s.batch * heads * mixer.key_dim
+        streamed = pointwise("recurrence", "stream", mixed, a, saves=("mixed", "a"))
+        # Beside its tensors: steps and gate of every channel, the states in and out.
+        moved = {"read_bytes": 2.0 * a["a"] + held * FP32_BYTES, "write_bytes": held * FP32_BYTES}
+        streamed.columns = {**moved, "flops": held * s.new / s.plans.cp * _SELECTIVE_FLOPS}
+        return streamed
     return Operator(
         "recurrence",
         "scan",

@@ -9,22 +9,21 @@ Prompts are read as tensor parallelism over N ranks reads them; each rank keeps 
 
 from __future__ import annotations
 
-import numpy as np
-
 from rapid_llm.lowering.operators import Canonical, Collective, Column, pointwise
 from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.operators.elementwise import where
 
 FP32_BYTES = 4.0
 
 
 def attending(s: Shapes) -> Column:
     """Ranks over which a pass cuts the heads of attention [P]: all of tp, but for decode steps whose cache is dealt."""
-    return np.where(s.decode > 0, s.plans.tpa, s.plans.tp) if s.cache_dealt else s.plans.tp
+    return where(s.decode > 0, s.plans.tpa, s.plans.tp) if s.cache_dealt else s.plans.tp
 
 
 def cached_share(s: Shapes) -> Column | float:
     """Ranks over which the tokens are dealt that a query of a decode step meets [P]."""
-    return np.where(s.decode > 0, s.plans.kvp, 1.0) if s.cache_dealt else 1.0
+    return where(s.decode > 0, s.plans.kvp, 1.0) if s.cache_dealt else 1.0
 
 
 def gathered_cache(width: Column | float, s: Shapes) -> list[Canonical]:

@@ -53,8 +53,9 @@ class Shapes:
     rounded apart (``dtypes``).
     modules: parts of a layer that selective recomputation names. tensor_parallel, context_parallel: whether any plan
     is; cache_dealt: whether tp ranks of any share the tokens of a cache. head: bytes of a weight of the LM head, and
-    its dtype. source: tokens of each sequence that cross attention reads and an encoder writes; starts: passes that
-    begin their sequences, in which the encoder runs.
+    its dtype. evenness: mean tokens of the ranks of an expert group over those of this one. source: tokens of each
+    sequence that cross attention reads and an encoder writes; starts: passes that begin their sequences, in which the
+    encoder runs.
     """
 
     plans: Plans
@@ -92,6 +93,7 @@ class Shapes:
     cache_dealt: bool
     gathers_experts: str
     head: tuple[float, str]
+    evenness: Column
     source: Column
     starts: Column
     made_of: tuple[Any, ...]
@@ -159,13 +161,15 @@ class Shapes:
         verified: NDArray[np.bool_] | None = None,
         source: Column | float = 0.0,
         padding: Column | float = 1.0,
+        evenness: Column | float = 1.0,
     ) -> Shapes:
         """Shapes of a pass of ``plans.micro_batch`` sequences of ``new`` tokens after ``past``, which read ``source``
         tokens of an encoder.
 
         ``work``: the training job, where it packs documents, trains adapters alone, or loads experts unevenly;
         ``routing`` of an inference batch; ``verified`` [P]: decode steps of several tokens, each with a row of logits;
-        ``padding`` [P]: by how many times as many tokens a captured graph runs.
+        ``padding`` [P]: by how many times as many tokens a captured graph runs; ``evenness`` [P] of an
+        expert group.
         """
         batch = plans.micro_batch
         document, own = work.document if work else None, _Own(routing) if work is None else _Own.of(work)
@@ -200,9 +204,13 @@ class Shapes:
             context_parallel=context_parallel,
             gathers_experts="none" if training else runtime.communication.gathers_experts,
             cache_dealt=bool(np.count_nonzero(plans.kvp > 1)),
+            evenness=np.full_like(new, evenness),
             source=np.full_like(new, source),
             starts=np.where(past > 0, 0.0, 1.0) * (1.0 - decode),
-            made_of=(precision, runtime, *own, document, verified is None or verified.tobytes(), _bytes(padding)),
+            made_of=(
+                *(precision, runtime, *own, document),
+                *(verified is None or verified.tobytes(), _bytes(padding), _bytes(evenness)),
+            ),
             **_formats(precision, runtime, training=training),
         )
 
@@ -219,6 +227,7 @@ _COLUMNS = (
     "decode",
     "prefill",
     "source",
+    "evenness",
     "starts",
 )
 """The fields of Shapes that are columns."""

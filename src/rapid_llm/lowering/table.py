@@ -186,10 +186,19 @@ def _filled(columns: Sequence[Sequence[Column | float]], width: int) -> NDArray[
     return values
 
 
+def beside(op: Operator, moved: Mapping[str, Column | float], passes: float = 1.0) -> dict[str, Column | float]:
+    """The pricing columns of a memory-bound kernel that moves its tensors and, ``passes`` times, what its own columns
+    name beside them."""
+    if not op.columns:
+        return {**moved, "flops": 0.0}
+    own = {name: passes * value for name, value in op.columns.items()}
+    return {name: moved.get(name, 0.0) + own.get(name, 0.0) for name in ("read_bytes", "write_bytes", "flops")}
+
+
 def forward_columns(op: Operator) -> Mapping[str, Column | float]:
     """The pricing columns of an operator's forward kernel."""
     if op.family == "pointwise":
-        return {"read_bytes": op.passes * total(op.reads), "write_bytes": op.passes * total(op.writes), "flops": 0.0}
+        return beside(op, {"read_bytes": op.passes * total(op.reads), "write_bytes": op.passes * total(op.writes)})
     return op.columns
 
 

@@ -92,6 +92,12 @@ def read_traffic(path: Path | str, topology: Topology) -> tuple[Ints, Ints, Floa
     rows = _listed(path, ("from", "to", "bytes"))
     ends = [np.array([topology.node(row[end]) for row in rows], np.int64) for end in ("from", "to")]
     amount = [_quantity(row["bytes"], "bytes", "bytes", str(path), i + 2) for i, row in enumerate(rows)]
+    for i, (row, one) in enumerate(zip(rows, amount, strict=True)):
+        if not 0 <= one <= MOST_BYTES:
+            raise InputError(
+                f"a flow must be 0 bytes or more, and at most 1 EiB (got {row['bytes']}).",
+                field="bytes", file=str(path), line=i + 2,
+            )  # fmt: skip
     return ends[0], ends[1], np.array(amount, np.float64)
 
 
@@ -188,9 +194,11 @@ def _matrix(text: str, file: str) -> list[list[float]]:
         rows = [row[1:] for row in rows[1:]]
     width = len(rows[0]) if rows else 0
     for line, row in enumerate(rows):
-        bad = next((cell for cell in row if not _number(cell)), None)
+        bad = next((cell for cell in row if not (_number(cell) and 0 <= float(cell) < float("inf"))), None)
         if bad is not None:
-            raise InputError(f"'{bad}' is not a bandwidth in GB/s.", field="topology.matrix", file=file, line=line + 1)
+            raise InputError(
+                f"'{bad}' is not a bandwidth in GB/s, 0 or more.", field="topology.matrix", file=file, line=line + 1
+            )
         if len(row) != width or len(rows) != width:
             raise InputError(
                 f"a bandwidth matrix is square, one row and column an accelerator (got {len(rows)} rows and "

@@ -61,9 +61,12 @@ def group_of(fabric: Fabric, ranks: int, stride: int) -> Group:
     """Nest a group in the tiers: a tier holds ``span / stride`` of its ranks."""
     reach = fabric.tiers[-1].span if fabric.tiers else 1
     if ranks < 1 or stride < 1 or (ranks - 1) * stride >= reach:
+        alone = all(tier.scope == "intra" for tier in fabric.tiers)
+        connected = f"no network joins its nodes of {reach}" if alone else f"{reach} accelerators are connected"
+        larger = "a system with one, such as fabric: {topology: leaf-spine}" if alone else "a larger system"
         raise InputError(
-            f"a group of {ranks} ranks, {stride} apart, does not fit '{fabric.name}': "
-            f"{reach} accelerators are connected. Use fewer ranks or a larger system.",
+            f"a group of {ranks} ranks, {stride} apart, does not fit '{fabric.name}': {connected}. "
+            f"Use fewer ranks or {larger}.",
             field="accelerators",
         )
     within_job = (ranks - 1) * stride < fabric.accelerators

@@ -37,7 +37,7 @@ class _Once(Listener):
         """Say so, the first time."""
         if not self.told:
             self.told = True
-            notify(f"compiling the flow engine, half a minute to a minute; {self.then}")
+            notify(f"compiling a part of the flow engine, seconds to a minute; {self.then}")
 
     def on_end(self, event: Event) -> Any:
         """Nothing more to say."""

@@ -1,9 +1,9 @@
 """Where ranks go: orders of the parallel axes by what their messages cost, and swaps of single ranks.
 
-Traffic is that of the algorithms which the collectives really run, not an even spread over all pairs.
+Messages are those of the algorithms which collectives really run, not an even spread over all pairs.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rapid_llm.errors import InputError
-from rapid_llm.network.candidates import candidates
 from rapid_llm.network.collectives import price
 from rapid_llm.network.fabric import Fabric
-from rapid_llm.network.flows import SWITCH, expand
 from rapid_llm.network.technologies import Library
 from rapid_llm.parallelism import Plans
 from rapid_llm.units import format_percent, format_seconds
@@ -109,43 +107,6 @@ def _priced(
         one = price(row.op, row.size, row.ranks, stride, fabric=fabric, library=library, small=small).seconds.item()
         spent[row.axis] = spent.get(row.axis, 0.0) + one * row.count
     return Placed(order, sum(spent.values()), tuple(spent.items()))
-
-
-def pair_traffic(traffic: Iterable[AxisTraffic], plans: Plans, *, fabric: Fabric, library: str | Library) -> Matrix:
-    """Bytes from every rank to every other in a step [ranks, ranks], by the algorithms that the library runs."""
-    total = int(plans.ranks[0])
-    matrix = np.zeros((total, total))
-    for row in traffic:
-        if row.ranks < 2 or row.count <= 0:
-            continue
-        stride = int(plans.stride(row.axis)[0])
-        way = candidates(row.op, row.size, row.ranks, stride, fabric=fabric, library=library)[0].way
-        flows = expand(way.template, way.group.bounds)
-        real = flows.destination != SWITCH
-        amount = flows.share[real] * row.size * row.count
-        for first in _firsts(total, row.ranks, stride):
-            np.add.at(matrix, (first + flows.source[real] * stride, first + flows.destination[real] * stride), amount)
-    return matrix
-
-
-def _firsts(total: int, ranks: int, stride: int) -> Iterator[int]:
-    """The first rank of every group."""
-    block = ranks * stride
-    return (base + k for base in range(0, total, block) for k in range(stride))
-
-
-def tier_distance(fabric: Fabric, count: int) -> Matrix:
-    """Seconds for a byte between every two of ``count`` accelerators, through all tiers that it passes."""
-    place = np.arange(count)
-    distance = np.zeros((count, count))
-    inner = np.ones((count, count), dtype=bool)
-    np.fill_diagonal(inner, val=False)
-    for tier in fabric.tiers:
-        here = inner & (place[:, None] // tier.span == place[None, :] // tier.span)
-        distance[here] = 1.0 / tier.bandwidth
-        inner &= ~here
-    distance[inner] = 1.0 / fabric.tiers[-1].bandwidth
-    return distance
 
 
 @dataclass(frozen=True, slots=True)

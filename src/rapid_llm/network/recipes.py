@@ -19,6 +19,8 @@ PATTERNS: Final = ("ring", "relay", "chain", "tree", "direct", "switch", "neighb
 LEVELS: Final = ("all", "inside", "between")
 MAX_ROUNDS: Final = 1 << 20
 """Phases and rounds of a recipe: more is a slip of an expression."""
+TOLERANCE: Final = 1e-9
+"""How far a count may be from a whole number by rounding."""
 
 _OPERATORS: Final[Mapping[type, Callable[..., float]]] = {
     ast.Add: operator.add,
@@ -78,7 +80,10 @@ class Recipe:
         """The template on a group that is nested as ``bounds``, of which ``inside`` levels lie in a node."""
         inner = bounds[inside - 1] if inside else 1
         names = {"n": float(bounds[-1]), "inner": float(inner), "nodes": ceil(bounds[-1] / inner)}
-        phases = [phase for one in self.phases for phase in _phases(one, names, len(bounds), inside)]
+        try:
+            phases = [phase for one in self.phases for phase in _phases(one, names, len(bounds), inside)]
+        except ValueError as error:
+            raise InputError(f"collective '{self.name}' on {bounds[-1]} ranks: {error}.", field="algorithm") from None
         if not phases or len(phases) > MAX_ROUNDS:
             raise InputError(f"collective '{self.name}' has {len(phases)} phases on {bounds[-1]} ranks; check repeat.")
         return Template(ALGORITHMS.index("custom"), tuple(phases), pipelined=self.pipelined)
@@ -95,15 +100,25 @@ def _phases(phase: RecipePhase, names: Mapping[str, float], depth: int, inside: 
     found: list[Phase] = []
     if levels[0] == levels[1]:
         return found
-    for t in range(min(round(evaluate(phase.repeat, names)), MAX_ROUNDS + 1)):
+    for t in range(min(_whole("repeat", phase.repeat, names), MAX_ROUNDS + 1)):
         here = {**names, "t": float(t)}
-        steps, distance = (round(evaluate(text, here)) for text in (phase.steps, phase.distance))
+        steps, distance = _whole("steps", phase.steps, here), _whole("distance", phase.distance, here)
         load = evaluate(phase.load, here)
+        if phase.pattern == "pair" and steps > 0 and load > 0 and (distance < 1 or names["n"] % (2 * distance)):
+            raise ValueError(f"pairs {distance} apart leave ranks without a partner")
         if steps > 0 and load > 0:
             found.append(
                 Phase(phase.pattern, levels, steps, load, phase.spread, distance, phase.both)  # type: ignore[arg-type]
             )
     return found
+
+
+def _whole(what: str, text: Expression, names: Mapping[str, float]) -> int:
+    """A count; ValueError where it is not whole."""
+    value = evaluate(text, names)
+    if abs(value - round(value)) > TOLERANCE:
+        raise ValueError(f"{what} '{text}' is {value:.2f}, which is not whole; try ceil or floor of it")
+    return round(value)
 
 
 def _known(what: str, name: str, names: tuple[str, ...]) -> None:

@@ -133,7 +133,7 @@ def _priced(family: str, columns: tuple[Column, ...], asked: _Asked) -> Prices:
             f"kernel {chosen.name} serves {chosen.family}, not {family}. Try a kernel of the family {family}.",
             field=f"kernels.{family}",
         )
-    if chosen.computes and number_format(chosen.computes).rate in accelerator.peak:
+    if chosen.computes and accelerator.rate(number_format(chosen.computes).rate) is not None:
         dtype = chosen.computes
     known = rates(accelerator, dtype, clock=clock, replayed=replayed)
     return _price(chosen, columns, kind, known, accelerator.architecture)

@@ -35,7 +35,9 @@ _WHOLE_PIPE: Final[dict[str, float]] = {
 }  # fmt: skip
 """16-bit FLOPs that the matrix units of an architecture finish in a cycle and compute unit where nothing is cut (NVIDIA
 architecture whitepapers). GeForce cards halve them at fp32 accumulation, H20 has a quarter."""
-_WIDTHS: Final = {"tf32": 0.5, "bf16": 1.0, "fp16": 1.0, "fp8": 2.0, "int8": 2.0, "fp6": 2.0, "fp4": 4.0, "int4": 4.0}
+_WIDTHS: Final = {
+    "tf32": 0.5, "bf16": 1.0, "fp16": 1.0, "fp8": 2.0, "mxfp8": 2.0, "int8": 2.0, "fp6": 2.0, "fp4": 4.0, "int4": 4.0,
+}  # fmt: skip
 """How many times the 16-bit rate whole units have of a format."""
 
 _WARP_FLOPS: Final = 2048.0

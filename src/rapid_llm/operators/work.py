@@ -1,5 +1,8 @@
 """Arithmetic and compulsory traffic of each family: what the shape needs, whatever kernel runs it."""
 
+from functools import lru_cache
+from statistics import NormalDist
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -87,3 +90,12 @@ WORK = {
     "pointwise": pointwise_work,
 }
 """family -> function of its columns, in the order of ``COLUMNS``, to (FLOPs, bytes)."""
+
+
+@lru_cache(maxsize=256)
+def lateness(ranks: float) -> float:
+    """How far the last of several ranks is expected behind their mean, in standard deviations of one.
+
+    The expected maximum of normal variates (Blom, Statistical Estimates and Transformed Beta-Variables, 1958).
+    """
+    return NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)) if ranks > 1 else 0.0

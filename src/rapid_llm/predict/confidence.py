@@ -49,9 +49,12 @@ def confidence_of(scenario: Scenario, *, memory: bool = False) -> Confidence | N
         _nearest(suite, metrics, (chip.name, chip.architecture), runtime, encodes) for chip in dict.fromkeys(chips)
     ]
     least = max(found, key=lambda one: one.within if one else 0.0)
-    if least is None or (len(found) == 1 and not scenario.system.links):
-        return least
-    return replace(least, reasons=(*least.reasons, "no measured job joins unlike groups of nodes"))
+    if least is None:
+        return None
+    unlike = len(found) > 1 or bool(scenario.system.links)
+    alone = ("no measured job joins unlike groups of nodes",) if unlike else ()
+    frozen = ("no measured job trains adapters alone",) if getattr(scenario.workload, "lora", None) else ()
+    return replace(least, reasons=(*least.reasons, *alone, *frozen))
 
 
 @lru_cache(maxsize=256)
@@ -78,7 +81,8 @@ def _nearest(
 
 def power_strays(scenario: Scenario) -> float | None:
     """Share by which the mean power of nine runs in ten strays: of the accelerator where enough were measured, else of
-    the mean over groups; of unlike accelerators the most. None where the scorecard has no table of power.
+    the mean over groups; of unlike accelerators the most. All that were measured are servers: a training step is
+    trusted no better than their mean. None where the scorecard has no table of power.
     """
     rows = [r for r in written()["quantiles"] if (r["suite"], r["metric"]) == ("energy", "power")]
     mean = next((r for r in rows if r["group"] == MEAN), None)
@@ -86,7 +90,8 @@ def power_strays(scenario: Scenario) -> float | None:
         return None
     chips = {group.node.accelerator.name for group in used_groups(scenario)}
     known = {chip: [r for r in rows if chip in r["accelerators"] and r["rows"] >= ENOUGH] for chip in chips}
-    return max(float(max(mine, key=lambda r: r["rows"], default=mean)["p90"]) for mine in known.values())
+    strays = [float(max(mine, key=lambda r: r["rows"], default=mean)["p90"]) for mine in known.values()]
+    return max(*strays, float(mean["p90"]) if scenario.workload.kind == "training" else 0.0)
 
 
 def _supported(row: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[float, tuple[str, ...]]:

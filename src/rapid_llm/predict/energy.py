@@ -140,7 +140,8 @@ def _per_request(table: InferenceTable, model: PowerModel, beams: int) -> float:
         prompts = table.prefill + table.streamed
     else:
         prompts = np.where(np.arange(len(seconds)) == PROMPTS, table.points.count, 0.0)
-    return float(each @ (prompts / table.running + table.decode * beams / table.points.batch))
+    together = table.points.batch[table.decode > 0.0].max(initial=1.0)  # before any is done
+    return float(each @ (prompts / table.running + table.decode * beams / together))
 
 
 def _power(scenario: Scenario, watts: float, accelerators: int, limit: float) -> dict[str, float]:

@@ -133,6 +133,7 @@ def _report(scenario: Scenario, table: TrainingTable | InferenceTable | PoolsTab
         "defaults": scenario.defaults,
         "assumptions": assumptions(scenario),
         "experts": experts_use(scenario),
+        "turns_of": partial(_by_turns, scenario, table),
     }
     if isinstance(work, Training) and isinstance(table, TrainingTable):
         energy = partial(training_energy, scenario, work, table)
@@ -147,6 +148,16 @@ def _report(scenario: Scenario, table: TrainingTable | InferenceTable | PoolsTab
         raise TypeError(f"a {work.kind} workload was evaluated as {type(table).__name__}")
     price = price_of(scenario, report)
     return replace(report, price=price) if price else report
+
+
+def _by_turns(scenario: Scenario, table: TrainingTable | InferenceTable | PoolsTable) -> tuple[str, ...]:
+    """Axis and operation of messages that share links by turns, which closed forms do not follow."""
+    if isinstance(table, PoolsTable):
+        return ()
+    from rapid_llm.execution.turns import by_turns
+
+    priced = table.step.priced if isinstance(table, TrainingTable) else table.steps.priced
+    return by_turns(priced, scenario.system, scenario.accelerators)
 
 
 def _time(table: TrainingTable | InferenceTable | PoolsTable) -> float:

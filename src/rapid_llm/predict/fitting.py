@@ -145,10 +145,16 @@ def largest(scenario: Scenario, what: str) -> int | None:
     return None if count is None else count * step
 
 
+_SMALLEST = "workload.micro_batch_size: "
+"""The default that the size found replaces."""
+
+
 def grown(scenario: Scenario, what: str, size: int | None = None) -> Scenario:
     """The scenario at one size of what ``largest`` grows: ``size``, or the smallest that its plan can cut."""
     step, make = _growth(scenario, what)
-    return make(size or step)
+    found = make(size or step)
+    given = tuple(one for one in found.defaults if not (what == "micro-batch" and _SMALLEST in one))
+    return replaced(found, defaults=given)
 
 
 def grown_field(kind: str, what: str) -> str:

@@ -25,7 +25,7 @@ from rapid_llm.nouns import replaced
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.replica import Job, job_of
 from rapid_llm.scenario import Pool, Pools, Scenario, pool_scenario
-from rapid_llm.workload import Points, decode_points, join, points_of
+from rapid_llm.workload import Points, join, points_of
 
 Column = NDArray[np.float64]
 OUTER = 2
@@ -91,7 +91,7 @@ class Halves:
     def steps(self, running: float) -> HalvedSteps:
         """The decode steps of one request among so many on a replica, spread evenly over their progress."""
         work = self.attention.work
-        middle = work.prompt_tokens + (work.output_tokens - 1) / 2.0
+        middle = self.attention.middle(max(1.0, running))
 
         def step(sequences: float) -> Points:
             return points_of([(sequences * work.beams, 1, middle, work.output_tokens - 1)])
@@ -105,7 +105,7 @@ class Halves:
             return self.steps(float(requests))
 
         def steps(sequences: float) -> Points:
-            return decode_points(sequences * work.beams, work.prompt_tokens, work.output_tokens)
+            return self.attention.decoding(sequences * work.beams, requests)
 
         return self._fastest(float(requests), steps)
 
@@ -146,7 +146,7 @@ class Halves:
             running=ceil(running),
             ttft_s=0.0,
             decode_s=float(points.count @ (seconds + host[:n])),
-            gaps=job.work.output_tokens - 1,
+            gaps=round(float(points.count.sum())),
         )
         return HalvedSteps(
             table=table,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import ceil
+from math import ceil, floor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +17,14 @@ from rapid_llm.model import Model
 from rapid_llm.network.flow_prices import Links
 from rapid_llm.nouns import light
 from rapid_llm.parallelism import Plans
+from rapid_llm.predict.arrivals import by_chance, in_waves
 from rapid_llm.predict.job import decoded
+from rapid_llm.predict.lockstep import Lockstep, lockstep
 from rapid_llm.predict.replica import Job
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario import Draft
-from rapid_llm.workload import Inference, Points, decode_points, join, points_of
+from rapid_llm.workload import Inference, Points, join, points_of
+from rapid_llm.workload.lengths import longest
 
 Column = NDArray[np.float64]
 
@@ -107,7 +110,7 @@ def until_done(job: Job, table: InferenceTable) -> InferenceTable:
 
     All requests arrive at the start: those of a wave wait for the waves before it, and have their first token as the
     prompts of their wave are read one pass after the other. A wave lasts from one start of a request to the next one in
-    its place.
+    its place. In a closed loop only the first ones arrive at once, and each of the others as one before it is done.
     """
     together = max(1, table.running)
     waves, left = divmod(job.queued or 0, together)
@@ -117,6 +120,13 @@ def until_done(job: Job, table: InferenceTable) -> InferenceTable:
     waited = wave.e2e_s * (full * (waves - 1) / 2.0 + left * waves) / total
     first = (full * _first_tokens(job, wave) + left * _first_tokens(job, last)) / total
     lasts = (full * wave.e2e_s + left * last.e2e_s) / total
+    if job.work.closed_loop:
+        at_once = min(together, total)
+        waits = in_waves(
+            ceil(total / together) - 1, wave.e2e_s, job.work.output_spread, together, _read(job, together) / together
+        )
+        first = (at_once * _first_tokens(job, wave) + (total - at_once) * (table.ttft_s + waits)) / total
+        waited, lasts = 0.0, max(lasts, table.e2e_s)
     means = replace(wave, account=table.account, rounds=table.rounds, running=together)
     return replace(
         _read_first(means, first),
@@ -138,8 +148,13 @@ def _first_tokens(job: Job, wave: InferenceTable) -> float:
     requests = wave.running
     together = min(requests, max(1, int(job.engine.max_batched_tokens // job.read_tokens)))
     share = float(np.mean(np.arange(requests) // together + 1.0)) / ceil(requests / together)
-    read = job.ingress + share * (static_batch(job, requests).ttft_s - job.ingress)
+    read = job.ingress + share * _read(job, requests)
     return min(read, wave.e2e_s) if job.work.output_tokens == 1 else min(max(read, wave.ttft_s), wave.e2e_s)
+
+
+def _read(job: Job, requests: int) -> float:
+    """Seconds in which the prompts of so many requests are read in a row."""
+    return static_batch(job, requests).ttft_s - job.ingress
 
 
 def _read_first(wave: InferenceTable, first: float) -> InferenceTable:
@@ -214,7 +229,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     micro = ceil(requests / groups)
     groups = ceil(requests / micro)
     first = job.prompts(requests)
-    rest = decode_points(micro * work.beams, work.prompt_tokens, work.output_tokens)
+    rest = job.decoding(micro * work.beams, requests)
     points = join([first, rest.verifying(job.drafts), job.fullest(requests)])
     n, end = len(first.batch), len(points.batch) - 1
     steps = job.time(points, _verified(points, job, slice(n, end)))[1]
@@ -238,7 +253,7 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
         running=requests,
         ttft_s=prefill_s + job.ingress + job.drafted_prompts(first, requests, steps),
         decode_s=decode_s,
-        gaps=work.output_tokens - 1,
+        gaps=longest(work.output_tokens, work.output_spread, requests) - 1,
     )
 
 
@@ -267,16 +282,19 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     passes = requests / together
     batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
     beside = others / batch if engine.mixed_steps else 0.0
-    middle = work.prompt_tokens + (work.output_tokens - 1) / 2.0
+    seen = job.past + job.seen_further + (work.new_tokens - new) / 2.0
     passes_of = points_of(
         [
-            (batch, new + beside, job.past + (work.new_tokens - new) / 2.0, passes),
-            (requests / groups * work.beams, 1 + job.drafts, middle, job.decode_steps),
+            (batch, new + beside, seen, passes),
+            (requests / groups * work.beams, 1 + job.drafts, job.middle(requests), job.decode_steps),
         ]
     )
     points = join([passes_of, job.fullest(requests)])
+    total = groups * (1.0 + job.decode_steps) if engine.mixed_steps else passes + groups * job.decode_steps
+    shared = lockstep(job.joined if work.varied else 1.0, passes, total)
+    points = shared.together(points, padded=engine.pads_ranks)
     steps = job.time(points, _verified(points, job, slice(1, 2)))[1]
-    return _cycle(job, points, steps, job.account(requests), groups)
+    return _cycle(job, points, steps, job.account(requests), groups, shared)
 
 
 def decode_steps_of(job: Job, running: float) -> InferenceTable:
@@ -287,8 +305,7 @@ def decode_steps_of(job: Job, running: float) -> InferenceTable:
     work = job.work
     groups = min(job.stages, max(1, int(running)))
     sequences = max(1.0, running) / groups
-    middle = work.prompt_tokens + (work.output_tokens - 1) / 2.0
-    step = points_of([(sequences * work.beams, 1 + job.drafts, middle, job.decode_steps)])
+    step = points_of([(sequences * work.beams, 1 + job.drafts, job.middle(max(1.0, running)), job.decode_steps)])
     points = join([step, job.fullest(ceil(running))])
     steps = job.time(points, _verified(points, job, slice(0, 1)))[1]
     seconds = float(job.token_time(steps, groups)[0] + steps.host[0])
@@ -319,7 +336,9 @@ def fed(job: Job) -> int:
     return max(1, min(job.max_requests, int(job.stages * engine.max_batched_tokens * share)))
 
 
-def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, groups: int) -> InferenceTable:
+def _cycle(  # noqa: PLR0917
+    job: Job, points: Points, steps: ForwardSteps, account: Account, groups: int, shared: Lockstep
+) -> InferenceTable:
     """Times of the mean field: prompts, decode and memory are the three points.
 
     While a prompt is in later stages those of others pass the first: a request sees them less by that lag. One whose
@@ -327,20 +346,25 @@ def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, grou
     """
     engine, requests = job.engine, int(points.batch[2])
     passes, share = float(points.count[0]), (requests - 1.0) / requests
+    read = passes / shared.spread
     decoding = float(steps.family("attention")[1] - steps.starts_of_attention[1])
     beside = decoding * share / job.stages if engine.mixed_steps else 0.0
     drafted = job.drafted_prompts(_row(points, 0), requests, steps)
-    prompt = float(steps.pace[0] + steps.host[0]) + beside + drafted / passes
+    prompt = float(steps.pace[0] + steps.host[0]) + beside + drafted / read
     step = float(job.token_time(steps, groups)[1] + steps.host[1])
     step += job.drafting(steps, 2, requests / groups)
-    alone = job.decode_steps
-    if engine.mixed_steps:
-        alone = max(0.0, (alone + 1.0) * groups - passes) / groups
-    mine, lag = passes / requests, float(steps.traversal[0] - steps.pace[0])
+    beyond = passes - (0.0 if engine.mixed_steps else read)
+    alone = max(0.0, (job.decode_steps + engine.mixed_steps) * groups - beyond) / groups
+    mine, lag = read / requests, float(steps.traversal[0] - steps.pace[0])
     others = max(0.0, passes - mine - lag / prompt)
-    own, wait = mine * prompt + lag, step / 2.0 if requests > 1 else 0.0
-    before, after = (others, 0.0) if job.work.output_tokens == 1 else (0.0, others)
+    own, wait = mine * prompt + lag, 0.0
+    before = others
     alone = alone if job.work.output_tokens > 1 else 0.0
+    if job.work.output_tokens > 1:
+        reading = (others * prompt) / (own + others * prompt + alone * step)
+        before = min(others, _ahead(job, requests, reading))
+        wait = (1.0 - reading) * step / 2.0 if requests > 1 else 0.0
+    after = others - before
     return InferenceTable(
         points=points,
         steps=steps,
@@ -354,6 +378,14 @@ def _cycle(job: Job, points: Points, steps: ForwardSteps, account: Account, grou
         decode_s=after * prompt + alone * step,
         gaps=job.work.output_tokens - 1,
     )
+
+
+def _ahead(job: Job, requests: int, reading: float) -> float:
+    """Passes with prompts of others that a prompt waits for, where these take a share of the time: no more than half of
+    them are ahead."""
+    room = job.engine.max_batched_tokens / job.read_tokens
+    together, each = max(1.0, floor(room)), max(1.0, 1.0 / room)
+    return each * min(by_chance(reading, reading / together), (requests - 1.0) / together / 2.0)
 
 
 def _row(points: Points, at: int) -> Points:

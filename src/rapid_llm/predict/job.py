@@ -73,9 +73,11 @@ def _apart(scenario: Scenario) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def _assumed(model: Model, even: bool, sees: bool, predicts: bool) -> tuple[str, ...]:
     found = []
-    kinds = {b.mixer.kind for b in model.blocks if b.mixer} - {"attention", "mla"}
-    if kinds:
-        found.append(f"{', '.join(sorted(kinds))} blocks are priced at the roofline of their bytes and FLOPs")
+    kinds = {b.mixer.kind for b in model.blocks if b.mixer}
+    if "mamba" in kinds:
+        found.append("scans of Mamba-1 are priced at the roofline of their bytes, FLOPs and exponentials")
+    if kinds & {"mamba2", "linear"}:
+        found.append("scans of Mamba-2 and linear attention take the measured steps of the gated delta rule")
     if even and any(b.ffn and b.ffn.kind == "moe" for b in model.blocks):
         found.append("tokens spread evenly over experts")
     if predicts and not model.num_nextn_predict_layers:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, lcm
 
 from rapid_llm.errors import InputError
+from rapid_llm.model import MoE
 from rapid_llm.nouns import replaced
+from rapid_llm.parallelism import Parallelism
 from rapid_llm.predict.engine import evaluate
 from rapid_llm.predict.inference import InferenceTable
 from rapid_llm.predict.pools import BUSY, PoolsTable
@@ -15,7 +17,7 @@ from rapid_llm.scenario import Pool, Scenario, check, replanned
 from rapid_llm.scenario.scenario import POOLED
 from rapid_llm.workload import Inference
 
-TENSOR_DEGREES = (1, 2, 4, 8, 16, 32, 64)
+DEGREES = (1, 2, 4, 8, 16, 32, 64)
 ALL_BUT = 1.0 - 1e-6
 """Of the rate of a decode pool whose cache is full, what counts as full."""
 PLENTY = 16
@@ -107,15 +109,16 @@ def fewest_accelerators(
 ) -> Capacity | None:
     """The plan with the fewest accelerators that keeps ``users`` requests in flight within the limits, or None.
 
-    Tensor parallelism 1 to 64 as the model's heads and the system allow, replicas beside each other; pipeline and
-    expert degrees as given. Pools keep their degrees, and take as many replicas each as they need. Of equal numbers the
-    lower TPOT wins.
+    Tensor parallelism 1 to 64 as the model's heads and the system allow, replicas beside each other, or several that
+    share experts where expert parallelism spans them; pipeline degrees as given, those of experts too unless left open.
+    Pools keep their degrees, and take as many replicas each as they need. Of equal numbers the lower TPOT wins.
     """
     if scenario.pools is not None:
         return _fewest_of_pools(scenario, users, ttft_s, tpot_s)
     found: list[Capacity] = []
     for one, capacity in _replicas(scenario, ttft_s, tpot_s):
-        many = replanned(one, one.accelerators * ceil(users / capacity.requests), tp=one.parallelism.tp)
+        plan = one.parallelism
+        many = replanned(one, one.accelerators * ceil(users / capacity.requests), tp=plan.tp, ep=plan.ep)
         if many.accelerators <= scenario.system.accelerators and not _contradicts(_with_requests(many, users)):
             found.append(largest_batch(many, ttft_s, tpot_s))
     return min(found, key=lambda c: (c.accelerators, c.tpot_s), default=None)
@@ -131,14 +134,34 @@ def most_users(scenario: Scenario, ttft_s: float | None = None, tpot_s: float | 
 
 
 def _replicas(scenario: Scenario, ttft_s: float | None, tpot_s: float | None) -> Iterator[tuple[Scenario, Capacity]]:
-    """One replica under every tensor parallelism that can be, and what it holds, where that is something."""
-    for tp in TENSOR_DEGREES:
-        one = replanned(scenario, tp * scenario.parallelism.pp * scenario.parallelism.cp, tp=tp)
-        if _contradicts(_with_requests(one, 1)):
+    """The fewest replicas that stand alone under every plan that can be, and what they hold where that is something."""
+    for tp, ep in _plans(scenario):
+        size = tp * scenario.parallelism.pp * scenario.parallelism.cp
+        alone = replanned(scenario, size, tp=tp, ep=ep)
+        together = _together(alone.parallelism)
+        one = replanned(scenario, size * together, tp=tp, ep=ep) if together > 1 else alone
+        if _contradicts(_with_requests(one, together)):
             continue
         capacity = largest_batch(one, ttft_s, tpot_s)
         if capacity.requests:
             yield one, capacity
+
+
+def _plans(scenario: Scenario) -> Iterator[tuple[int, int]]:
+    """Tensor and expert degrees to try: of experts as given, or where nobody says none, those of the tensor ranks, and
+    attention in replicas of one accelerator."""
+    given = scenario.parallelism.ep
+    yield from ((tp, given) for tp in DEGREES)
+    if given == 1 and any(isinstance(block.ffn, MoE) for block in scenario.model.blocks):
+        yield from ((tp, tp) for tp in DEGREES[1:])
+        yield from ((1, ep) for ep in DEGREES[1:])
+
+
+def _together(plan: Parallelism) -> int:
+    """Data-parallel replicas that share one set of experts: as many as expert parallelism spans; 1 where it ends
+    within one."""
+    ranks = plan.tp * plan.cp
+    return lcm(ranks, (plan.etp or 1) * plan.ep) // ranks
 
 
 def _fewest_of_pools(scenario: Scenario, users: int, ttft_s: float | None, tpot_s: float | None) -> Capacity | None:
@@ -226,11 +249,12 @@ def _feeds(table: PoolsTable, ttft_s: float | None) -> bool:
 
 
 def _with_replicas(scenario: Scenario, prefill: int, decode: int) -> Scenario:
-    """The scenario with so many replicas of each pool."""
+    """The scenario with so many replicas of each pool; those that share experts are counted as one."""
     pools = scenario.pools
     assert pools is not None
 
-    def pool(one: Pool, replicas: int) -> Pool:
+    def pool(one: Pool, number: int) -> Pool:
+        replicas = number * _together(one.parallelism)
         plan = replaced(one.parallelism, dp=replicas, dp_shard=replicas)
         return replaced(one, parallelism=plan, accelerators=plan.tp * plan.pp * plan.cp * replicas)
 

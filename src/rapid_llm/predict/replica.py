@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import ceil
+from math import ceil, hypot, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from rapid_llm.lowering.linear import lower_pass
 from rapid_llm.memory import CATEGORIES, Account, inference_account, inference_footprint, predictor_bytes
 from rapid_llm.model import Model
 from rapid_llm.nouns import replaced
+from rapid_llm.operators.work import lateness
 from rapid_llm.parallelism import Parallelism, Plans
 from rapid_llm.predict.images import encoding
 from rapid_llm.predict.job import decoded, plans_of
@@ -22,7 +23,8 @@ from rapid_llm.predict.nano import in_nano_batches
 from rapid_llm.predict.shifting import in_both_forms, tensor_parallel
 from rapid_llm.runtime import Runtime, Serving
 from rapid_llm.scenario import Draft, Scenario
-from rapid_llm.workload import HostShare, Inference, Points, points_of, prefill_points
+from rapid_llm.workload import HostShare, Inference, Points, decode_points, points_of, prefill_points
+from rapid_llm.workload.lengths import by_token, longest, running, written
 
 Column = NDArray[np.float64]
 WEIGHTS, KV_CACHE = CATEGORIES.index("weights"), CATEGORIES.index("kv_cache")
@@ -61,6 +63,23 @@ class Job:
         return self.runtime.serving or STATIC_ENGINE
 
     @property
+    def joined(self) -> float:
+        """Replicas whose steps are one: the exchange of tokens of experts joins them, so that each waits for all."""
+        plans = self.plans
+        return max(1.0, float(plans.ep[0] * plans.etp[0] / (plans.tp[0] * plans.cp[0])))
+
+    def middle(self, running: float) -> float:
+        """Cached tokens of a running sequence, on average: of the fullest of the replicas that are joined.
+
+        Where all lengths are equal they run in phase, and none is fuller.
+        """
+        work = self.work
+        if self.joined <= 1.0 or not work.varied:
+            return work.middle
+        deviation = hypot(work.prompt_tokens * work.prompt_spread, written(work.output_tokens, work.output_spread)[1])
+        return work.middle + lateness(self.joined) * deviation / sqrt(running)
+
+    @property
     def past(self) -> int:
         """Prompt tokens that are cached already."""
         return self.work.prompt_tokens - self.work.new_tokens
@@ -92,7 +111,7 @@ class Job:
     @property
     def mean_output(self) -> float:
         """Share of its output that a request holds cache for on average, beside what admission reserves."""
-        return 0.5 + 0.5 * self.engine.reserved_output
+        return (0.5 + 0.5 * self.engine.reserved_output) * by_token(1.0, self.work.output_spread)
 
     @property
     def drafts(self) -> int:
@@ -119,7 +138,25 @@ class Job:
         new, budget = self.work.new_tokens, self.engine.max_batched_tokens
         if self.whole:
             budget = new * max(1, int(budget // self.read_tokens))
-        return prefill_points(requests, new, budget, self.past)
+        return prefill_points(requests, new, budget, self.past + self.seen_further)
+
+    @property
+    def seen_further(self) -> float:
+        """Tokens by which those before one of a prompt are more where prompts vary: a long one has most of them."""
+        new = self.work.new_tokens
+        return 0.0 if self.whole or new == 1 else (by_token(new, self.work.prompt_spread) - new) / 2.0
+
+    def decoding(self, sequences: float, requests: int) -> Points:
+        """The decode steps of a batch of so many requests, ``sequences`` of them at first in each: till the longest is
+        done, with those that are not."""
+        work = self.work
+        prompt, spread = work.prompt_tokens, work.output_spread
+        points = decode_points(sequences, prompt, longest(work.output_tokens, spread, requests))
+        if not spread or not len(points.batch):
+            return points
+        first = points.past - (points.count - 1.0) / 2.0 - prompt + 1.0  # tokens that each has before the step
+        left = running(first, points.count, work.output_tokens, spread)
+        return replace(points, batch=np.maximum(1.0, sequences * left))
 
     def fullest(self, requests: int) -> Points:
         """The fullest moment of the cache: it stands for memory and takes no time."""
@@ -140,8 +177,7 @@ class Job:
             return 0.0
         if spec.draft == "mtp":
             return spec.drafts * float(steps.passes.forward[self.model.pattern[-1], at] + steps.passes.forward[-1, at])
-        middle = self.work.prompt_tokens + (self.work.output_tokens - 1) / 2.0
-        return spec.drafts * float(self.drafter.time(points_of([(sequences, 1, middle, 1)]))[1].traversal[0])
+        return spec.drafts * float(self.drafter.time(points_of([(sequences, 1, self.work.middle, 1)]))[1].traversal[0])
 
     @property
     def drafter(self) -> Job:
@@ -188,6 +224,7 @@ class Job:
             verified=verified,
             source=self.source,
             padding=padding,
+            evenness=points.evenness,
         )
         if self.work.offload.any:
             return lower(self.model, shapes, self.runtime)

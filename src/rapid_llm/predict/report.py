@@ -198,6 +198,7 @@ class Report:
     objective: Objective | None = None
     origin: Scenario | None = field(default=None, repr=False, compare=False)
     energy_of: Callable[[], EnergyUse | None] | None = field(default=None, repr=False, compare=False)
+    turns_of: Callable[[], tuple[str, ...]] | None = field(default=None, repr=False, compare=False)
 
     @property
     def output_tokens_per_s_per_user(self) -> float | None:
@@ -223,6 +224,13 @@ class Report:
     def energy(self) -> EnergyUse | None:
         """What the accelerators draw, computed when asked for; None where it is not modelled, or there are no times."""
         return self.energy_of() if self.energy_of and self.where else None
+
+    @property
+    def shares_links_by_turns(self) -> tuple[str, ...]:
+        """Axis and operation of messages whose sends share links in ways that closed forms do not follow, worked out
+        when asked for; nearer there: ``network: flow``.
+        """
+        return self.turns_of() if self.turns_of and self.where else ()
 
     @property
     def scenario(self) -> Mapping[str, Any]:
@@ -269,13 +277,14 @@ class Report:
             "breakdown": plain_value(self.breakdown),
             "phases": plain_value(self.phases),
             "energy": plain_value(self.energy),
+            "shares_links_by_turns": list(self.shares_links_by_turns),
             "scenario": dict(self.scenario),
             "version": self.version,
             "hash": self.hash,
         }
 
 
-_BEHIND = ("origin", "energy_of", "where")
+_BEHIND = ("origin", "energy_of", "turns_of", "where")
 """What stands behind an answer, and is not part of it."""
 SECONDS_PER_HOUR = 3600.0
 

@@ -146,7 +146,8 @@ def _flags(given: Scenario, found: Capacity, *, planned: bool) -> str:
         return said
     if scenario.pools is None:
         plan = scenario.parallelism
-        return f"{said} --tp {plan.tp} --dp {plan.dp} --accelerators {scenario.accelerators}"
+        experts = f" --ep {plan.ep}" if plan.ep != 1 else ""
+        return f"{said} --tp {plan.tp}{experts} --dp {plan.dp} --accelerators {scenario.accelerators}"
     assert given.pools is not None
     names = ("prefill", "prefill: "), ("decode", "")
     for (name, default), pool, before in zip(names, scenario.pools.all, given.pools.all, strict=False):

@@ -111,7 +111,8 @@ class Overlap:
     backward pass. ``waits``: of the messages of tensor parallelism, those that stay on the compute stream all the
     same: an operation, a compute format, or ``again``: gathers repeated for a weight gradient. ``shared_experts``
     alone compute beside dispatch and combine; ``expert_all_to_all`` hides them behind anything. ``shared_beside``: in
-    inference passes that run as a graph a shared expert has a stream of its own beside the routed ones.
+    inference passes that run as a graph a shared expert has a stream of its own beside the routed ones, on accelerators
+    of NVIDIA alone (vLLM PR 30085: on ROCm it costs time; SGLang and TensorRT-LLM make it under CUDA).
     ``batch_exchange``: the exchange of one request's partial outputs travels beside attention of the next (HOP-B of
     Helix, arXiv 2507.07120, section 2.1.3). ``nano_batches``: into so many an inference pass is dealt, the messages of
     one beside the kernels of the others.
@@ -299,6 +300,7 @@ class Serving:
     else one after the other through all; ``reserved_output``: the share of a request's output that
     admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence;
     ``bias_apart``: the bias of a row-parallel product is added behind its all-reduce by a kernel of its own;
+    ``pads_ranks``: replicas that share experts all run as many tokens a step as the fullest of them;
     ``async_scheduling``: the next step is prepared while this one runs, so that of the host only what exceeds it shows.
     """
 
@@ -312,6 +314,7 @@ class Serving:
     reserved_output: Share = 1.0
     logit_bytes: NonNegative = 8.0
     bias_apart: bool = False
+    pads_ranks: bool = False
     async_scheduling: bool = False
 
 

@@ -185,7 +185,8 @@ def enough(row: Row) -> str:
         )
     nodes, need = has // size, -(-row["accelerators"] // size)
     found = system_with(row["accelerator"], row["accelerators"])
-    larger = "a system with more of them" + (f", such as {found}" if found else "")
+    own = f"system: {{node: {{accelerator: {row['accelerator']}, accelerators: {row['accelerators']}}}}}"
+    larger = f"a system with more of them, such as {found or own}"
     more = f"--set system.nodes={need}" if has > 1 else larger
     plural = "node" if nodes == 1 else "nodes"
     return (

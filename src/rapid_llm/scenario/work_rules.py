@@ -181,6 +181,15 @@ WORK: tuple[Check, ...] = (
         lambda r: f"workload.images needs a vision tower, and {r['model']} has none. Try qwen2.5-vl-7b, or no images.",
     ),
     Check(
+        "ZeRO is of training",
+        "parallelism.zero_stage",
+        lambda c: (c.training > 0) | (c.zero_stage == 0),
+        lambda r: (
+            f"parallelism.zero_stage {r['zero_stage']} shards what is trained, and workload.kind is inference. "
+            "Leave it out, or try tp."
+        ),
+    ),
+    Check(
         "encoders write nothing",
         "workload.output_tokens",
         lambda c: (

@@ -61,6 +61,14 @@ def rank_within(groups: Iterable[tuple[Sequence[float], Sequence[float]]]) -> fl
     return float(np.mean(found)) if found else None
 
 
+def regret(jobs: Iterable[tuple[Sequence[float], Sequence[float]]]) -> float | None:
+    """Mean over jobs of how much longer the plan that is predicted fastest took than the fastest one, of the
+    (predicted, measured) times of a job's plans; None where no job has two."""
+    swept = [(predicted, measured) for predicted, measured in jobs if len(measured) > 1]
+    found = [measured[int(np.argmin(predicted))] / min(measured) - 1.0 for predicted, measured in swept]
+    return float(np.mean(found)) if found else None
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """How often the verdict is right; precision and recall are of running out of memory (None: no such row)."""

@@ -23,7 +23,8 @@ class ScoreRow:
     """One line of the scorecard. Errors are fractions of the measurement; None where no row has one.
 
     ``n`` rows are of the group, ``evaluated`` of them predicted, the others ``skipped`` by reason. ``baseline_mape`` is
-    the first of ``baselines``, on the evaluated rows. Verdicts have ``accuracy``, and the ``precision`` and ``recall``
+    the first of ``baselines``, on the evaluated rows. ``regret``: how much longer the plan ranked first of a training
+    job took than its best. Verdicts have ``accuracy``, and the ``precision`` and ``recall``
     of running out of memory, in place of errors.
     """
 
@@ -39,6 +40,7 @@ class ScoreRow:
     p90: float | None = None
     bias: float | None = None
     rank: float | None = None
+    regret: float | None = None
     baseline_mape: float | None = None
     baselines: Mapping[str, float] = field(default_factory=dict)
     accuracy: float | None = None
@@ -130,9 +132,22 @@ def _figures(results: Sequence[Result]) -> dict[str, Any]:
     return {
         **asdict(found),
         "rank": metrics.rank_within(_pairs(group) for group in keyed.values()),
+        "regret": metrics.regret(_pairs(group) for group in _jobs(results)),
         "baselines": baselines,
         "baseline_mape": next(iter(baselines.values()), None),
     }
+
+
+def _jobs(results: Iterable[Result]) -> Iterable[Sequence[Result]]:
+    """Rows of one training job under different plans: as many tokens a step of one model on as many accelerators."""
+    found: dict[tuple[Any, ...], list[Result]] = {}
+    for result in results:
+        case = result.case
+        if case.metric == "step_time" and case.scenario is not None and result.predicted is not None:
+            work = case.scenario.get("workload", {})
+            size = (work.get("global_batch_size"), work.get("sequence_length"), case.scenario.get("accelerators"))
+            found.setdefault((case.key, *size), []).append(result)
+    return found.values()
 
 
 def _baselines(results: Sequence[Result]) -> dict[str, float]:

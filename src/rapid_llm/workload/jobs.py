@@ -9,9 +9,11 @@ from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT
 from rapid_llm.units import Count, Positive, Whole
+from rapid_llm.workload.lengths import written
 from rapid_llm.workload.routing import Routing
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Spread = Annotated[float, Field(ge=0, le=10)]
 LONGEST_OUTPUT = 100_000_000
 """Tokens of one request that are followed: decode steps are told apart by the tiles of cache that they read."""
 
@@ -206,9 +208,11 @@ class Inference:
     ``batch_size`` auto is as many as the engine runs at once: its cache holds no more. ``prefix_tokens`` of each prompt
     are cached already (at least its last token is computed). ``batching`` static prefills the batch together and
     decodes until all are done; continuous replaces each request that finishes by a new one at once.
-    ``total_requests`` of a job that all wait at its start; None: there are always more. ``beams``: of beam search,
+    ``total_requests`` of a job that all wait at its start, or ``closed_loop``: ``batch_size`` users send them, each the
+    next one as soon as one is done; None: there are always more. ``beams``: of beam search,
     which share the cache of their prompt. ``routing`` of tokens to experts, even unless it says otherwise. ``offload``:
-    what lives outside the accelerator. ``images``: of every prompt. Where a model has an encoder, it reads the prompt,
+    what lives outside the accelerator. ``images``: of every prompt. ``prompt_spread`` and ``output_spread`` of lengths
+    that vary: standard deviation over mean; 0: all are equal. Where a model has an encoder, it reads the prompt,
     and its decoder starts from ``decoder_prompt_tokens``; an encoder alone writes no output (``output_tokens`` 0), and
     a decoder may be asked to read alone.
     """
@@ -216,6 +220,7 @@ class Inference:
     kind: Literal["inference"] = "inference"
     batch_size: Count | Literal["auto"]
     total_requests: Count | None = None
+    closed_loop: bool = False
     prompt_tokens: Count
     output_tokens: Annotated[Whole, Field(le=LONGEST_OUTPUT)] = 0
     decoder_prompt_tokens: Count = 1
@@ -226,6 +231,27 @@ class Inference:
     routing: Routing = Routing()
     offload: HostShare = HostShare()
     images: Images | None = None
+    prompt_spread: Spread = 0.0
+    output_spread: Spread = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse users of whom nothing more is said."""
+        if self.closed_loop and (self.total_requests is None or self.batch_size == "auto"):
+            raise ValueError(
+                "has closed_loop, of so many users (batch_size) and total_requests. Try total_requests: 640"
+            )
+        if self.closed_loop and self.batching == "static":
+            raise ValueError("has closed_loop and batching static, which replaces none. Try batching: continuous")
+
+    @property
+    def varied(self) -> bool:
+        """Whether requests differ in length."""
+        return self.prompt_spread > 0.0 or self.output_spread > 0.0
+
+    @property
+    def middle(self) -> float:
+        """Cached tokens of a running request where any moment of its output is as likely, on average."""
+        return self.prompt_tokens + written(self.output_tokens, self.output_spread)[0] - 0.5
 
     @property
     def new_tokens(self) -> int:

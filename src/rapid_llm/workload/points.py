@@ -22,12 +22,16 @@ MAX_GROUPS = 4096
 
 @light
 class Points:
-    """Distinct forward passes [N]: sequences, new tokens and cached tokens of each, and how many of it run."""
+    """Distinct forward passes [N]: sequences, new tokens and cached tokens of each, and how many of it run.
+
+    evenness: mean tokens of the ranks that exchange tokens of experts in a pass over those of this one.
+    """
 
     batch: Column
     new: Column
     past: Column
     count: Column
+    evenness: Column | float = 1.0
 
     @property
     def decode(self) -> NDArray[np.bool_]:
@@ -36,7 +40,8 @@ class Points:
 
     def __getitem__(self, rows: slice) -> Points:
         """Some of the passes."""
-        return Points(self.batch[rows], self.new[rows], self.past[rows], self.count[rows])
+        evenness = self.evenness[rows] if isinstance(self.evenness, np.ndarray) else self.evenness
+        return Points(self.batch[rows], self.new[rows], self.past[rows], self.count[rows], evenness)
 
     def verifying(self, drafts: int) -> Points:
         """Decode steps that verify ``drafts`` tokens beside the newest one; the others stay."""
@@ -52,7 +57,7 @@ class Points:
         return np.where(self.decode & (index < len(captured)), found, self.batch)
 
 
-def prefill_points(batch: int, new: int, budget: int, past: int = 0) -> Points:
+def prefill_points(batch: int, new: int, budget: int, past: float = 0) -> Points:
     """Prefill of ``batch`` prompts of ``new`` tokens after ``past`` cached ones, at most ``budget`` tokens a pass.
 
     Short prompts run whole and together, long ones in chunks.

@@ -19,6 +19,8 @@ PROMPT = 500
 """Tokens of a question where the source does not say: answers are much longer, so that they matter little."""
 TALKS = ("gpqa", "lm-arena-chat")
 """Tasks of short questions."""
+SPREADS: Mapping[str, float] = {"prompt_spread": 0.96, "output_spread": 0.77}
+"""Of served conversations: the public Azure trace of 2023, which stands for theirs."""
 
 
 def cases(table: Table) -> Iterator[Case]:
@@ -92,6 +94,7 @@ def _scenario(row: Row) -> Mapping[str, Any]:
             "prompt_tokens": prompt,
             "output_tokens": max(1, round(output)),
             "batching": "static" if static else "continuous",
+            **(SPREADS if task in TALKS else {}),
         },
     }
     if preset := translate.precision_of(row):

@@ -14,6 +14,10 @@ SCHEMA, SOURCE = "served", "e2e_serving"
 ENGINES: Mapping[str, str] = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
 DRAWN = 0.9
 """Mean length over the nominal one: prompts and outputs are drawn evenly from 0.8 to 1 of it."""
+DRAWN_SPREAD = 0.2 / 12**0.5 / DRAWN
+"""Standard deviation over mean of such lengths."""
+EACH = 10
+"""Requests of every user (InferenceX: ``--num-prompts CONC * 10``)."""
 SPREAD = 1.2
 """Runs of one setting that differ by more in their time per token differ in what the table does not say, as drafts."""
 _SETTING = ("backend", "backend_version", "model_path", "system", "precision", "isl", "osl", "concurrency", "tp_size")
@@ -75,7 +79,10 @@ def _told(row: Row) -> Row:
 
 
 def _looped(scenario: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**scenario, "workload": {**scenario["workload"], "batching": "continuous"}}
+    work = scenario["workload"]
+    asked = {"batching": "continuous", "total_requests": EACH * work["batch_size"], "closed_loop": True}
+    spreads = {"prompt_spread": DRAWN_SPREAD, "output_spread": DRAWN_SPREAD}
+    return {**scenario, "workload": {**work, **asked, **spreads}}
 
 
 def _measured(row: Row, runs: Sequence[Row]) -> float:

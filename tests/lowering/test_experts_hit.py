@@ -1,0 +1,30 @@
+"""Experts that the fullest rank of a group hits, held to draws."""
+
+import numpy as np
+import pytest
+
+from rapid_llm.predict import evaluate
+from rapid_llm.scenario import from_mapping
+
+
+@pytest.mark.parametrize("ep", [4, 8])
+@pytest.mark.parametrize("batch", [8, 32, 128])
+def test_the_fullest_rank_hits_as_many_as_in_draws(ep, batch):
+    scenario = from_mapping(
+        {
+            "model": "qwen3-30b-a3b",
+            "system": "dgx-h100",
+            "accelerators": ep,
+            "parallelism": {"dp": ep, "ep": ep},
+            "workload": {"kind": "inference", "batch_size": batch, "prompt_tokens": 64, "output_tokens": 2},
+        }
+    )
+    steps = evaluate(scenario).steps
+    table = next(t for t in steps.priced.lowered.kernels if t.family == "moe")
+    hit = table.columns["hit"][0, 1]
+    random = np.random.default_rng(7)
+    drawn = []
+    for _ in range(400):
+        chosen = random.random((batch, 128)).argsort(axis=1)[:, :8]
+        drawn.append(max(len(np.unique(chosen[chosen // (128 // ep) == rank])) for rank in range(ep)))
+    assert hit == pytest.approx(np.mean(drawn), rel=0.06)
