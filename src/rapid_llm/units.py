@@ -201,7 +201,8 @@ Share = Annotated[float, BeforeValidator(_share), Field(gt=0, le=1), _quantity("
 """A fraction that a fault leaves."""
 Count = Annotated[int, Field(ge=1), BeforeValidator(_count)]
 """A whole number of things: an integer, or a float without a fraction (``1e6``), up to MAX_COUNT."""
-Whole = Annotated[int, Field(ge=0, strict=True)]
+Whole = Annotated[int, Field(ge=0, le=10**18, strict=True)]
+"""A whole number, none included; tokens that were counted go beyond MAX_COUNT."""
 Positive = Annotated[float, Field(gt=0), BeforeValidator(_number)]
 NonNegative = Annotated[float, Field(ge=0), BeforeValidator(_number)]
 

@@ -7,7 +7,7 @@ from rapid_llm import hardware
 from rapid_llm.network import Fabric, Library, LinkCost, Protocol, Tier, price
 from rapid_llm.network.candidates import candidates
 from rapid_llm.network.channels import FULL, PART, Channels
-from rapid_llm.network.lines import crowded
+from rapid_llm.network.ports import crowded
 from rapid_llm.network.tuner import between
 from rapid_llm.units import Si
 from rapid_llm.validation.suites.collectives import fabric_of

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
 from rapid_llm.network.candidates import Candidate
+from rapid_llm.network.detours import both_ways
 from rapid_llm.network.groups import Group
 from rapid_llm.network.lattice import cycle
-from rapid_llm.network.lines import Way, bare_line, both_ways
+from rapid_llm.network.lines import Way, bare_line
 from rapid_llm.network.regimes import Line
 from rapid_llm.network.tasks import Result, Tasks
 from rapid_llm.network.templates import SLICES, Pattern, Phase, Template

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.network.circulation import ring_paths, trees
+from rapid_llm.network.detours import both_ways, detours
 from rapid_llm.network.groups import Group, by_medium, in_whole_units, whole
 from rapid_llm.network.paths import Path, in_stages
+from rapid_llm.network.ports import by_one_card, leaving, mixed, port_loads, port_rates
 from rapid_llm.network.regimes import Line, channels_of, copied, regimes, to_a_peer
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
-from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, loads, peers
-from rapid_llm.network.tier import TORUS_SIDE
+from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, peers
 
 FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
 """Links and nothing else."""
@@ -110,7 +111,7 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
     in_order = template.phases[0].pattern in IN_ORDER
     off = np.array([tier.astray * (group.off_rails and in_order) for tier in group.tiers])
     crossed = np.array([hops(phase, group.bounds, group.crossings) for phase in template.phases])
-    loaded = np.array([port_loads(_leaving(phase, group), phase, group) for phase in template.phases])
+    loaded = np.array([port_loads(leaving(phase, group), phase, group) for phase in template.phases])
     uneven = group.scattered or group.off_rails
     joining = [k for k, phase in enumerate(template.phases) if uneven and phase.pattern == "tree"]
     rates = port_rates(template, group, costs) * _kept(protocol, template, costs)
@@ -152,8 +153,8 @@ def _paths(template: Template, group: Group, hop: Vector, priced: tuple[Vector, 
     if template.pipelined:
         return [(float(waits.sum()), float(busy.sum(axis=0).max()))]
     outside = len(group.tiers) == 1 and group.inside == 0
-    if _mixed(template) or (outside and group.off_rails and first.pattern in IN_ORDER):
-        busy = _by_one_card(busy, group)
+    if mixed(template) or (outside and group.off_rails and first.pattern in IN_ORDER):
+        busy = by_one_card(busy, group)
         hop[0] += (inner.hop_links(group.bounds[0], group.stride) - 1) * inner.latency
         return ring_paths(group, len(waits), hop, busy[0] / (group.bounds[-1] - 1), both_ways(first, group))
     paths = in_stages(waits.reshape(-1, template.lanes), busy.max(axis=1).reshape(-1, template.lanes))
@@ -177,7 +178,7 @@ def _exchanged(phase: Phase, group: Group, hop: Vector, busy: Vector, calls: flo
     """
     levels = range(*phase.levels)
     apart = np.array([hop[level] + detours(phase, group, level) for level in levels])
-    moving = _by_one_card(busy, group)[0, levels.start : levels.stop]
+    moving = by_one_card(busy, group)[0, levels.start : levels.stop]
     queued = np.array([group.tiers[level].kind == "shared" for level in levels])
     waits = np.append(apart + calls * ~queued, apart.max() + calls)
     return in_stages(waits[None, :], np.append(moving, 0.0)[None, :])
@@ -219,52 +220,6 @@ def _in_loops(line: Line, waits: float, per_byte: float) -> list[Line]:
     return [line, line.deeper(-waits, per_byte)] if per_byte else [line]
 
 
-def _leaving(phase: Phase, group: Group) -> tuple[float, ...]:
-    """``loads`` of a group; where a single ring enters and leaves a node at ranks apart, either way round has its card
-    to itself.
-    """
-    if not group.scattered:
-        return loads(phase, group.bounds)
-    found = loads(phase, group.bounds, group.fewest)
-    single = group.inside > 0 and group.bounds[0] == 1 < group.fewest[0]
-    if phase.pattern != "ring" or not both_ways(phase, group) or not single:
-        return found
-    return tuple(load / 2 if tier.scope == "inter" else load for load, tier in zip(found, group.tiers, strict=True))
-
-
-def _off_rails(phase: Phase, group: Group) -> float:
-    """Seconds that a ring takes once a lap to return to the rail where it began, since it leaves every node at another
-    place than where it entered: at the one opposite, so that two nodes bring it back, or at one from which only a lap
-    of the places does, where their number is odd or the ring runs both ways round (``sends._along``).
-    """
-    inside, low, high = group.inside, phase.levels[0], phase.levels[1]
-    if phase.pattern == "chain" or group.off_rails or not low < inside < high:
-        return 0.0
-    if group.units[inside] > 1:  # it returns from leaf to leaf, where all rails are as far
-        return 0.0
-    places = group.bounds[inside - 1] // (group.bounds[low - 1] if low else 1)
-    back = places if places % 2 or both_ways(phase, group) else 2
-    return group.tiers[inside].astray if group.bounds[high - 1] // group.bounds[inside - 1] % back else 0.0
-
-
-def both_ways(phase: Phase, group: Group) -> bool:
-    """Whether half of the channels of a ring run backwards: where links form rings, and where the algorithm says so,
-    but for a mesh, of which channels take all links, and an open chain, which returns over its own links anyway.
-    """
-    low = phase.levels[0]
-    tier = group.tiers[low]
-    if tier.kind == "full" or (tier.kind == "ring" and group.bounds[low] * group.stride < tier.span):
-        return False
-    return phase.both or tier.kind in ("axis", "torus", "ring", "wired")
-
-
-def _by_one_card(busy: Vector, group: Group) -> Vector:
-    """Seconds per byte by level, of which no tier of the network takes less than the nearer ones: all that leaves a
-    node does so by the same card.
-    """
-    return np.hstack([busy[:, : group.inside], np.maximum.accumulate(busy[:, group.inside :], axis=1)])
-
-
 def _calls(phase: Phase, template: Template, group: Group, costs: list[LinkCost]) -> float:
     """Seconds in which a rank turns to one peer after another."""
     if phase.pattern != "direct":
@@ -272,46 +227,6 @@ def _calls(phase: Phase, template: Template, group: Group, costs: list[LinkCost]
     others, level = peers(phase, group.bounds), phase.levels[1] - 1
     beside = ALGORITHMS[template.algorithm] == "direct" and group.tiers[level].scope == "intra"
     return costs[level].peer * (side_by_side(others) if beside else others)
-
-
-def detours(phase: Phase, group: Group, level: int | None = None) -> float:
-    """Seconds that the links of a phase (of what crosses a ``level``: its outermost) take beyond one for each hop:
-    between ranks far apart on rings and tori, over the way back of an open chain, and to another rail.
-    """
-    low, high = phase.levels
-    if phase.pattern in ("ring", "relay", "chain"):
-        closing = phase.pattern == "ring" and high - low == 1
-        links = group.tiers[low].hop_links(group.bounds[low], group.stride, closing=closing) if low == 0 else 1
-        near, crossed = group.tiers[low].latency, hops(phase, group.bounds, group.crossings)[low]
-        instead = (
-            0.0  # of a ring a chain leaves out the closing link; one channel of a node has that inside, another out
-        )
-        if phase.pattern == "relay" and high - low > 1:
-            alone = group.inside == 0 or group.bounds[group.inside - 1] == 1
-            outer = group.tiers[high - 1]
-            nearest = group.tiers[next(k for k, units in enumerate(group.units) if units < group.bounds[-1])]
-            instead = (links - 1) * near + nearest.latency - outer.latency
-            instead += nearest.astray - outer.astray if group.off_rails else 0.0
-            instead = instead if alone else max(0.0, instead)
-        return crossed * (links - 1) * near + instead + _off_rails(phase, group)
-    if phase.pattern == "pair":
-        at = next((k for k, bound in enumerate(group.bounds) if phase.distance < bound), len(group.bounds) - 1)
-        tier, below = group.tiers[at], group.bounds[at - 1] if at else 1
-        links = tier.pair(group.bounds[at] // below, phase.distance // below, group.stride * below)[0]
-        return (links - 1) * tier.latency + (tier.astray if group.stride * phase.distance % group.node_span else 0.0)
-    if phase.pattern not in ("direct", "neighbour"):
-        return 0.0
-    at = high - 1 if level is None else level
-    tier, below = group.tiers[at], group.bounds[at - 1] if at else 1
-    apart = tier.turn if phase.pattern == "neighbour" else tier.farthest
-    far = apart(group.bounds[at] // below, group.stride * below)
-    rails = group.stride * (group.bounds[low - 1] if low else 1) % group.node_span
-    return (far - 1) * tier.latency + (tier.astray if rails else 0.0)
-
-
-def _mixed(template: Template) -> bool:
-    """Whether links of several levels form one ring."""
-    return all(p.pattern in ("ring", "relay") and p.levels[1] - p.levels[0] > 1 for p in template.phases)
 
 
 def _throttled(per_byte: float, template: Template, group: Group, protocol: Protocol) -> float:
@@ -333,79 +248,3 @@ def once_per_collective(protocol: Protocol, costs: list[LinkCost]) -> float:
     if protocol.fence and outer.flush is not None:  # of a ring
         flushed = outer.flush
     return max(c.launch for c in costs) + protocol.setup + flushed * protocol.exchange
-
-
-def crowded(alone: float, cards: int) -> float:
-    """Share of what host memory carries that several cards reach at once, each of which reaches so much ``alone``.
-
-    A card has so many reads under way and waits for them as long as an empty path and the queue of all take: n cards
-    move n w in l + n w / B seconds (Little's law), so that 1 / rate is 1 / B and a part that n divides.
-    """
-    return cards * alone / (1 + (cards - 1) * alone)
-
-
-def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> Vector:
-    """B/s of one accelerator across each level, efficiency included."""
-    rates = []
-    for level, (tier, cost) in enumerate(zip(group.tiers, costs, strict=True)):
-        below = group.bounds[level - 1] if level else 1
-        reducing = level == 0 and ALGORITHMS[template.algorithm].startswith("nvls")
-        share = cost.efficiency
-        if reducing:
-            share = cost.switch or share
-        elif template.phases[0].pattern in ("direct", "neighbour"):
-            share = cost.spread or cost.memory or share
-        if cost.memory and tier.kind == "shared":
-            exchange = template.phases[0].pattern == "direct"
-            share = crowded(share, (below if exchange else 1) * min(group.stride, tier.behind))
-        apart = group.stride * below
-        if template.phases[0].pattern == "neighbour":  # only the last of a unit crosses it, over a port of its own
-            crossing = min(group.stride, group.node_span)  # side by side: they share a card where it serves several
-            members = group.bounds[level] // below
-            all_send = tier.wires.reach(members, apart, both=False) if tier.wires else tier.bandwidth
-            alone = max(all_send, tier.port / crossing) if tier.port else tier.reach(2, apart, group.stride)
-            rates.append(alone * share)
-            continue
-        if group.scattered and tier.scope == "inter":  # few cross, over cards that they need not share
-            rates.append(max(tier.bandwidth, tier.port / min(apart, group.node_span)) * share)
-            continue
-        members = group.bounds[level] // below
-        # of a unit, one beside the other, which chains inside them do not cross
-        parts = group.units[level] * group.bounds[level] < group.bounds[-1] and template.phases[0].pattern != "chain"
-        members = max(2, members + parts)
-        if tier.kind == "torus" and template.phases[0].pattern in ("ring", "relay"):  # one ring, both ways
-            members = min(members, TORUS_SIDE)
-        if tier.kind == "ring" and _mixed(template):
-            rates.append(tier.passing(members, apart) * share)
-            continue
-        if tier.wires is not None and _mixed(template):
-            rates.append(tier.wires.reach(members, apart, both=False) * share)
-            continue
-        alone = template.phases[0].pattern == "relay" and len(group.bounds) == 1
-        rates.append(
-            (tier.chains(members) if alone and tier.kind == "full" else tier.reach(members, apart, group.stride))
-            * share
-        )
-    return np.array(rates)
-
-
-def port_loads(load: tuple[float, ...], phase: Phase, group: Group) -> list[float]:
-    """Loads as the ports see them.
-
-    Far traffic of an exchange passes the nearer network tiers too and repeats on every hop; units behind a shared
-    bridge have one port, not one a rank.
-    """
-    seen = list(load)
-    exchange = phase.pattern == "direct"
-    for level in range(len(seen) - 1, -1, -1):
-        tier = group.tiers[level]
-        below = group.bounds[level - 1] if level else 1
-        if level + 1 < len(seen) and tier.scope == "inter" and exchange:
-            seen[level] += seen[level + 1]
-        if exchange:
-            seen[level] *= tier.exchange_hops(group.bounds[level] // below, group.stride * below)
-        if phase.pattern == "pair" and seen[level]:
-            seen[level] *= tier.pair(group.bounds[level] // below, phase.distance // below, group.stride * below)[1]
-        if tier.kind == "shared" and phase.pattern != "neighbour":
-            seen[level] *= below
-    return seen

@@ -8,9 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from rapid_llm.errors import InputError
 from rapid_llm.network.channels import Channels
+from rapid_llm.network.detours import detours
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.groups import Group, group_of
-from rapid_llm.network.lines import detours, once_per_collective, port_rates, side_by_side
+from rapid_llm.network.lines import once_per_collective, side_by_side
+from rapid_llm.network.ports import port_rates
 from rapid_llm.network.technologies import Library, LinkCost, Protocol, library_of
 from rapid_llm.network.templates import BUILDERS, hops
 

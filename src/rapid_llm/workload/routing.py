@@ -85,6 +85,9 @@ class Routing:
         said = [name for name, given in self._popular.items() if given]
         if len(said) > 1:
             raise ValueError(f"takes one of hottest, counts and skew (got {' and '.join(said)}). Try {said[-1]} alone")
+        empty = next((at for at, layer in enumerate(self.counts) if not any(layer)), None)
+        if empty is not None:
+            raise ValueError(f"has counts of no token at all in list {empty}. Try skew: 0.8, or leave them out")
         if self.placed and self.hottest > 1.0:
             raise ValueError("has hottest, which says what a placement comes to, beside it. Try counts, or skew: 0.8")
         if self.redundant_experts and self.seats:

@@ -1,0 +1,113 @@
+"""What the ports of an accelerator carry of a collective, level by level: their rates, and their loads."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rapid_llm.network.detours import both_ways
+from rapid_llm.network.groups import Group
+from rapid_llm.network.technologies import LinkCost
+from rapid_llm.network.templates import ALGORITHMS, Phase, Template, loads
+from rapid_llm.network.tier import TORUS_SIDE
+
+Vector = NDArray[np.float64]
+
+
+def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> Vector:
+    """B/s of one accelerator across each level, efficiency included."""
+    rates = []
+    for level, (tier, cost) in enumerate(zip(group.tiers, costs, strict=True)):
+        below = group.bounds[level - 1] if level else 1
+        reducing = level == 0 and ALGORITHMS[template.algorithm].startswith("nvls")
+        share = cost.efficiency
+        if reducing:
+            share = cost.switch or share
+        elif template.phases[0].pattern in ("direct", "neighbour"):
+            share = cost.spread or cost.memory or share
+        if cost.memory and tier.kind == "shared":
+            exchange = template.phases[0].pattern == "direct"
+            share = crowded(share, (below if exchange else 1) * min(group.stride, tier.behind))
+        apart = group.stride * below
+        if template.phases[0].pattern == "neighbour":  # only the last of a unit crosses it, over a port of its own
+            crossing = min(group.stride, group.node_span)  # side by side: they share a card where it serves several
+            members = group.bounds[level] // below
+            all_send = tier.wires.reach(members, apart, both=False) if tier.wires else tier.bandwidth
+            alone = max(all_send, tier.port / crossing) if tier.port else tier.reach(2, apart, group.stride)
+            rates.append(alone * share)
+            continue
+        if group.scattered and tier.scope == "inter":  # few cross, over cards that they need not share
+            rates.append(max(tier.bandwidth, tier.port / min(apart, group.node_span)) * share)
+            continue
+        members = group.bounds[level] // below
+        # of a unit, one beside the other, which chains inside them do not cross
+        parts = group.units[level] * group.bounds[level] < group.bounds[-1] and template.phases[0].pattern != "chain"
+        members = max(2, members + parts)
+        if tier.kind == "torus" and template.phases[0].pattern in ("ring", "relay"):  # one ring, both ways
+            members = min(members, TORUS_SIDE)
+        if tier.kind == "ring" and mixed(template):
+            rates.append(tier.passing(members, apart) * share)
+            continue
+        if tier.wires is not None and mixed(template):
+            rates.append(tier.wires.reach(members, apart, both=False) * share)
+            continue
+        alone = template.phases[0].pattern == "relay" and len(group.bounds) == 1
+        rates.append(
+            (tier.chains(members) if alone and tier.kind == "full" else tier.reach(members, apart, group.stride))
+            * share
+        )
+    return np.array(rates)
+
+
+def port_loads(load: tuple[float, ...], phase: Phase, group: Group) -> list[float]:
+    """Loads as the ports see them.
+
+    Far traffic of an exchange passes the nearer network tiers too and repeats on every hop; units behind a shared
+    bridge have one port, not one a rank.
+    """
+    seen = list(load)
+    exchange = phase.pattern == "direct"
+    for level in range(len(seen) - 1, -1, -1):
+        tier = group.tiers[level]
+        below = group.bounds[level - 1] if level else 1
+        if level + 1 < len(seen) and tier.scope == "inter" and exchange:
+            seen[level] += seen[level + 1]
+        if exchange:
+            seen[level] *= tier.exchange_hops(group.bounds[level] // below, group.stride * below)
+        if phase.pattern == "pair" and seen[level]:
+            seen[level] *= tier.pair(group.bounds[level] // below, phase.distance // below, group.stride * below)[1]
+        if tier.kind == "shared" and phase.pattern != "neighbour":
+            seen[level] *= below
+    return seen
+
+
+def crowded(alone: float, cards: int) -> float:
+    """Share of what host memory carries that several cards reach at once, each of which reaches so much ``alone``.
+
+    A card has so many reads under way and waits for them as long as an empty path and the queue of all take: n cards
+    move n w in l + n w / B seconds (Little's law), so that 1 / rate is 1 / B and a part that n divides.
+    """
+    return cards * alone / (1 + (cards - 1) * alone)
+
+
+def leaving(phase: Phase, group: Group) -> tuple[float, ...]:
+    """``loads`` of a group; where a single ring enters and leaves a node at ranks apart, either way round has its card
+    to itself.
+    """
+    if not group.scattered:
+        return loads(phase, group.bounds)
+    found = loads(phase, group.bounds, group.fewest)
+    single = group.inside > 0 and group.bounds[0] == 1 < group.fewest[0]
+    if phase.pattern != "ring" or not both_ways(phase, group) or not single:
+        return found
+    return tuple(load / 2 if tier.scope == "inter" else load for load, tier in zip(found, group.tiers, strict=True))
+
+
+def by_one_card(busy: Vector, group: Group) -> Vector:
+    """Seconds per byte by level, of which no tier of the network takes less than the nearer ones: all that leaves a
+    node does so by the same card.
+    """
+    return np.hstack([busy[:, : group.inside], np.maximum.accumulate(busy[:, group.inside :], axis=1)])
+
+
+def mixed(template: Template) -> bool:
+    """Whether links of several levels form one ring."""
+    return all(p.pattern in ("ring", "relay") and p.levels[1] - p.levels[0] > 1 for p in template.phases)
