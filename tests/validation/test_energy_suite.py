@@ -37,6 +37,7 @@ def test_power_is_of_one_accelerator():
     assert found.measured == pytest.approx(518.8)
     assert found.scenario["workload"] == {
         "kind": "inference", "batch_size": 32, "prompt_tokens": 500, "output_tokens": 8058, "batching": "continuous",
+            "prompt_spread": 0.96, "output_spread": 0.77,
     }  # fmt: skip
     assert found.baselines["limit"].prediction == 700
     (result,) = evaluate([found], predictor())

@@ -7,7 +7,7 @@ the burst was read and 2 sqrt(pi w) c of a request's time (the width of a normal
 
 from __future__ import annotations
 
-from math import inf, pi, sqrt
+from math import hypot, inf, pi, sqrt
 
 AT_RANDOM = sqrt(2.0 * pi) / 8.0
 """Mean wait, in services times the root of how many come, where as many come as are served: of the supremum of a
@@ -22,9 +22,15 @@ def by_chance(busy: float, full: float) -> float:
 
 
 def within(window: float, prompts: float, each: float) -> float:
-    """Mean wait (s) of so many prompts that come at random within a window (s) and take ``each`` (s) to read."""
-    busy = min(1.0, prompts * each / window) if window > 0.0 else 0.0
-    return each * min(AT_RANDOM * sqrt(prompts), by_chance(busy, busy))
+    """Mean wait (s) of so many prompts that come at random within a window (s) and take ``each`` (s) to read.
+
+    Between its limits, an endless run and as many as are served, by their inverse squares.
+    """
+    busy = prompts * each / window if window > 0.0 else 0.0
+    if prompts <= 1.0 or busy <= 0.0:
+        return 0.0
+    endless, most = by_chance(min(1.0, busy), min(1.0, busy)), AT_RANDOM * sqrt(prompts - 1.0)
+    return each / hypot(1.0 / endless, 1.0 / most)
 
 
 def in_waves(waves: int, period: float, spread: float, prompts: float, each: float) -> float:

@@ -1,8 +1,10 @@
-"""Served requests at a fixed concurrency, as cases of the inference suite: time per token against the mean field of the
-same closed loop. Times to the first token hold a start in one burst and lengths drawn anew: a question of serving."""
+"""Served requests at a fixed concurrency, as cases of the inference suite: time per token, and to the first one,
+against the mean field of the same closed loop. Answers quote nothing of the latter, which holds what clients and
+servers do before and behind the engine."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from rapid_llm.validation import translate
@@ -19,7 +21,8 @@ DRAWN_SPREAD = 0.2 / 12**0.5 / DRAWN
 EACH = 10
 """Requests of every user (InferenceX: ``--num-prompts CONC * 10``)."""
 SPREAD = 1.2
-"""Runs of one setting that differ by more in their time per token differ in what the table does not say, as drafts."""
+"""Runs of one setting whose times differ by more differ in what the table does not say, as drafts."""
+METRICS = ("tpot", "ttft")
 _SETTING = ("backend", "backend_version", "model_path", "system", "precision", "isl", "osl", "concurrency", "tp_size")
 _SIZES = ("attention_dp_size", "moe_tp_size", "moe_ep_size")
 
@@ -33,15 +36,16 @@ def cases(table: Table) -> Iterator[Case]:
         if row["mode"] == "agg":
             together[tuple(row.get(cell, "") for cell in (*_SETTING, *_SIZES))][row["ttft_ms"], row["tpot_ms"]] = row
     for number_, runs in enumerate(together.values()):
-        yield from (_case(row, f"{SOURCE}-{number_}-{at}", list(runs.values())) for at, row in enumerate(runs.values()))
+        for (at, row), metric in product(enumerate(runs.values()), METRICS):
+            yield _case(row, f"{SOURCE}-{number_}-{at}", list(runs.values()), metric)
 
 
-def _case(row: Row, name: str, runs: Sequence[Row]) -> Case:
+def _case(row: Row, name: str, runs: Sequence[Row], metric: str = "tpot") -> Case:
     told = translate.completed(_told(row))
     scenario: Mapping[str, Any] | None = None
     measured, reason = 0.0, ""
     try:
-        measured = _measured(row, runs)
+        measured = _measured(row, runs, f"{metric}_ms")
         translate.check(told)
         scenario = _looped(scenario_of(told))
     except Skip as skip:
@@ -49,14 +53,15 @@ def _case(row: Row, name: str, runs: Sequence[Row]) -> Case:
     return Case(
         suite="inference",
         group=f"{SOURCE}/{translate.gpu_name(told)}/{row['backend']}",
-        metric="tpot",
-        id=name,
+        metric=metric,
+        id=name if metric == "tpot" else f"{name}-{metric}",
         key=split_key(told),
-        quantity="tpot",
+        quantity=metric,
         measured=measured,
         scenario=scenario,
         reason=reason,
         headline=False,
+        quoted=metric == "tpot",
     )
 
 
@@ -85,15 +90,15 @@ def _looped(scenario: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**scenario, "workload": {**work, **asked, **spreads}}
 
 
-def _measured(row: Row, runs: Sequence[Row]) -> float:
-    """Seconds per token; Skip where the row does not say what ran."""
+def _measured(row: Row, runs: Sequence[Row], cell: str) -> float:
+    """Seconds; Skip where the row does not say what ran."""
     if count(row, "attention_dp_size") > 1 or count(row, "tp_size") > translate.SERVER:
         raise Skip("how many accelerators a replica has is not stated")
     if row["concurrency"] != row["batch_size"]:
         raise Skip("several replicas share the requests")
-    times = [value for run in runs if (value := number(run, "tpot_ms"))]
-    if not times or not number(row, "tpot_ms"):
+    times = [value for run in runs if (value := number(run, cell))]
+    if not times or not number(row, cell):
         raise Skip("the value is blank or not positive")
     if max(times) > SPREAD * min(times):
         raise Skip("runs of one setting differ in what is not stated")
-    return (number(row, "tpot_ms") or 0.0) / 1e3
+    return (number(row, cell) or 0.0) / 1e3
