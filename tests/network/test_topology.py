@@ -156,6 +156,12 @@ def test_bad_numbers_of_a_file_are_told_with_their_line(tmp_path):
     with pytest.raises(InputError, match="'-50' is not a bandwidth in GB/s, 0 or more") as caught:
         read_topology(matrix)
     assert caught.value.line == 2
+    edges = tmp_path / "edges.csv"
+    for field in ("latency", "reverse"):
+        given = {"latency": "-1 us", "reverse": "-1 GB/s"}[field]
+        edges.write_text(f"from,to,bandwidth,{field}\ngpu0,gpu1,1 GB/s,{given}\n")
+        with pytest.raises(InputError, match=rf"links\[0\].{field} of edges must be 0 or more \(got '{given}'\)"):
+            read_topology(edges)
     flows.write_text("from,to,bytes\ngpu0,gpu1,1MiB\ngpu1,gpu0,-1MiB\n")
     with pytest.raises(InputError, match=r"a flow must be 0 bytes or more, and at most 1 EiB \(got -1MiB\)") as caught:
         read_traffic(flows, shapes.ring(2, 1e9))

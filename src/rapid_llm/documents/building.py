@@ -152,8 +152,10 @@ class _Finding:
         if kind == "literal_error":
             return _unknown_value(field, given, _quoted(context["expected"]))
         said = _said(kind, given, context) or f"is wrong: {self.detail['msg'].lower()} (got {show(given)})."
-        if self.path and not _HINT.search(said) and str(self.path[-1]) in _EXAMPLES:
-            said = f"{said} {_example(str(self.path[-1]))}"
+        last = str(self.path[-1]) if self.path else ""
+        plain = isinstance(given, float) and " " in _EXAMPLES.get(last, "")  # a share, where the example has a unit
+        if last in _EXAMPLES and not plain and not _HINT.search(said):
+            said = f"{said} {_example(last)}"
         return f"{field} {said}".strip(), ()
 
 

@@ -246,13 +246,17 @@ def topology_of_edges(
                 file=file,
                 line=line,
             )
-        way_back = row.get("reverse")
-        back.append(
-            rate if way_back in (None, "") else _quantity(way_back, "bandwidth", f"{where}.reverse", file, line)
-        )
-        wait = row.get("latency")
-        delay = 0.0 if wait in (None, "") else _quantity(wait, "time", f"{where}.latency", file, line)
-        rates.append((rate, delay))
+        found = [rate, 0.0]
+        for k, (field, dimension) in enumerate((("reverse", "bandwidth"), ("latency", "time"))):
+            if row.get(field) not in (None, ""):
+                found[k] = _quantity(row[field], dimension, f"{where}.{field}", file, line)
+            if not found[k] >= 0:
+                raise InputError(
+                    f"{where}.{field} of {name} must be 0 or more (got '{row[field]}').",
+                    field=where, file=file, line=line,
+                )  # fmt: skip
+        back.append(found[0])
+        rates.append((rate, found[1]))
         sorts.append(LINK_KINDS.index(row.get("kind") or "fabric"))
         ends.append((a, b))
         names.update({a: None, b: None})
