@@ -438,6 +438,28 @@ def test_ranks_are_placed_on_accelerators_of_ones_own(tmp_path):
     assert "--place names 2 accelerators, and --accelerators asks for 4; leave one out." in ran.err
 
 
+def test_links_that_are_shared_by_turns_are_told_of_ones_own(tmp_path):
+    """Pairs of a ring that are not neighbours go round it, while others have gone on to the next step."""
+    file = tmp_path / "ring.csv"
+    file.write_text("from,to,bandwidth\ngpu0,gpu1,50 GB/s\ngpu1,gpu2,50 GB/s\ngpu2,gpu3,25 GB/s\ngpu3,gpu0,50 GB/s\n")
+    asked = ("network", "links", str(file), "all_reduce", "--size", "64MiB")
+    assert "do not follow how sends of halving-doubling share links by turns" in rapid_llm(*asked).out
+    assert "by turns" not in rapid_llm(*asked, "--algorithm", "ring").out
+
+
+def test_what_the_flow_engine_does_not_run_is_told(tmp_path):
+    """Reducing switches between nodes have a closed form alone."""
+    file = tmp_path / "sharp.yaml"
+    file.write_text("{name: sharp, base: dgx-h100, fabric: {in_network_reduction: true}}")
+    asked = ("network", "collective", "all_reduce", "--system", str(file), "--accelerators", "64", "--size", "256MiB")
+    ran = rapid_llm(*asked, "--network", "flow")
+    assert ran.code == 0
+    assert "the flow engine does not run sharp, which the closed form takes" in ran.out
+    ran = rapid_llm(*asked, "--network", "flow", "--algorithm", "sharp")
+    assert ran.code == 2
+    assert "does not run sharp of all_reduce among 64 ranks; try --network closed-form, or one of ring, " in ran.err
+
+
 def test_sends_that_share_links_by_turns_are_told():
     flags = {"accelerators": "8", "stride": "3", "algorithm": "halving-doubling"}
     _, out, _ = run(**flags)

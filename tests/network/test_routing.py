@@ -100,6 +100,21 @@ def test_ecmp_is_the_same_for_a_seed():
     assert first != other
 
 
+def test_seed_and_queue_pairs_of_a_hash_are_written_behind_it():
+    """More queue pairs spread a permutation better over the spines."""
+    ends = np.arange(8), np.arange(8) + 8
+    net = clusters.leaf_spine(16, 8, 50e9)
+    a, b = (net.accelerators[end] for end in ends)
+    worst = [
+        route(net, a, b, policy=policy).load(net.links).max() for policy in ("ecmp:3", "ecmp:3:2", "ecmp:3:64", "spray")
+    ]
+    assert (route(net, a, b, policy="ecmp:3").link == route(net, a, b, policy="ecmp", seed=3).link).all()
+    assert worst[0] > worst[2] >= worst[3]
+    for policy in ("ecmp:", "ecmp:x", "ecmp:3:0", "ecmp:-1"):
+        with pytest.raises(InputError, match=r"is not ecmp:SEED or ecmp:SEED:QUEUE_PAIRS. Try ecmp:7 or ecmp:7:4."):
+            route(net, a, b, policy=policy)
+
+
 def test_the_rail_policy_crosses_inside_the_box():
     cluster = clusters.nested([clusters.switch(4, 4e9)] * 2, clusters.leaf_spine(8, 2, 1e9, rails=4))
     row = route(cluster, cluster.accelerators[[0]], cluster.accelerators[[6]], policy="rail").row(0)

@@ -129,3 +129,10 @@ def test_what_no_grid_holds_is_refused(changed, sentence):
     with pytest.raises(InputError) as error:
         stepper(from_mapping(mapping))
     assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize("batch", [(-1, 0, 1, 10, 10), (0, 0, 0, 0, 0), (4, 0, 8, 80, 10), (8, 0, 8, 80, -1)])
+def test_an_impossible_batch_is_refused(batch):
+    step = stepper(from_mapping({"model": "llama-3.1-8b", "system": "h100-sxm", "workload": WORK}))
+    with pytest.raises(InputError, match=r"^a step has tokens, at most so many sequences, and caches \(got tokens="):
+        step(*batch)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _LINKS = 5
 """Busiest links that are listed."""
+_AGREE = 0.01
+"""How close a closed form is where no link is shared by turns."""
 _PICTURED = 64
 """Accelerators of a system that a picture shows unless asked for more."""
 
@@ -178,4 +180,7 @@ def _lines(  # noqa: PLR0917
         [one.algorithm, format_seconds(one.seconds), f"{one.seconds / best.seconds:.2f}", format_seconds(one.closed)]
         for one in found
     ]
-    return [*lines, "", *text.columns(rows, ("candidate", "time", "x best", "closed form"), right=(1, 2, 3))]
+    table = text.columns(rows, ("candidate", "time", "x best", "closed form"), right=(1, 2, 3))
+    apart = [one.algorithm for one in found if one.alone and abs(one.seconds / one.closed - 1) > _AGREE]
+    told = f"closed forms do not follow how sends of {', '.join(apart)} share links by turns; times do"
+    return [*lines, "", *table, *(text.wrapped("", told) if apart else [])]

@@ -183,10 +183,12 @@ def _flow(asked: Question, found: Sequence[Candidate], links: OnLinks) -> tuple[
 
     able = [way for way in found if way.algorithm in (*RUNS, OWN) and lies_in_whole_units(way.way)]
     if not able:
+        known = found[0].algorithm in (*RUNS, OWN)
+        instead = "a number of ranks that fills nodes" if known else f"one of {', '.join(RUNS)}"
         raise InputError(
             f"the flow engine does not run {found[0].algorithm} of {asked.op} among {asked.ranks} ranks; try "
-            "--network closed-form, or a number of ranks that fills nodes.",
-            field="accelerators",
+            f"--network closed-form, or {instead}.",
+            field="accelerators" if known else "algorithm",
         )
     net, beside = net_of(asked.system, asked.ranks * asked.stride, links)
     return able[0], under_faults(able[0], asked.size, net, beside=beside)
@@ -269,6 +271,9 @@ def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None, *, tu
         lines.append(
             f"{'':<13}its sends share links by turns, which a closed form does not follow; nearer: --network flow"
         )
+    unable = dict.fromkeys(c.algorithm for c in found if flow and not c.passed and c.seconds < best.seconds)
+    if unable:
+        lines.append(f"{'':<13}the flow engine does not run {', '.join(unable)}, which the closed form takes")
     if any(c.passed and c.seconds < best.seconds for c in found):
         lines.append(f"{'':<13}the tuner of {asked.library} takes it, though another would be faster")
     header = (f"candidate{of_form(flow)}", "protocol", "time", "x best", "sent")

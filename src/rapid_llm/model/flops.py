@@ -143,6 +143,14 @@ def layer_flops(model: Model, tokens: float, source: float, *, causal: bool) -> 
     return total + source * _sound_flops(model)
 
 
+def weightless_flops(model: Model, tokens: float, source: float, *, causal: bool) -> float:
+    """FLOPs of a sequence between tokens alone, in scores and values of all layers: what frozen weights leave to the
+    whole of a backward pass."""
+    stacks = enumerate(model.stacks)
+    lengths = ((tokens if place < len(model.blocks) else source, block, count) for place, (block, _, count) in stacks)
+    return sum(count * length * attention_flops(block, length, causal=causal) for length, block, count in lengths)
+
+
 def _sound_flops(model: Model) -> float:
     """FLOPs of one token of an encoder of sound in its two convolutions, the first over twice as many frames."""
     encoder = model.encoder

@@ -29,7 +29,7 @@ MOST_PLACED: Final = 256
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """One algorithm: what its tasks and the background did, when the collective had finished, and its closed form on
-    the same links alone (s). ``nodes``: where its ranks are, in order.
+    the same links alone (s). ``nodes``: where its ranks are, in order; ``alone``: nothing ran beside it.
     """
 
     algorithm: str
@@ -37,6 +37,7 @@ class Run:
     seconds: float
     closed: float
     nodes: Ints
+    alone: bool
 
     def use(self, topology: Topology) -> Floats:
         """Share of what each link could move in that time that it moved, background included."""
@@ -163,7 +164,7 @@ def _run(
 
     result = run_in_slices(template, run)
     closed = closed_form(template, bounds, size, topology, placement=nodes, policy=policy)
-    return Run(name, result, result.seconds, closed, nodes)
+    return Run(name, result, result.seconds, closed, nodes, background is None)
 
 
 def without_faults(found: Run, healthy: Run) -> Run:

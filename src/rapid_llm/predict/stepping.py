@@ -107,13 +107,13 @@ class Stepper:
 
         prefill_pairs: pairs of a prompt token and a token that it sees, new (S^2/2 a prompt) x (past + S/2) summed over
         prompts; kv_tokens: cached tokens that the decoding sequences read, longest_kv the most of one of them. All
-        prompts of a step are priced as one, or as equal ones where the pairs say so. InputError for a step of no tokens,
-        more sequences than tokens, or a negative number.
+        prompts of a step are priced as one, or as equal ones where the pairs say so. InputError for a step of no
+        tokens, more sequences than tokens, or a negative number.
         """
         if not (0 <= sequences <= tokens and tokens > 0 and prefill_pairs >= 0 and 0 <= kv_tokens >= longest_kv >= 0):
             raise InputError(
-                f"a step has tokens, at most so many sequences, and caches (got tokens={tokens}, "
-                f"prefill_pairs={prefill_pairs}, sequences={sequences}, kv_tokens={kv_tokens}, longest_kv={longest_kv}). "
+                f"a step has tokens, at most so many sequences, and caches (got tokens={tokens}, prefill_pairs="
+                f"{prefill_pairs}, sequences={sequences}, kv_tokens={kv_tokens}, longest_kv={longest_kv}). "
                 "Try tokens=8, prefill_pairs=0, sequences=8, kv_tokens=8192, longest_kv=1024."
             )
         prompt = tokens - sequences

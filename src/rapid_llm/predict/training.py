@@ -16,7 +16,7 @@ from rapid_llm.hardware import System
 from rapid_llm.lowering import lower
 from rapid_llm.memory import Account, training_account
 from rapid_llm.model import Model
-from rapid_llm.model.flops import step_flops
+from rapid_llm.model.flops import step_flops, weightless_flops
 from rapid_llm.network.flow_prices import Links
 from rapid_llm.parallelism import Plans
 from rapid_llm.predict.job import training_shapes
@@ -90,8 +90,8 @@ class Utilisation:
 
 
 def utilisation(table: TrainingTable, model: Model, precision: Precision, work: Training) -> Utilisation:
-    """MFU of the first plan: three times the forward FLOPs of all sequences (backward is twice the forward), or twice
-    where weights are frozen.
+    """MFU of the first plan: three times the forward FLOPs of all sequences (backward is twice the forward), of
+    products with frozen weights twice.
 
     HFU adds what recomputation runs again, as the table counts it.
     """
@@ -99,8 +99,13 @@ def utilisation(table: TrainingTable, model: Model, precision: Precision, work: 
     lengths = (work.decoder_sequence_length, read) if work.decoder_sequence_length else (read, 0)
     full, causal, _ = step_flops(model, *lengths, work.predictions)
     rank_seconds = float(table.step.total[0]) * _peak(table, number_format(precision.compute).rate)
-    passes = 2.0 if table.step.priced.lowered.shapes.lora else 3.0
-    model_flops, causal_flops = passes * sequences * full, passes * sequences * causal
+    if table.step.priced.lowered.shapes.lora:
+        again = [weightless_flops(model, *lengths, causal=mask) for mask in (False, True)]
+        model_flops, causal_flops = (
+            sequences * (2.0 * one + core) for one, core in zip((full, causal), again, strict=True)
+        )
+    else:
+        model_flops, causal_flops = 3.0 * sequences * full, 3.0 * sequences * causal
     return Utilisation(
         model_flops / rank_seconds,
         causal_flops / rank_seconds,

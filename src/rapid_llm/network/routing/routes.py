@@ -1,5 +1,6 @@
 """Which links the traffic of a pair takes, for many pairs at once."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,11 +22,11 @@ POLICIES: Final = (
     "ugal", "fan",
 )  # fmt: skip
 """``auto``: dimension order on a grid, sprayed over other direct networks, else balanced. ``alternating``: dimension
-order, reversed for odd pairs. ``shortest``: the first by id. ``ecmp``: by seeded hash. ``spray``: all shortest paths
-alike. ``balanced``: shortest, least loaded as pairs are placed, or shared out evenly among spines where links to those
-are then the busiest; ``adaptive``: placed again until loads settle. ``rail``: over the accelerator of the own box that
-is on the rail of the target. ``minimal``, ``ugal``: dragonfly groups. ``fan``: as ``auto``, but round dead links over
-all shortest ways."""
+order, reversed for odd pairs. ``shortest``: the first by id. ``ecmp``: by seeded hash (``ecmp:7``: of seed 7;
+``ecmp:7:4``: over 4 queue pairs). ``spray``: all shortest paths alike. ``balanced``: shortest, least loaded as pairs
+are placed, or shared out evenly among spines where links to those are then the busiest; ``adaptive``: placed again
+until loads settle. ``rail``: over the accelerator of the own box that is on the rail of the target. ``minimal``,
+``ugal``: dragonfly groups. ``fan``: as ``auto``, but round dead links over all shortest ways."""
 Table = Mapping[tuple[int, int], tuple[int, ...]]
 """A user's own routes: links from one node to another; all other pairs are routed ``auto``."""
 Indices = NDArray[np.int64] | NDArray[np.int32]
@@ -93,6 +94,8 @@ def route(
     """
     if not isinstance(policy, str):
         return _from_table(topology, source, target, policy, amount)
+    if policy.startswith("ecmp:"):
+        policy, seed, queue_pairs = _hashed(policy)
     if policy not in POLICIES:
         raise InputError(unknown_name("routing", policy, POLICIES), field="network.routing")
     source, target = np.asarray(source, np.int64), np.asarray(target, np.int64)
@@ -109,6 +112,17 @@ def route(
         if chosen == "balanced":
             routes = _inside(topology, routes, source, target)
     return repaired(topology, routes, source, target, amounts, fan=policy == "fan")
+
+
+def _hashed(policy: str) -> tuple[str, int, int]:
+    """Seed and queue pairs of ``ecmp:SEED`` or ``ecmp:SEED:QUEUE_PAIRS``; InputError for other words."""
+    found = re.fullmatch(r"ecmp:(\d{1,9})(?::([1-9]\d{0,2}))?", policy)
+    if found is None:
+        raise InputError(
+            f"routing '{policy}' is not ecmp:SEED or ecmp:SEED:QUEUE_PAIRS. Try ecmp:7 or ecmp:7:4.",
+            field="network.routing",
+        )
+    return "ecmp", int(found[1]), int(found[2] or 1)
 
 
 def _from_table(topology: Topology, source: Ints, target: Ints, table: Table, amount: Floats | float) -> Routes:
