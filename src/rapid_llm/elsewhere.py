@@ -107,8 +107,6 @@ SETTINGS: Final = {
     "lora-rank": "workload.lora.rank=16",
     "prefix-tokens": "workload.prefix_tokens=512",
     "batching": "workload.batching=continuous",
-    "closed-loop": "workload.closed_loop=true",
-    "max-concurrency": "workload.closed_loop=true",
 }
 """Flags of other tools and fields without a flag, to what ``--set`` takes for them."""
 
