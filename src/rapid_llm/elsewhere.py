@@ -119,8 +119,6 @@ SETTINGS: Final = {
     "faults": "faults=[{nic: node0.nic3, down: true}]",
     "prefix-tokens": "workload.prefix_tokens=512",
     "batching": "workload.batching=continuous",
-    "closed-loop": "workload.closed_loop=true",
-    "max-concurrency": "workload.closed_loop=true",
 }
 """Flags of other tools and fields without a flag, to what ``--set`` takes for them."""
 

@@ -152,6 +152,8 @@ def _inference(report: Report, width: int) -> list[str]:
         return _reading(report, width)
     job = report.waves is not None
     mean, start = ("mean from ", ", all waiting at the start") if job else ("", "")
+    if report.scenario.get("workload", {}).get("closed_loop"):
+        start = ", its users' first ones all at the start"
     user = report.output_tokens_per_s_per_user
     pace = f": {format_rate(user)} per user" if user else ""
     times = (

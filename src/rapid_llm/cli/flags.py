@@ -161,6 +161,9 @@ class InferenceFlags:
 
     batch_size: Annotated[str | None, _in(_JOB, "Requests in flight in the whole job.")] = None
     total_requests: Annotated[str | None, _in(_JOB, "Requests of the whole job, all waiting at its start.")] = None
+    closed_loop: Annotated[
+        str | None, _in(_JOB, "true: so many users (--batch-size) send them, each the next one as one is done.")
+    ] = None
     prompt_tokens: Annotated[str | None, _in(_JOB, "Tokens in, per request.")] = None
     output_tokens: Annotated[
         str | None, _in(_JOB, "Tokens out, per request; 0 where prompts are read alone, as for embeddings.")
