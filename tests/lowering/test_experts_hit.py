@@ -16,7 +16,13 @@ def test_the_fullest_rank_hits_as_many_as_in_draws(ep, batch):
             "system": "dgx-h100",
             "accelerators": ep,
             "parallelism": {"dp": ep, "ep": ep},
-            "workload": {"kind": "inference", "batch_size": batch, "prompt_tokens": 64, "output_tokens": 2},
+            "workload": {
+                "kind": "inference",
+                "batch_size": batch,
+                "prompt_tokens": 64,
+                "output_tokens": 2,
+                "routing": {"skew": 0},
+            },
         }
     )
     steps = evaluate(scenario).steps
@@ -28,3 +34,16 @@ def test_the_fullest_rank_hits_as_many_as_in_draws(ep, batch):
         chosen = random.random((batch, 128)).argsort(axis=1)[:, :8]
         drawn.append(max(len(np.unique(chosen[chosen // (128 // ep) == rank])) for rank in range(ep)))
     assert hit == pytest.approx(np.mean(drawn), rel=0.06)
+
+
+@pytest.mark.parametrize(("model", "skew"), [("qwen3-30b-a3b", 0.8), ("glm-4.5-air", 0.0)])
+def test_experts_that_nobody_speaks_of_are_as_popular_as_their_router_leaves_them(model, skew):
+    """A router balanced by a bias touches experts evenly, others as traces do (TensorRT-LLM PR 19148)."""
+
+    def hit(routing):
+        work = {"kind": "inference", "batch_size": 32, "prompt_tokens": 64, "output_tokens": 2, "routing": routing}
+        lowered = evaluate(from_mapping({"model": model, "system": "h200-sxm", "workload": work})).steps.priced.lowered
+        return next(t for t in lowered.kernels if t.family == "moe").columns["hit"][0, 1]
+
+    assert hit({}) == pytest.approx(hit({"skew": skew}), rel=0.02)
+    assert hit({"skew": 0.8}) < 0.95 * hit({"skew": 0})

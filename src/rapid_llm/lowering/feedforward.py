@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,7 @@ from rapid_llm.lowering.shapes import EVEN, Shapes
 from rapid_llm.model.architecture import MLP, MoE
 from rapid_llm.operators.elementwise import filled, larger, mapped, smaller, some, where
 from rapid_llm.operators.work import lateness, most_loaded
+from rapid_llm.workload import NATURAL_SKEW
 
 FP32_BYTES = 4.0
 Mask = NDArray[np.bool_]
@@ -39,10 +42,22 @@ def mlp(ffn: MLP, hidden: int, s: Shapes, *, inter: Column | None = None, part: 
     return out
 
 
-def distinct_experts(experts: Column | float, tokens: Column, top_k: int) -> Column:
-    """Experts that get any of ``tokens`` under uniform routing: E (1 - (1 - k/E)^T) (balls into bins)."""
+def distinct_experts(experts: float, tokens: Column, top_k: int, skew: float = 0.0) -> Column:
+    """Experts that get any of ``tokens`` whose popularity falls as i^-skew: the sum of 1 - (1 - k p_i)^T over experts,
+    E (1 - (1 - k / E)^T) where they are equal (balls into bins)."""
+    if skew:
+        missed: Column = np.exp(np.multiply.outer(tokens, _log_missed(int(experts), top_k, skew))).sum(axis=-1)
+        return experts - missed
     share = smaller(1.0, top_k / experts)
     return experts * -np.expm1(tokens * np.log1p(-smaller(share, 1.0 - 1e-12)))
+
+
+@lru_cache(maxsize=64)
+def _log_missed(experts: int, top_k: int, skew: float) -> NDArray[np.float64]:
+    """Logarithm of the chance that a token leaves out each expert [experts]."""
+    popular = np.arange(1.0, experts + 1.0) ** -skew
+    found: NDArray[np.float64] = np.log1p(-np.minimum(top_k * popular / popular.sum(), 1.0 - 1e-12))
+    return found
 
 
 def expert_load(ffn: MoE, s: Shapes) -> Column | float:
@@ -80,10 +95,15 @@ def touched_experts(ffn: MoE, tokens: Column, s: Shapes) -> Column:
     return smaller(held, mean + mapped(lateness, s.plans.ep) * apart)
 
 
+def _natural_skew(ffn: MoE, s: Shapes) -> float:
+    """How popularity falls where nobody says: not at all where a bias balanced experts, nor in training."""
+    return 0.0 if s.routing != EVEN or s.training or ffn.balanced else NATURAL_SKEW
+
+
 def _hit(ffn: MoE, tokens: Column, s: Shapes) -> Column:
     """The same by the mean of each rank [P]."""
     held = held_experts(ffn, s)
-    every = distinct_experts(float(ffn.num_experts), tokens, ffn.num_experts_per_tok)
+    every = distinct_experts(float(ffn.num_experts), tokens, ffn.num_experts_per_tok, _natural_skew(ffn, s))
     even = smaller(held, every / s.plans.ep)
     if s.routing == EVEN:
         return even

@@ -175,6 +175,8 @@ class MoE:
     Super, Kimi K3). ``correction_bias`` and ``router_scale`` are learned vectors per expert, ``router_norm`` one of
     hidden size. ``groups_per_token`` of ``expert_groups`` neighbours hold a token's experts (group-limited routing,
     DeepSeek-V2, section 2.2.2). ``clamped``: the input of the gated activation is cut off at a limit (gpt-oss).
+    ``balanced``: a bias kept experts equally popular one by one in training (Wang et al. 2024, arXiv 2408.15664), where
+    others have a loss that balances batches.
     """
 
     kind: Literal["moe"] = "moe"
@@ -195,6 +197,7 @@ class MoE:
     clamped: bool = False
     expert_groups: Count = 1
     groups_per_token: Count = 1
+    balanced: bool = False
 
 
 @hash_once

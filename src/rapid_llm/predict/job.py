@@ -18,7 +18,7 @@ from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario import Scenario
-from rapid_llm.workload import Inference, Training
+from rapid_llm.workload import NATURAL_SKEW, Inference, Training
 
 
 def plans_of(scenario: Scenario) -> Plans:
@@ -53,7 +53,8 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
     """What the answer takes for granted and a user could contradict."""
     work = scenario.workload
     spec = getattr(work, "speculation", None)
-    asked = work.routing == EVEN, getattr(work, "images", None) is not None, spec is not None and spec.draft == "mtp"
+    routed = work.kind if work.routing == EVEN else ""
+    asked = routed, getattr(work, "images", None) is not None, spec is not None and spec.draft == "mtp"
     found = (*_apart(scenario), *_assumed(scenario.model, *asked))
     node = scenario.system.groups[0].node
     if not runs_on_cpus(scenario) or node.host_matrix is not None:
@@ -71,15 +72,18 @@ def _apart(scenario: Scenario) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def _assumed(model: Model, even: bool, sees: bool, predicts: bool) -> tuple[str, ...]:
+def _assumed(model: Model, even: str, sees: bool, predicts: bool) -> tuple[str, ...]:
     found = []
     kinds = {b.mixer.kind for b in model.blocks if b.mixer}
     if "mamba" in kinds:
         found.append("scans of Mamba-1 are priced at the roofline of their bytes, FLOPs and exponentials")
     if kinds & {"mamba2", "linear"}:
         found.append("scans of Mamba-2 and linear attention take the measured steps of the gated delta rule")
-    if even and any(b.ffn and b.ffn.kind == "moe" for b in model.blocks):
-        found.append("tokens spread evenly over experts")
+    experts = [b.ffn for b in model.blocks if b.ffn and b.ffn.kind == "moe"]
+    if even and experts:
+        falls = even == "inference" and not all(part.balanced for part in experts)
+        popular = f"; which of them a step touches falls as i^-{NATURAL_SKEW}" if falls else ""
+        found.append("tokens spread evenly over ranks of experts" + popular)
     if predicts and not model.num_nextn_predict_layers:
         found.append(
             "a predictor of further tokens is trained beside the model: a layer like its last, and the LM head"

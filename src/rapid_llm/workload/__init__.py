@@ -14,10 +14,11 @@ from rapid_llm.workload.jobs import (
     Workload,
 )
 from rapid_llm.workload.points import KV_TILE_TOKENS, Points, decode_points, join, points_of, prefill_points
-from rapid_llm.workload.routing import Routing, misplaced
+from rapid_llm.workload.routing import NATURAL_SKEW, Routing, misplaced
 
 __all__ = [
     "KV_TILE_TOKENS",
+    "NATURAL_SKEW",
     "ONE_LAYER_DRAFTS",
     "RECOMPUTED",
     "HostShare",

@@ -16,6 +16,10 @@ from rapid_llm.documents import show
 from rapid_llm.nouns import STRICT, hash_once
 from rapid_llm.units import Positive, Whole
 
+NATURAL_SKEW = 0.8
+"""Of tokens over experts where nobody says: what the histograms of observed traces look like (TensorRT-LLM PR 19148,
+``--expert_pattern powerlaw``, its default)."""
+
 Shares = NDArray[np.float64]
 Rank = tuple[Whole, ...]
 
@@ -65,6 +69,7 @@ class Routing:
 
     ``hottest``: its load over the mean of all ranks; or ``counts``: tokens of each expert as measured, one list for all
     layers or one a layer; or ``skew``: the i-th most popular expert gets tokens as i^-skew (a power law; 0 is even).
+    Where nothing is said, ranks are loaded evenly; which experts a step of inference touches follows ``NATURAL_SKEW``.
     ``placement``: the experts of each rank of an expert group, by their ids, a list a rank or {0: [...], 1: [...]};
     one that several ranks hold shares its tokens among them. Or greedy: by counts, layer by layer, the heaviest first,
     each to the rank that has least (DeepSeek's EPLB), with ``redundant_experts`` further copies of those that are
@@ -75,7 +80,7 @@ class Routing:
 
     hottest: Annotated[Positive, Field(ge=1)] = 1.0
     counts: Counts = ()
-    skew: Annotated[float, Field(ge=0, le=4)] = 0.0
+    skew: Annotated[float | None, Field(ge=0, le=4)] = None
     capacity: Positive | None = None
     placement: Seats = None
     redundant_experts: Whole = 0
@@ -95,7 +100,7 @@ class Routing:
 
     @property
     def _popular(self) -> dict[str, bool]:
-        return {"hottest": self.hottest > 1.0, "counts": bool(self.counts), "skew": self.skew > 0.0}
+        return {"hottest": self.hottest > 1.0, "counts": bool(self.counts), "skew": bool(self.skew)}
 
     @property
     def placed(self) -> bool:
@@ -158,7 +163,7 @@ def _popularity(routing: Routing, experts: int) -> Shares:
     if routing.counts:
         counts = np.array(routing.counts, dtype=np.float64)
     else:
-        counts = np.arange(1.0, experts + 1.0)[None, :] ** -routing.skew
+        counts = np.arange(1.0, experts + 1.0)[None, :] ** -(routing.skew or 0.0)
     return np.asarray(counts / np.maximum(counts.mean(axis=1, keepdims=True), 1e-300))
 
 
