@@ -34,6 +34,8 @@ def test_a_gemm_says_what_its_time_is_made_of(capsys):
         ("attention", "--heads", "32", "--new", "4096"),
         ("moe", "--tokens", "64", "--experts", "64", "--experts-per-token", "4", "--hidden", "2048", "--inter", "1024"),
         ("scan", "--new", "4096", "--heads", "32"),
+        ("convolution", "--new", "4096", "--channels", "8192"),
+        ("convolution", "--new", "1", "--channels", "8192", "--batch", "64"),
         ("pointwise", "--read-bytes", "1e9", "--write-bytes", "1e9"),
     ],
 )

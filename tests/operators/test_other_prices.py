@@ -166,6 +166,45 @@ def test_a_chunked_scan_is_never_faster_than_its_chunks_in_series():
     assert twice > 1.8 * once
 
 
+CONVOLUTIONS = [name for name in operators.kernel_names() if operators.kernel(name).family == "convolution"]
+CONVOLUTION = {"batch": 1, "new": 1024, "channels": 8192, "width": 4, "x_bytes": 2, "backward": 0}
+
+
+@pytest.mark.parametrize(("new", "measured"), [(2, 2.5), (8, 3.7), (64, 4.3), (512, 9.2), (2048, 34.4), (32768, 478.3)])
+def test_a_convolution_waits_for_one_block_then_for_all_of_them(new, measured):
+    """H100, vLLM 0.24, 8192 channels (aiconfigurator tables): blocks of 8 tokens, none of the bandwidth reached."""
+    priced = price("convolution", CONVOLUTION | {"new": new}, "vllm-conv1d")
+    assert priced.seconds[0] * 1e6 == pytest.approx(measured, rel=0.15)
+
+
+def test_blocks_of_a_convolution_are_those_of_all_sequences():
+    one, many = (price("convolution", CONVOLUTION | {"batch": b, "new": 8192 / b}, "vllm-conv1d") for b in (1, 64))
+    assert many.seconds[0] == pytest.approx(one.seconds[0], rel=0.01)
+
+
+def test_a_walking_convolution_takes_its_chunks_one_after_another():
+    """One sequence of few channels leaves memory idle: 128 K tokens of 256 channels take 128 chunks."""
+    once, twice = (
+        price("convolution", CONVOLUTION | {"channels": 256, "new": n}, "causal-conv1d").seconds[0]
+        for n in (65536, 131072)
+    )
+    assert twice == pytest.approx(2 * once, rel=0.1)
+    spread = price("convolution", CONVOLUTION | {"channels": 256, "batch": 16, "new": 8192}, "causal-conv1d")
+    assert spread.seconds[0] < 0.3 * twice
+
+
+@given(st.sampled_from(CONVOLUTIONS), st.integers(2, 1 << 17), st.integers(1, 1 << 17))
+def test_more_tokens_are_never_faster_to_convolve(name, new, more):
+    few, many = price("convolution", CONVOLUTION | {"new": [new, new + more]}, name).seconds
+    assert H100.sustained.launch <= few <= many * (1 + 1e-9)
+
+
+def test_an_update_moves_what_came_in_and_the_state():
+    update = price("convolution", CONVOLUTION | {"new": 1, "batch": 512}, "vllm-conv1d")
+    assert update.hbm_bytes[0] == 512 * 8192 * (2 + 2 * 3) * 2
+    assert update.seconds[0] > update.hbm_bytes[0] / H100.memory.hbm.bandwidth
+
+
 @given(st.floats(1, 1e12), st.sampled_from(operators.POINTWISE_KINDS))
 def test_pointwise_time_grows_with_bytes_and_has_a_floor(moved, kind):
     columns = {"read_bytes": [moved, 2 * moved], "write_bytes": 0, "flops": 0}

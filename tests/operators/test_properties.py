@@ -17,7 +17,8 @@ DEVICES = [
     "gaudi3", "tpu-v5p",
 ]  # fmt: skip
 GEMMS = [name for name in operators.kernel_names() if operators.kernel(name).family == "gemm"]
-OTHERS = [name for name in operators.kernel_names() if operators.kernel(name).family in ("moe", "scan", "pointwise")]
+OTHER = ("moe", "scan", "convolution", "pointwise")
+OTHERS = [name for name in operators.kernel_names() if operators.kernel(name).family in OTHER]
 MOES = [name for name in OTHERS if operators.kernel(name).family == "moe"]
 PREFILLS = [name for name in operators.kernel_names() if operators.kernel(name).family == "attention"]
 DECODES = [name for name in operators.kernel_names() if operators.kernel(name).family == "decode"]
@@ -58,6 +59,10 @@ def shapes(family, seed):
             new = np.where(rng.random(ROWS) < 0.5, 1.0, spread(rng, 2, 8000))
             head = {"key_dim": 128 * one, "value_dim": 128 * one, "state_bytes": 4 * one, "backward": 0 * one}
             return {"batch": spread(rng, 1, 128), "new": new, "heads": spread(rng, 1, 64), **head}
+        case "convolution":
+            new = np.where(rng.random(ROWS) < 0.5, 1.0, spread(rng, 2, 8000))
+            size = {"batch": spread(rng, 1, 128), "new": new, "channels": 64 * spread(rng, 4, 256)}
+            return {**size, "width": 4 * one, "x_bytes": 2 * one, "backward": 0 * one}
         case _:
             return {name: spread(rng, 10, 1e9) for name in ("read_bytes", "write_bytes", "flops")}
 

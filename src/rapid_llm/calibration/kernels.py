@@ -51,6 +51,9 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "turn": Bound(0.0, 8e-6, 5e-5),
     "decode_setup": Bound(0.0, 2e-6, 1e-4),
     "decode_bandwidth": Bound(0.6, 0.9, 1.0),
+    "launch": Bound(0.5, 1.0, 4.0),
+    "decode_launch": Bound(0.3, 1.0, 4.0),
+    "decode_turn": Bound(0.0, 1.5e-7, 1e-5),
 }
 """Constant to its bounds, SI; shares of a physical limit end at 1."""
 FREE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -64,6 +67,7 @@ FREE: Final[Mapping[str, tuple[str, ...]]] = {
     "moe": ("setup", "rate", "bandwidth", "expert", "row_passes", "token_passes", "pair"),
     "tiled": ("setup", "rate", "bandwidth", "fill", "step", "tile", "passes"),
     "scan": ("setup", "ramp", "bandwidth", "chunk", "turn", "decode_setup", "decode_bandwidth"),
+    "convolution": ("launch", "ramp", "turn", "bandwidth", "decode_launch", "decode_turn", "decode_bandwidth"),
     "fused": ("setup", "bandwidth", "chunk", "turn", "decode_setup", "decode_bandwidth"),
 }
 """Family (or variant of one) to the constants that are fitted: at most seven."""
@@ -85,6 +89,7 @@ _SECONDS: Final = frozenset(
         "ramp",
         "turn",
         "decode_setup",
+        "decode_turn",
     )
 )
 LEAST_ROWS: Final = 40

@@ -145,6 +145,22 @@ def kernel_scan(
     return answer("scan", columns, asked)
 
 
+@kernel.command(name="convolution")
+def kernel_convolution(
+    *,
+    new: Whole,
+    channels: Whole,
+    batch: Whole = 1,
+    width: Whole = 4,
+    asked: Asked,
+) -> int:
+    """Short causal convolution of recurrent mixers: --new tokens a sequence (1 is the decode update), 16 bit."""
+    from rapid_llm.cli.kernels import answer
+
+    columns = {"batch": batch, "new": new, "channels": channels, "width": width, "x_bytes": 2, "backward": 0}
+    return answer("convolution", columns, asked)
+
+
 @kernel.command(name="pointwise")
 def kernel_pointwise(
     *,

@@ -17,7 +17,7 @@ from rapid_llm.predict.confidence import MEAN, kernels_stray
 from rapid_llm.units import format_bytes, format_percent, format_seconds
 from rapid_llm.validation import kernel_quantiles
 
-SUITES: Final = {"gemm": "gemm", "attention": "attention", "moe": "moe", "scan": "ssm"}
+SUITES: Final = {"gemm": "gemm", "attention": "attention", "moe": "moe", "scan": "ssm", "convolution": "ssm"}
 """Family to the suite that scores its kernels."""
 ROWS_OF: Final = {"fp16": "bf16", "int8": "sq"}
 """A format to the name that tables have for it, or for one that the same instructions multiply as fast."""
@@ -78,6 +78,8 @@ def _errors(
     the nearest group is of another dtype."""
     metric = {"attention": "generation" if columns.get("new") == 1.0 else "context"}.get(family, "latency")
     metric = "balanced" if family == "moe" else metric
+    if family == "convolution":
+        metric = "convolution update" if columns["new"] == 1.0 else "convolution"
     rows = ROWS_OF.get(dtype, dtype) + ("-kv8" if dtype == "bf16" and columns.get("kv_bytes") == 1.0 else "")
     found = kernel_quantiles.nearest(SUITES.get(family, ""), metric, device.name, rows, engine)
     if found is None:

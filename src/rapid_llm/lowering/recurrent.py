@@ -58,13 +58,22 @@ def state_space(mixer: StateSpace, hidden: int, s: Shapes) -> list[Canonical]:
             source = "n1" if weight.shape[0] == hidden else "mixed"
             out.append(_project(weight, hidden, s, source, "mixed" if weight.role == "ssm.in" else weight.role))
     if mixer.conv_channels:
-        out.append(pointwise("convolution", "stream", mixed, mixed, saves=("mixed",)))
+        out.append(_convolution(mixer, mixer.conv_channels / share, mixed, s))
     out.append(_recurrence(mixer, heads, mixed, a, s))
     if mixer.norm:
         out.append(pointwise("gated_norm", "reduce", {**a, "gate": a["a"]}, {"an": a["a"]}, saves=("a", "gate")))
     out += [_project(w, hidden, s, "a", "o") for w in projections if w.role in _LAST]
     out.extend(reduce("attention", "o", hidden, s))
     return out
+
+
+def _convolution(mixer: StateSpace, channels: Column, mixed: dict[str, Column], s: Shapes) -> Operator:
+    """The short causal convolution over the projected channels of each sequence."""
+    columns: dict[str, Column | float] = {
+        "batch": s.batch, "new": s.new / s.plans.cp, "channels": channels, "width": mixer.conv_kernel, "x_bytes": s.act,
+        "backward": 0,
+    }  # fmt: skip
+    return Operator("convolution", "convolution", mixed, mixed, columns, dtype=s.activation_dtype, saves=("mixed",))
 
 
 def _recurrence(

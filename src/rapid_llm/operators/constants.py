@@ -113,6 +113,24 @@ class ScanConstants:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class ConvolutionConstants:
+    """``launch``, ``decode_launch``: what comes before the first block and after the last, in launch floors of the
+    accelerator, which are those of products: a light block, without shared memory to set up, starts sooner; ``ramp``:
+    what a block waits for one chunk of tokens and those before it (s); ``turn``: time of a compute unit for one block
+    of a prompt, ``decode_turn`` for one of the update (s); ``bandwidth``, ``decode_bandwidth``: shares of sustained
+    HBM.
+    """
+
+    launch: Positive
+    ramp: Seconds
+    turn: Seconds
+    bandwidth: Fraction
+    decode_launch: Positive
+    decode_turn: Seconds
+    decode_bandwidth: Fraction
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class PointwiseConstants:
     """Shares of sustained HBM by access pattern, and the cost beyond the launch floor (s)."""
 

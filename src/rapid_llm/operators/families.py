@@ -33,6 +33,9 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     ),
     # Recurrent mixers: state key_dim x value_dim per value head; `new` == 1 is the decode update.
     "scan": ("batch", "new", "heads", "key_dim", "value_dim", "state_bytes", "backward"),
+    # Short causal convolutions: each of `channels` sees `width` tokens, `new` of them in each of `batch` sequences, and
+    # keeps the last width - 1 inputs as its state; x_bytes per element. `new` == 1 is the decode update, in place.
+    "convolution": ("batch", "new", "channels", "width", "x_bytes", "backward"),
     # Memory-bound kernels: bytes read and written, and `flops` of vector work. The row's kind names the access pattern.
     "pointwise": ("read_bytes", "write_bytes", "flops"),
 }  # fmt: skip

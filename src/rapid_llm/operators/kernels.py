@@ -15,6 +15,7 @@ from rapid_llm.dtypes import DtypeName
 from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once, replaced
 from rapid_llm.operators.constants import (
     ContextConstants,
+    ConvolutionConstants,
     DecodeConstants,
     GemmConstants,
     MoeConstants,
@@ -270,6 +271,21 @@ class ScanKernel(Kernel):
 
 @hash_once
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class ConvolutionKernel(Kernel):
+    """Short causal convolutions of a sequence: blocks of ``chunk_tokens`` tokens by ``channels`` channels, in the
+    decode update of one token by ``update_channels``. ``walks``: a block takes the chunks of its channels one after
+    another, instead of one block a chunk."""
+
+    family: Literal["convolution"]
+    constants: Map[ConvolutionConstants]
+    chunk_tokens: Count
+    channels: Count
+    update_channels: Count
+    walks: bool = False
+
+
+@hash_once
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class PointwiseKernel(Kernel):
     """Memory-bound kernels."""
 
@@ -279,7 +295,7 @@ class PointwiseKernel(Kernel):
 
 _NOUNS: Final[dict[str, type[Kernel]]] = {
     "gemm": GemmKernel, "attention": AttentionKernel, "decode": DecodeKernel, "moe": MoeKernel, "scan": ScanKernel,
-    "pointwise": PointwiseKernel,
+    "convolution": ConvolutionKernel, "pointwise": PointwiseKernel,
 }  # fmt: skip
 
 

@@ -5,13 +5,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.operators.constants import PointwiseConstants, ScanConstants
+from rapid_llm.operators.constants import ConvolutionConstants, PointwiseConstants, ScanConstants
 from rapid_llm.operators.elementwise import larger, smaller, where
 from rapid_llm.operators.families import POINTWISE_KINDS, Column, Prices
-from rapid_llm.operators.kernels import ScanKernel
+from rapid_llm.operators.kernels import ConvolutionKernel, ScanKernel
 from rapid_llm.operators.rates import Rates
 from rapid_llm.operators.summary import summarise
-from rapid_llm.operators.work import pointwise_work, scan_work
+from rapid_llm.operators.work import convolution_work, pointwise_work, scan_work
 
 _BETWEEN_BYTES: Final = 2.0  # states between chunks are 16 bit
 _LIVE: Final = 0.7  # of what a chain of kernels moves is alive at a time (L40S tables: where time leaves L2)
@@ -52,6 +52,40 @@ def price_scan(columns: tuple[Column, ...], kernel: ScanKernel, c: ScanConstants
     fixed = r.launch + where(decode, c.decode_setup, c.setup)
     variable = larger(compute, memory) if kernel.fused else compute + memory
     return summarise(fixed, variable, work=(flops, moved + between), sides=(compute, memory))
+
+
+def price_convolution(
+    columns: tuple[Column, ...], kernel: ConvolutionKernel, c: ConvolutionConstants, r: Rates
+) -> Prices:
+    """Time of a short causal convolution, columns as ``COLUMNS['convolution']``.
+
+    A block loads its chunk of tokens and the ``width`` - 1 before it (the halo; of a first chunk the state, if any).
+    Few blocks take as long as one of them waits (``ramp``, by the tokens in it), many as long as units take to run them
+    all (``turn``); both happen at once and join as a norm. Blocks of one chunk have their loads in that time, so that
+    memory is the other bound; those that walk a sequence fetch nothing ahead, and what memory takes joins the norm. The
+    decode update writes its state where it read it.
+    """
+    batch, new, channels, width, x_bytes, backward = columns
+    flops, moved = convolution_work(columns)
+    decode = (new == 1.0) & (backward == 0.0)
+    passes = where(backward > 0, 1.5, 1.0)
+    halo, chunks = width - 1.0, np.ceil(new / kernel.chunk_tokens)
+    wide = np.ceil(channels / where(decode, kernel.update_channels, kernel.channels))
+    if kernel.walks:
+        waits, blocks, full = c.ramp * chunks, batch * wide, 1.0 + 0.0 * new
+    else:
+        longest = smaller(new, float(kernel.chunk_tokens)) + where(decode | (chunks > 1.0), halo, 0.0)
+        waits, blocks = c.ramp * longest / (kernel.chunk_tokens + halo), batch * wide * chunks
+        full = (new / chunks + halo) / (kernel.chunk_tokens + halo)
+    waits = where(decode & kernel.walks, 0.0, passes * waits)
+    turns = where(decode, blocks * c.decode_turn, passes * blocks * c.turn * full) / r.units
+    held = moved - where(decode, batch * halo * channels * x_bytes, 0.0)
+    share = where(decode, c.decode_bandwidth, c.bandwidth)
+    memory = r.stream(moved, share, held)
+    compute = np.sqrt(waits * waits + turns * turns)
+    variable = np.sqrt(compute * compute + memory * memory) if kernel.walks else larger(compute, memory)
+    fixed = r.launch * where(decode, c.decode_launch, c.launch)
+    return summarise(fixed, variable, work=(flops, moved), sides=(compute, memory))
 
 
 def price_pointwise(

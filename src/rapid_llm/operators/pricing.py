@@ -18,6 +18,7 @@ from rapid_llm.operators.experts import price_moe, price_tiled_moe
 from rapid_llm.operators.families import ATTENTION_KINDS, COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, VALUES, Column, Prices
 from rapid_llm.operators.kernels import (
     AttentionKernel,
+    ConvolutionKernel,
     DecodeKernel,
     GemmKernel,
     Kernel,
@@ -27,7 +28,7 @@ from rapid_llm.operators.kernels import (
     built,
     kernel,
 )
-from rapid_llm.operators.others import price_pointwise, price_scan
+from rapid_llm.operators.others import price_convolution, price_pointwise, price_scan
 from rapid_llm.operators.rates import Rates, Replay, rates
 from rapid_llm.operators.summary import summarise
 from rapid_llm.operators.work import WORK
@@ -158,6 +159,8 @@ def _price(chosen: Kernel, columns: tuple[Column, ...], kind: _Kind, r: Rates, a
             return price_tiled_moe(columns, chosen, constants, r)
         case ScanKernel():
             return price_scan(columns, chosen, constants, r)
+        case ConvolutionKernel():
+            return price_convolution(columns, chosen, constants, r)
         case _:
             if isinstance(kind, str) and kind not in POINTWISE_KINDS:
                 raise InputError(f"kind must be one of {', '.join(POINTWISE_KINDS)} (got {kind}).")

@@ -76,6 +76,15 @@ def scan_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
     return (1.0 + 1.5 * (backward > 0)) * flops, (1.0 + (backward > 0)) * moved
 
 
+def convolution_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
+    """FLOPs of the taps, bytes of inputs and outputs once each and of the ``width`` - 1 inputs that are the state, in
+    and out; the backward pass also reads what came in."""
+    batch, new, channels, width, x_bytes, backward = columns
+    size = batch * new * channels
+    state = 2.0 * batch * (width - 1.0) * channels * x_bytes
+    return (1.0 + (backward > 0)) * 2.0 * width * size, (2.0 + (backward > 0)) * size * x_bytes + state
+
+
 def pointwise_work(columns: tuple[Column, ...]) -> tuple[Column, Column]:
     """Vector FLOPs and bytes, as the columns say."""
     read_bytes, write_bytes, flops = columns
@@ -87,6 +96,7 @@ WORK = {
     "attention": attention_work,
     "moe": moe_work,
     "scan": scan_work,
+    "convolution": convolution_work,
     "pointwise": pointwise_work,
 }
 """family -> function of its columns, in the order of ``COLUMNS``, to (FLOPs, bytes)."""

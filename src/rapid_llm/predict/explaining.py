@@ -27,6 +27,7 @@ SHAPES = {
     "attention": "{batch:.0f} sequences x {heads:.0f} heads ({kv_heads:.0f} kv) x {new:.0f} queries after {past:.0f}",
     "moe": "{rows:.0f} token-expert rows over {hit:.0f} experts, {hidden:.0f} x {inter:.0f}",
     "scan": "{batch:.0f} sequences x {heads:.0f} heads x {new:.0f} tokens",
+    "convolution": "{batch:.0f} sequences x {channels:.0f} channels x {new:.0f} tokens",
     "pointwise": "{read} in, {written} out",
 }
 

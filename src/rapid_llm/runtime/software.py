@@ -27,6 +27,7 @@ class Kernels:
     moe: Map[str]
     scan: Map[str]
     pointwise: Map[str]
+    convolution: Map[str] = FrozenDict({"default": "causal-conv1d"})
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -23,6 +23,9 @@ _SIXTEEN_BIT_ACTIVATIONS: Final = ("bf16", "int8_wo", "int4_wo", "w4a16_mxfp4")
 _UNGATED: Final = ("2688,1856,128", "4096,2688,512", "1024,2688,512", "8192,5120,512", "2048,5120,512")
 """Hidden size, width and experts of layers with squared ReLU and no gate (config.json of Nemotron-H and Nemotron 3)."""
 _GATES_THROUGHOUT: Final = ("0.5.10", "0.14.0")  # of SGLang, of vLLM
+_KEYS_ALONE: Final = ("0.5.10",)
+"""Versions of SGLang in whose tables, as in all of TensorRT-LLM, the convolution of a gated delta net runs over the
+keys alone (aiconfigurator, ``collect_gdn.py``): times that do not change with the value heads."""
 _HEAD_OF_LATENT: Final = (192.0, 128.0, 576.0, 512.0)  # q and v un-absorbed, q and v absorbed (DeepSeek)
 
 
@@ -111,13 +114,31 @@ def scan(cells: Cells) -> Columns:
     }  # fmt: skip
 
 
+def convolution(cells: Cells) -> Columns:
+    """Short convolutions: of keys, queries and values of a gated delta net (but ``_KEYS_ALONE``), of all three of Kimi
+    delta attention, of values and both groups of Mamba-2."""
+    new = np.where(cells["phase"] == "context", np.nan_to_num(_blank(cells, "seq_len"), nan=1.0), 1.0)
+    keys, values = (_blank(cells, f"num_{x}_heads") * _blank(cells, f"head_{x}_dim") for x in "kv")
+    alone = (cells["framework"] == "trtllm") | np.isin(cells["version"], _KEYS_ALONE)
+    delta = np.where(alone, keys, 2.0 * keys + values)
+    inner, states = (_blank(cells, a) * _blank(cells, b) for a, b in (("nheads", "head_dim"), ("n_groups", "d_state")))
+    one = np.ones_like(new)
+    return {
+        "batch": numbers(cells, "batch_size"), "new": new,
+        "channels": np.where(cells["op"] == "mamba2", inner + 2.0 * states, delta),
+        "width": np.nan_to_num(_blank(cells, "d_conv"), nan=4.0), "x_bytes": 2.0 * one, "backward": 0.0 * one,
+    }  # fmt: skip
+
+
 def _blank(cells: Cells, name: str) -> NDArray[np.float64]:
-    """A column as numbers, nan where it is blank."""
+    """A column as numbers, nan where it is blank or where the table has none."""
+    if name not in cells:
+        return np.full(len(cells["latency_us"]), np.nan)
     return np.where(cells[name] == "", "nan", cells[name]).astype(np.float64)
 
 
 READERS: Final[Mapping[str, Callable[[Cells], Columns]]] = {
     "kernel_gemm": gemm, "kernel_context": context, "kernel_generation": generation, "kernel_mla": mla,
-    "kernel_moe": moe, "kernel_ssm": scan,
+    "kernel_moe": moe, "kernel_ssm": scan, "convolution": convolution,
 }  # fmt: skip
-"""Schema of a table to the reader of its cells."""
+"""Schema of a table to the reader of its cells; ``convolution``: of those of its rows that are one."""

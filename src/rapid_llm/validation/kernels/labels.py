@@ -40,5 +40,8 @@ def metrics_of(schema: str, cells: Cells) -> NDArray[np.str_]:
             module = np.char.startswith(cells["op"], "module")
             kernel = np.where(np.char.find(cells["op"], "generation") >= 0, "generation", "context")
             return np.where(module, "module", kernel)
+        case "kernel_ssm":
+            update = np.where(cells["phase"] == "context", "convolution", "convolution update")
+            return np.where(np.char.startswith(cells["kernel_source"], "causal_conv1d"), update, "latency")
         case _:
             return np.full(count, "latency")

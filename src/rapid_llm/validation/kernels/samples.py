@@ -19,7 +19,7 @@ from rapid_llm.operators import Replay
 from rapid_llm.validation.cases import split_of
 from rapid_llm.validation.kernels.benches import bench_of
 from rapid_llm.validation.kernels.columns import READERS, Cells, Columns
-from rapid_llm.validation.kernels.slices import FAMILIES, KEYS, KernelSlice
+from rapid_llm.validation.kernels.slices import CONVOLUTION, KEYS, KernelSlice
 from rapid_llm.validation.tables import Table
 
 CODES: Final = "kernels.csv.gz"
@@ -56,8 +56,8 @@ class UnknownAccelerator(InputError):  # noqa: N818 - it names what is not known
 class Sample:
     """Rows of one table, framework and dtype that one kernel ran: columns of its family, measured seconds.
 
-    ``key`` is the text that the split rule hashes, ``line`` the row's line in its file, ``metric`` what a suite calls
-    its figure.
+    ``family``: that of the columns; ``key`` is the text that the split rule hashes, ``line`` the row's line in its
+    file, ``metric`` what a suite calls its figure.
     """
 
     kernel: str
@@ -65,6 +65,7 @@ class Sample:
     accelerator: str
     framework: str
     version: str
+    family: str
     table_dtype: str
     dtype: str
     columns: Columns
@@ -72,11 +73,6 @@ class Sample:
     key: NDArray[np.str_]
     line: NDArray[np.int64]
     metric: NDArray[np.str_]
-
-    @property
-    def family(self) -> str:
-        """The family of the columns."""
-        return FAMILIES[self.schema]
 
     @property
     def label(self) -> str:
@@ -223,9 +219,10 @@ def sample(part: KernelSlice, cells: Cells, table_dtype: str) -> Sample:
         accelerator=str(cells["gpu"][0]),
         framework=str(cells["framework"][0]),
         version=str(cells["version"][0]),
+        family=part.family,
         table_dtype=table_dtype,
         dtype=part.dtype,
-        columns=READERS[part.schema](cells),
+        columns=READERS[CONVOLUTION if part.family == CONVOLUTION else part.schema](cells),
         seconds=cells["latency_us"].astype(float) * 1e-6,
         key=key,
         line=cells["line"].astype(int),

@@ -24,6 +24,9 @@ FAMILIES: Final[Mapping[str, str]] = {
     "kernel_moe": "moe", "kernel_ssm": "scan",
 }  # fmt: skip
 
+CONVOLUTION: Final = "convolution"
+"""The family of some rows of tables of recurrent mixers."""
+
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "kernel_gemm": ("n", "k"),
     "kernel_context": ("heads", "kv_heads", "head_dim", "isl"),
@@ -49,6 +52,11 @@ class KernelSlice:
     dtype: str
     rules: tuple[Rule, ...]
     priors: Mapping[str, float] | None = None
+
+    @property
+    def family(self) -> str:
+        """The family of the kernel's columns."""
+        return CONVOLUTION if operators.kernel(self.kernel).family == CONVOLUTION else FAMILIES[self.schema]
 
     def rows(self, cells: Cells) -> NDArray[np.bool_]:
         """The rows of a table that belong to this slice."""
@@ -97,6 +105,13 @@ def _scan(kernel: str, priors: Mapping[str, float] | None = None, /, **rule: str
     several = {"op": "gdn", "kernel_source": _TRITON_SCANS, **rule}
     rules = ({**several, "phase": "context", "seq_len": "!1"}, {**several, "phase": "!context"})
     return KernelSlice(kernel, "kernel_ssm", "bf16", rules, priors)
+
+
+def _convolution(kernel: str, *rules: Rule) -> KernelSlice:
+    """Prompts and the decode update; a prompt of one token is a launch that no engine makes."""
+    prompt = {"kernel_source": "causal_conv1d_fn", "phase": "context", "seq_len": "!1"}
+    update = {"kernel_source": "causal_conv1d_update", "phase": "generation", "op": "!kda"}
+    return KernelSlice(kernel, "kernel_ssm", "bf16", tuple(kind | dict(r) for kind in (prompt, update) for r in rules))
 
 
 _FA2 = "vllm_flash_attn|vllm_flash_attn_fa2|torch_sdpa"
@@ -190,9 +205,13 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _scan("flashinfer-gdn", framework="vllm", gpu="!l40s", kernel_source=_FLASHINFER_SCANS),
     _scan("fla", _CHUNKED, framework="!trtllm"),
     _scan("trtllm-fla", framework="trtllm"),
+    _convolution("causal-conv1d", {"framework": "trtllm"}, {"framework": "sglang", "version": "0.5.10"}),
+    _convolution("sglang-conv1d", {"framework": "sglang", "version": "!0.5.10"}),
+    _convolution("vllm-conv1d", {"framework": "vllm"}),
 )  # fmt: skip
 """The rows of each kernel. Not modelled: Triton fall-backs for odd head sizes, block-fp8 GEMM of vLLM (bound by the
-host), MLA kernels of vLLM and SGLang, causal convolutions, verification of drafts."""
+host), MLA kernels of vLLM and SGLang, convolutions of Kimi delta attention (of queries, keys and values
+apart: three launches, timed with the gaps of the host; its update is a later kernel), verification of drafts."""
 
 
 def slice_of(kernel: str) -> KernelSlice:
@@ -231,7 +250,7 @@ def runs(part: KernelSlice, framework: str, table_dtype: str, architecture: str)
 
 def chosen(part: KernelSlice, engine: str, table_dtype: str, architecture: str) -> str | None:
     """The implementation that a runtime runs for the rows of a slice; None where it names none."""
-    family = FAMILIES[part.schema]
+    family = part.family
     try:
         name = implementation(runtime.load(engine), family, part.dtype, architecture)
     except InputError:
