@@ -94,7 +94,8 @@ SETS = [
     ("parallelism.tp=@", "the value of parallelism.tp is not valid YAML (got '@')."),
     ("runtime=megatron-cor", "runtime 'megatron-cor' is not in the catalogue. Did you mean 'megatron-core'? "
      "See: rapid-llm list runtimes"),
-    ("runtime=vllm@2022", "runtime 'vllm' has no version '2022'. Did you mean '2025'? It has: 0.10, eager, 2025, 2024, 2023."),
+    ("runtime=vllm@2022", "runtime 'vllm' has no version '2022'. Did you mean '2025'? "
+     "It has: 0.10, eager, 2025, 2024, 2023."),
 ]  # fmt: skip
 
 
