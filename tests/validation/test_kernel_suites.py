@@ -7,7 +7,9 @@ import pytest
 from rapid_llm.errors import InputError
 from rapid_llm.validation import running, tables
 from rapid_llm.validation.kernels.baselines import three_constants
+from rapid_llm.validation.kernels.columns import convolution
 from rapid_llm.validation.kernels.loads import Routed, loads
+from rapid_llm.validation.kernels.samples import read_cells
 from rapid_llm.validation.suites import SUITES
 from rapid_llm.validation.suites import kernels as suite
 
@@ -45,6 +47,35 @@ def test_what_an_earlier_version_of_an_engine_runs_is_scored(tmp_path):
     assert {case.group for case in found if case.answer} == {"h100-sxm/fp8/trtllm", "h100-sxm/bf16/trtllm"}
     (case,) = cases("gemm", tmp_path, "gemm_b200_sxm.csv", GEMM + "64,4096,4096,fp8_block,15,sglang,0.5,linear\n")
     assert case.reason == "measured on deepgemm; the engine's own choice here is trtllm-fp8-block"
+
+
+SSM = (
+    "op,kernel_source,phase,batch_size,seq_len,d_conv,nheads,head_dim,n_groups,d_state,num_k_heads,head_k_dim,"
+    "num_v_heads,head_v_dim,latency_us,framework,version\n"
+)
+
+
+def test_what_a_convolution_runs_over_is_what_its_table_ran(tmp_path):
+    layer = ",4,,,,,16,128,64,128,"
+    rows = (
+        f"gdn,causal_conv1d_fn,context,1,4096{layer}64,vllm,0.24.0\n"  # queries, keys and values
+        f"gdn,causal_conv1d_fn,context,1,4096{layer}18,trtllm,1.3\n"  # keys alone
+        "mamba2,causal_conv1d_fn,context,1,4096,4,128,64,8,128,,,,,70,trtllm,1.3\n"
+        f"gdn,causal_conv1d_update,generation,64,{layer}4,vllm,0.24.0\n"
+        f"gdn,causal_conv1d_fn,context,1,4096{layer}18,sglang,0.5.10\n"
+        f"kda,causal_conv1d_fn_qkv3,context,1,4096{layer}500,vllm,0.24.0\n"
+    )
+    path = tmp_path / "ssm_h100_sxm.csv"
+    path.write_text(SSM + rows)
+    cells = read_cells(tables.read(path))
+    assert list(convolution(cells)["channels"][:5]) == [12288, 2048, 10240, 12288, 2048]
+    found = cases("ssm", tmp_path, "ssm_h100_sxm.csv", SSM + rows)
+    scored = {(case.group, case.metric) for case in found if case.answer}
+    engines = [("h100-sxm/bf16/vllm", "convolution"), ("h100-sxm/bf16/trtllm", "convolution")]
+    assert scored == {*engines, ("h100-sxm/bf16/vllm", "convolution update")}
+    reasons = {case.reason for case in found if not case.answer}
+    assert "measured on causal-conv1d; the engine's own choice here is sglang-conv1d" in reasons
+    assert len(reasons) == 2
 
 
 def test_a_set_that_beats_the_roofline_is_mislabelled_as_a_whole(tmp_path):
@@ -123,6 +154,7 @@ def test_a_grouped_router_that_finds_groups_equal_fills_the_first_of_them():
     [
         ("gemm", "latency", 0.12), ("attention", "context", 0.14), ("attention", "generation", 0.14),
         ("mla", "module", 0.10), ("mla", "generation", 0.12), ("ssm", "latency", 0.10),
+        ("ssm", "convolution", 0.07), ("ssm", "convolution update", 0.10),
         ("moe", "balanced", 0.13), ("moe", "power_law", 0.14),
     ],
 )  # fmt: skip

@@ -74,7 +74,7 @@ def price_convolution(
     if kernel.walks:
         waits, blocks, full = c.ramp * chunks, batch * wide, 1.0 + 0.0 * new
     else:
-        longest = smaller(new, float(kernel.chunk_tokens)) + where(decode | (chunks > 1.0), halo, 0.0)
+        longest = smaller(new, float(kernel.chunk_tokens)) + where(chunks > 1.0, halo, 0.0)
         waits, blocks = c.ramp * longest / (kernel.chunk_tokens + halo), batch * wide * chunks
         full = (new / chunks + halo) / (kernel.chunk_tokens + halo)
     waits = where(decode & kernel.walks, 0.0, passes * waits)
