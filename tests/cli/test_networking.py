@@ -447,17 +447,15 @@ def test_links_that_are_shared_by_turns_are_told_of_ones_own(tmp_path):
     assert "by turns" not in rapid_llm(*asked, "--algorithm", "ring").out
 
 
-def test_what_the_flow_engine_does_not_run_is_told(tmp_path):
-    """Reducing switches between nodes have a closed form alone."""
+def test_reducing_switches_between_nodes_run_link_by_link(tmp_path):
     file = tmp_path / "sharp.yaml"
     file.write_text("{name: sharp, base: dgx-h100, fabric: {in_network_reduction: true}}")
     asked = ("network", "collective", "all_reduce", "--system", str(file), "--accelerators", "64", "--size", "256MiB")
-    ran = rapid_llm(*asked, "--network", "flow")
+    ran = rapid_llm(*asked, "--network", "flow", "--json")
     assert ran.code == 0
-    assert "the flow engine does not run sharp, which the closed form takes" in ran.out
-    ran = rapid_llm(*asked, "--network", "flow", "--algorithm", "sharp")
-    assert ran.code == 2
-    assert "does not run sharp of all_reduce among 64 ranks; try --network closed-form, or one of ring, " in ran.err
+    told = json.loads(ran.out)
+    assert told["algorithm"] == "sharp"
+    assert told["seconds"] == pytest.approx(json.loads(rapid_llm(*asked, "--json").out)["seconds"], rel=0.01)
 
 
 def test_sends_that_share_links_by_turns_are_told():

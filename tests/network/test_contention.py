@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from rapid_llm import hardware
-from rapid_llm.errors import InputError
+from rapid_llm.errors import InfeasibleError
 from rapid_llm.network import Fabric, candidates
 from rapid_llm.network.contention import contend
 from rapid_llm.network.faults import apply, read_faults
-from rapid_llm.network.topology import Topology
+from rapid_llm.network.topology import NODE_KINDS, Topology
 from rapid_llm.nouns import replaced
 
 DGX = hardware.system("dgx-h100")
@@ -60,8 +60,42 @@ def test_a_fault_never_helps():
     assert (np.diff(times[1:]) > 0).all()
 
 
-def test_an_algorithm_that_the_engine_does_not_lay_out():
-    reducing = replaced(DGX, fabric=replaced(DGX.fabric, in_network_reduction=True))
-    (best,) = candidates("all_reduce", SIZE, 16, fabric=Fabric.of(reducing), library="nccl", algorithm="sharp")[:1]
-    with pytest.raises(InputError, match=r"^the flow engine does not run 'sharp'; it runs ring, two-way-ring, "):
-        contend(best, SIZE, Topology.of(reducing, 16))
+REDUCING = replaced(DGX, fabric=replaced(DGX.fabric, in_network_reduction=True, leaf_nodes=4))
+
+
+def of_switches(ranks, stride=1, topology="rail-optimized", over=1.0):
+    system = replaced(REDUCING, fabric=replaced(REDUCING.fabric, topology=topology, oversubscription=over))
+    (best,) = candidates("all_reduce", SIZE, ranks, stride, fabric=Fabric.of(system), library="nccl", algorithm="sharp")
+    return best, Topology.of(system, ranks * stride)
+
+
+@pytest.mark.parametrize(
+    ("topology", "over"), [("rail-optimized", 1.0), ("leaf-spine", 1.0), ("leaf-spine", 2.0), ("fat-tree", 1.0)]
+)
+@pytest.mark.parametrize(("ranks", "stride"), [(32, 1), (64, 1), (4, 8), (16, 8), (16, 4)])
+def test_switches_of_a_network_reduce_in_one_leaf_and_over_several(topology, over, ranks, stride):
+    best, links = of_switches(ranks, stride, topology, over)
+    got = contend(best, SIZE, links)
+    assert got.flow == pytest.approx(got.bare, rel=0.01)
+    assert got.seconds == pytest.approx(best.seconds, rel=0.01)
+
+
+def test_what_a_leaf_has_reduced_goes_up_once():
+    """64 ranks, eight in each of eight nodes, four to a leaf: S / 8 of each card, and no more of its leaf."""
+    best, links = of_switches(64)
+    got = contend(best, SIZE, links)
+    top = got.topology
+    for here, there in (("nic", "leaf"), ("leaf", "nic"), ("leaf", "spine"), ("spine", "leaf")):
+        ends = np.array([(top.node_kind[a], top.node_kind[b]) for a, b in zip(top.source, top.target, strict=True)])
+        links = (ends == (NODE_KINDS.index(here), NODE_KINDS.index(there))).all(axis=1)
+        count = {"nic": 64}.get(here if here == "nic" else there, 16)
+        assert got.link_bytes[links].sum() == pytest.approx(count * SIZE / 8)
+
+
+def test_a_tree_goes_round_spines_that_are_down():
+    best, whole = of_switches(64)
+    down = apply(whole, read_faults([{"switch": f"spine{k}", "down": True} for k in range(2)]))
+    assert contend(best, SIZE, down).seconds == pytest.approx(contend(best, SIZE, whole).seconds)
+    cut = apply(whole, read_faults([{"link": ["node0.nic0", "leaf0.0"], "down": True}]))
+    with pytest.raises(InfeasibleError, match=r"to a switch that reduces"):
+        contend(best, SIZE, cut)

@@ -178,17 +178,15 @@ def _flow(asked: Question, found: Sequence[Candidate], links: OnLinks) -> tuple[
     """The fastest way that the explicit topology carries, and what it does there; None for the closed form alone."""
     if not by_links(links):
         return found[0], None
-    from rapid_llm.network.contention import OWN, RUNS, lies_in_whole_units
+    from rapid_llm.network.contention import lies_in_whole_units
     from rapid_llm.network.flow_prices import under_faults
 
-    able = [way for way in found if way.algorithm in (*RUNS, OWN) and lies_in_whole_units(way.way)]
+    able = [way for way in found if lies_in_whole_units(way.way)]
     if not able:
-        known = found[0].algorithm in (*RUNS, OWN)
-        instead = "a number of ranks that fills nodes" if known else f"one of {', '.join(RUNS)}"
         raise InputError(
             f"the flow engine does not run {found[0].algorithm} of {asked.op} among {asked.ranks} ranks; try "
-            f"--network closed-form, or {instead}.",
-            field="accelerators" if known else "algorithm",
+            "--network closed-form, or a number of ranks that fills nodes.",
+            field="accelerators",
         )
     net, beside = net_of(asked.system, asked.ranks * asked.stride, links)
     return able[0], under_faults(able[0], asked.size, net, beside=beside)

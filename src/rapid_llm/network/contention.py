@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.errors import InputError
 from rapid_llm.network.candidates import Candidate
 from rapid_llm.network.detours import both_ways
 from rapid_llm.network.groups import Group
@@ -36,6 +35,7 @@ RUNS: Final = (
     "direct",
     "pxn",
     "p2p",
+    "sharp",
 )
 """Algorithms whose phases the flow engine lays out."""
 OWN: Final = "custom"
@@ -97,11 +97,9 @@ def contend(
     ``members`` [groups, ranks]: the accelerators of every group (default: those that interleave with the first; rows of
     a send_recv may be chains of any length); ``routed``: the links that routes may take, where those are not all;
     ``background``: flows of others beside it.
-    InputError for an algorithm that the engine does not lay out; InfeasibleError where no live path joins two ranks.
+    InfeasibleError where no live path joins two ranks.
     """
     way, group = candidate.way, candidate.way.group
-    if way.algorithm not in (*RUNS, OWN):
-        raise InputError(f"the flow engine does not run '{way.algorithm}'; it runs {', '.join(RUNS)}.", field="network")
     if members is None:
         members = np.arange(group.stride)[:, None] + group.stride * np.arange(group.bounds[-1])
     result = on_links(

@@ -81,9 +81,10 @@ NEEDS: Final = {
 def _runs(algorithm: str, group: Group) -> bool:
     """Whether the tiers of a group offer what an algorithm needs."""
     levels, inner = len(group.bounds), group.tiers[0]
+    in_box = inner.scope == "intra" and inner.in_network_reduction
     return {
-        "nvls": levels == 1 and inner.in_network_reduction,
-        "nvls-tree": levels > 1 and inner.in_network_reduction and not group.scattered,
+        "nvls": levels == 1 and in_box,
+        "nvls-tree": levels > 1 and in_box and not group.scattered,
         "tree": (levels > 1 or inner.scope == "inter") and not (group.scattered and inner.kind in ("ring", "shared")),
         "hierarchical": levels > 1 and not group.scattered and whole(in_whole_units(group, 1).bounds),
         "orders": inner.kind == "torus"
@@ -91,7 +92,7 @@ def _runs(algorithm: str, group: Group) -> bool:
         else group.inside == 1 and not group.scattered and whole(by_medium(group, 1).bounds),
         "halving-doubling": all(bound & (bound - 1) == 0 for bound in group.bounds),
         "pxn": levels > 1 and inner.scope == "intra" and group.tiers[-1].scope == "inter" and not group.scattered,
-        "sharp": group.tiers[-1].scope == "inter" and group.tiers[-1].in_network_reduction,
+        "sharp": group.tiers[-1].scope == "inter" and group.tiers[-1].in_network_reduction and not group.scattered,
         "one-shot": levels == 1,
         "two-shot": levels == 1,
     }.get(algorithm, True)
@@ -108,7 +109,7 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
         [t.latency + c.step * protocol.step + c.fence * protocol.fence for t, c in zip(group.tiers, costs, strict=True)]
     )
     extra = hop - [tier.latency for tier in group.tiers]
-    in_order = template.phases[0].pattern in IN_ORDER
+    in_order = template.phases[0].pattern in (*IN_ORDER, "switch")
     off = np.array([tier.astray * (group.off_rails and in_order) for tier in group.tiers])
     crossed = np.array([hops(phase, group.bounds, group.crossings) for phase in template.phases])
     loaded = np.array([port_loads(leaving(phase, group), phase, group) for phase in template.phases])

@@ -6,17 +6,17 @@ pipelined tree rounds of its edges, so a program has as many tasks as distinct s
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from rapid_llm.errors import InputError
-from rapid_llm.network.flows import SWITCH
+from rapid_llm.network.reduction import with_switches
 from rapid_llm.network.routing import Routes, Table, gathered, route
 from rapid_llm.network.sends import Sends, chains, copies, longer, paces, relay, rings, switched, trees
 from rapid_llm.network.tasks import ALL, Floats, Ints, Result, Tasks, tasks
 from rapid_llm.network.templates import SLICES, Bounds, Phase, Template
-from rapid_llm.network.topology import NODE_KINDS, Topology
+from rapid_llm.network.topology import Topology
 
 FEMTO: Final = 15
 """Decimals of a latency in seconds."""
@@ -64,7 +64,7 @@ def program(
     beside = np.tile(np.repeat(np.array([part.channels for part in parts], np.int64), tasks_of), groups)
     stage = np.array([0 if template.pipelined else k // template.lanes for k in range(len(parts))])
     stage = np.tile(np.repeat(stage, tasks_of), groups)
-    target = np.where(sends.target == SWITCH, SWITCH, nodes[sends.target])
+    target = np.where(sends.target < 0, sends.target, nodes[sends.target])
     ends = (nodes[sends.source], target, stage)
     found = _tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, stage))
     return replace(found, stage=stage)
@@ -159,7 +159,7 @@ def _phase(
         return chains(phase, bounds, load, slices, lanes)
     if phase.pattern == "tree":
         return trees(inner, outer // inner, load, slices, phase.spread, lanes)
-    return switched(outer, n, load, slices)
+    return switched(inner, outer, n, load, slices, lanes)
 
 
 def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
@@ -195,7 +195,7 @@ def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
 
 def _handed(before: Sends, after: Sends, first: int, second: int, lag: int) -> Ints:
     """Edges from every send into a rank in one phase to the sends out of it in the next."""
-    receiver = np.where(before.target == SWITCH, before.source, before.target)
+    receiver = np.where(before.target < 0, before.source, before.target)
     order = np.argsort(receiver, kind="stable")
     start = np.searchsorted(receiver[order], after.source, "left")
     count = np.searchsorted(receiver[order], after.source, "right") - start
@@ -217,17 +217,19 @@ def _tasks(
     channels and team); dependencies as CSR.
     """
     source, target, stage = ends
-    over = target == SWITCH
+    over = target < 0
     moved = sends.amount * sends.rounds
     moved = np.round(moved / max(moved.max(initial=0.0), 1e-300), SHARES)
-    flows = tuple(column[~over] for column in (source, target, stage, moved))
-    routes = _routed(topology, *flows, policy=policy, seed=seed)
+    sent = ~over
+    routes = _routed(topology, source[sent], target[sent], stage[sent], moved[sent], policy=policy, seed=seed)
+    along = np.zeros(len(sends))
     if over.any():
-        routes = _with_switch(topology, routes, source, over)
-    latency = latencies(topology, routes) * (1.0 if sends.stands is None else sends.stands)
+        routes, along = with_switches(topology, routes, source, target)
+    # a switch reads what it reduces (request and data) and confirms what it multicasts
+    latency = np.where(over, np.round(2 * along, FEMTO), latencies(topology, routes))
+    latency = latency * (1.0 if sends.stands is None else sends.stands)
     channels, team = beside
     limit = paces(sends, channels, team, topology, routes) if channels.any() else None
-    latency[over] *= 2  # a switch reads what it reduces (request and data) and confirms what it multicasts
     edges = sends.edges[np.argsort(sends.edges[:, 0], kind="stable")]
     start = np.zeros(len(sends) + 1, np.int64)
     np.cumsum(np.bincount(edges[:, 0], minlength=len(sends)), out=start[1:])
@@ -272,25 +274,3 @@ def latencies(topology: Topology, routes: Routes) -> Floats:
 
     total = row_sums(routes.start, routes.link, topology.latency, routes.share)
     return np.round(total, FEMTO)  # float noise must not tell equal rows apart
-
-
-def _with_switch(topology: Topology, routes: Routes, source: Ints, over: np.ndarray) -> Routes:
-    """Rows to the switch take the link up in the first half of their phase and the link down in the second."""
-    switches = set(np.flatnonzero(topology.node_kind == NODE_KINDS.index("nvswitch")).tolist())
-    start, order = topology.outgoing
-    seen: set[int] = set()
-    rows: list[Any] = []
-    at = 0
-    for row, node in enumerate(source.tolist()):
-        if not over[row]:
-            rows.append(routes.row(at))
-            at += 1
-            continue
-        up = next((int(e) for e in order[start[node] : start[node + 1]] if int(topology.target[e]) in switches), None)
-        if up is None:
-            raise InputError(f"{topology.names[node]} is not at a switch that reduces.", field="algorithm")
-        back = topology.links_between(int(topology.target[up]), node)
-        rows.append(np.array([up]) if node not in seen else back[:1])
-        seen.add(node)
-    length = np.array([len(row) for row in rows])
-    return Routes(np.concatenate([[0], np.cumsum(length)]), np.concatenate(rows), np.zeros(0))

@@ -18,8 +18,8 @@ INSIDE: Final = (LINK_KINDS.index("scale-up"), LINK_KINDS.index("host"))
 
 @dataclass(slots=True, eq=False)
 class Sends:
-    """Columns of the sends of one or more phases, before routing: source and target rank (or SWITCH), bytes a round,
-    rounds, dependencies (task, other, lag), and how many rounds of the template one stands for (None: one).
+    """Columns of the sends of one or more phases, before routing: source and target rank, bytes a round, rounds,
+    dependencies (task, other, lag), and how many rounds of the template one stands for (None: one).
 
     ``channels`` run beside each other, each on its part of what a rank can move; 0: a send takes what it finds.
     """
@@ -43,7 +43,7 @@ def copies(sends: Sends, count: int, ranks: int) -> Sends:
     later = np.arange(count)[:, None]
 
     def moved(ends: Ints) -> Ints:
-        return np.where(ends == SWITCH, SWITCH, ends + later * ranks).ravel()
+        return np.where(ends < 0, ends - later * ranks, ends + later * ranks).ravel()
 
     edges = sends.edges[None] + later[:, :, None] * np.array([len(sends), len(sends), 0])
     stands = None if sends.stands is None else np.tile(sends.stands, count)
@@ -220,15 +220,24 @@ def trees(  # noqa: PLR0917
     )
 
 
-def switched(unit: int, n: int, load: float, slices: int) -> Sends:
-    """Every rank sends to the switch of its unit and receives from it: a slice comes back when all there sent it."""
-    rank = np.arange(n)
-    ends = np.full(n, SWITCH)
-    task, other = np.repeat(n + rank, unit), (rank.reshape(-1, 1, unit) + np.zeros((1, unit, 1), np.int64)).ravel()
+def switched(  # noqa: PLR0917
+    inner: int, unit: int, n: int, load: float, slices: int, lanes: tuple[int, ...] | None
+) -> Sends:
+    """Every rank sends to the switch that joins those of its place (modulo ``inner``) in a unit, and receives from it:
+    a slice comes back when all there sent it.
+    """
+    rank, used = np.arange(n), inner
+    if lanes and inner > 1:
+        rank, used = rank[np.isin(rank % inner, lanes)], len(lanes)
+    team, size = rank // unit * inner + rank % inner, unit // inner
+    order = np.argsort(team, kind="stable")
+    rank, ends = rank[order], SWITCH - team[order]
+    index = np.arange(len(rank))
+    task, other = np.repeat(len(rank) + index, size), np.repeat(index.reshape(-1, size), size, axis=0).ravel()
     edges = np.stack([task, other, np.zeros_like(task)], 1)
-    amount = np.full(2 * n, load / slices)
-    # the second half is the way back: source and target are told apart by their place (see ``_switch_links``)
-    return Sends(np.concatenate([rank, rank]), np.concatenate([ends, ends]), amount, np.full(2 * n, slices), edges)
+    amount = np.full(2 * len(rank), load * inner / used / slices)
+    # the second half is the way back: both are told apart by their order (see ``reduction``)
+    return Sends(np.tile(rank, 2), np.tile(ends, 2), amount, np.full(len(amount), slices), edges)
 
 
 def paces(sends: Sends, channels: Ints, team: Ints, topology: Topology, routes: Routes) -> Floats:

@@ -111,6 +111,7 @@ _BOXES: Final = (
     "node: {{accelerator: h100-sxm, accelerators: 8, scale_up: {{topology: {t}}}, "
     "nics: {{link: infiniband-ndr, count: 8}}}}}}"
 )
+_REDUCING: Final = "{{base: dgx-h100, name: s, nodes: {n}, fabric: {{in_network_reduction: true, topology: {t}}}}}"
 _WRITTEN: Final = {
     "ring of chips": (_CHIPS, 16, "ring"),
     "mesh of chips": (_CHIPS, 24, "mesh, sides: [6, 4]"),
@@ -130,6 +131,10 @@ _WRITTEN: Final = {
     "king mesh of nodes": (_POD, 9, "king-mesh, sides: [3, 3]"),
     "dragonfly of nodes": (_POD, 8, "dragonfly, groups: 4, routers: 2"),
     "hypercube boxes": (_BOXES, 8, "hypercube"),
+    "reducing rails": (_REDUCING, 16, "rail-optimized, leaf_nodes: 4"),
+    "reducing leaves": (_REDUCING, 16, "leaf-spine, leaf_nodes: 4"),
+    "reducing fat tree": (_REDUCING, 16, "fat-tree, leaf_nodes: 2"),
+    "reducing switch": (_REDUCING, 4, "single-switch"),
 }
 
 

@@ -203,8 +203,8 @@ def sharp(op: str, bounds: Bounds, inside: int) -> Template:
     up = (Phase("switch", (inside, len(bounds)), 2, 1 / inner),)
     if inner == 1:
         return Template(_code("sharp"), up, pipelined=True)
-    once = Phase("ring", (0, inside), inner - 1, (inner - 1) / inner)
-    return Template(_code("sharp"), (once, *up, once), pipelined=True)
+    once = Phase("chain", (0, inside), inner - 1, (inner - 1) / inner)
+    return Template(_code("sharp"), (once, *up, replace(once, spread=True)), pipelined=True)
 
 
 def p2p(op: str, bounds: Bounds, inside: int) -> Template:
@@ -294,7 +294,7 @@ def loads(phase: Phase, bounds: Bounds, fewest: Bounds | None = None) -> tuple[f
             result[level] = phase.load * (far - near) / (bounds[high - 1] - inner)
         elif phase.pattern == "shift":
             result[level] = phase.load * min(1.0, phase.distance / below)
-        elif phase.pattern in ("ring", "relay", "chain"):
+        elif phase.pattern in ("ring", "relay", "chain", "switch"):  # what a switch reduces leaves its unit once
             result[level] = phase.load * inner / below
         elif phase.pattern == "tree":
             outer = bounds[-1]
