@@ -458,6 +458,18 @@ def test_reducing_switches_between_nodes_run_link_by_link(tmp_path):
     assert told["seconds"] == pytest.approx(json.loads(rapid_llm(*asked, "--json").out)["seconds"], rel=0.01)
 
 
+def test_where_a_reducing_switch_is_out_of_reach_libraries_fall_back(tmp_path):
+    file = tmp_path / "sharp.yaml"
+    file.write_text("{name: sharp, base: dgx-h100, fabric: {in_network_reduction: true}}")
+    asked = ("network", "collective", "all_reduce", "--system", str(file), "--accelerators", "64", "--size", "256MiB")
+    down = ("--fault", "link: [node0.nic0, leaf0.0], down: true")
+    ran = rapid_llm(*asked, *down, "--json")
+    assert (ran.code, json.loads(ran.out)["algorithm"]) == (0, "ring")
+    ran = rapid_llm(*asked, *down, "--algorithm", "sharp")
+    assert ran.code != 0
+    assert "node0.gpu0 to a switch that reduces. Try another algorithm, such as ring." in ran.err
+
+
 def test_sends_that_share_links_by_turns_are_told():
     flags = {"accelerators": "8", "stride": "3", "algorithm": "halving-doubling"}
     _, out, _ = run(**flags)

@@ -99,3 +99,23 @@ def test_a_tree_goes_round_spines_that_are_down():
     cut = apply(whole, read_faults([{"link": ["node0.nic0", "leaf0.0"], "down": True}]))
     with pytest.raises(InfeasibleError, match=r"to a switch that reduces"):
         contend(best, SIZE, cut)
+
+
+@pytest.mark.parametrize(("ranks", "cards"), [(63, 7), (62, 6), (59, 3), (31, 7), (15, 7), (14, 6), (11, 3)])
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter"])
+def test_rings_take_the_cards_that_the_last_node_has(op, ranks, cards):
+    """Seven of eight are 8/7 slower, not eight times; closed form and links are one number."""
+    fabric, links, size = Fabric.of(DGX, ranks), Topology.of(DGX, -(-ranks // 8) * 8), 2.0**32
+    (best, *_) = candidates(op, size, ranks, 1, fabric=fabric, library="nccl", algorithm="ring")
+    got = contend(best, size, links)
+    assert got.flow == pytest.approx(got.bare, rel=0.01)
+    moved = size * (ranks - 1) / ranks * (2 if op == "all_reduce" else 1)
+    assert got.bare == pytest.approx(moved / (cards * 50e9), rel=0.01)
+    name, carried, _ = got.busiest(1)[0]
+    assert (".nic" in name, carried) == (True, pytest.approx(moved / cards))
+
+
+@pytest.mark.parametrize("ranks", [15, 63])
+def test_a_node_that_is_not_full_costs_its_share_of_the_cards(ranks):
+    whole, some = (ask("all_gather", n, algorithm="ring", size=2**32).seconds / 2**32 for n in (ranks + 1, ranks))
+    assert 1.0 < some / whole < 1.2

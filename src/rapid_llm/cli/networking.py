@@ -12,7 +12,7 @@ from rapid_llm.charts import Part, Series, bar_list, heat_map, page, plot, table
 from rapid_llm.cli import text
 from rapid_llm.cli.link_by_link import LISTED, busiest, by_links, deliver, drawn_links, net_of, of_form
 from rapid_llm.cli.style import show
-from rapid_llm.errors import InputError, nearest, unknown_name
+from rapid_llm.errors import InfeasibleError, InputError, nearest, unknown_name
 from rapid_llm.network import OPS, Candidate, Fabric, bus_bandwidth, candidates, read_recipe
 from rapid_llm.network.files import MOST_BYTES
 from rapid_llm.network.technologies import library_for, library_of
@@ -189,7 +189,14 @@ def _flow(asked: Question, found: Sequence[Candidate], links: OnLinks) -> tuple[
             field="accelerators",
         )
     net, beside = net_of(asked.system, asked.ranks * asked.stride, links)
-    return able[0], under_faults(able[0], asked.size, net, beside=beside)
+    first = None
+    for way in able:
+        try:
+            return way, under_faults(way, asked.size, net, beside=beside)
+        except InfeasibleError as error:  # a reducing switch that is down: libraries fall back
+            first = first or error
+    assert first is not None
+    raise first
 
 
 def message_size(given: str) -> float:
@@ -271,7 +278,7 @@ def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None, *, tu
         )
     unable = dict.fromkeys(c.algorithm for c in found if flow and not c.passed and c.seconds < best.seconds)
     if unable:
-        lines.append(f"{'':<13}the flow engine does not run {', '.join(unable)}, which the closed form takes")
+        lines.append(f"{'':<13}the flow engine does not run {', '.join(unable)} here, which the closed form takes")
     if any(c.passed and c.seconds < best.seconds for c in found):
         lines.append(f"{'':<13}the tuner of {asked.library} takes it, though another would be faster")
     header = (f"candidate{of_form(flow)}", "protocol", "time", "x best", "sent")

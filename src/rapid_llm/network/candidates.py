@@ -9,9 +9,10 @@ from rapid_llm.network.collectives import choices, op_code
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.groups import Group, group_of
 from rapid_llm.network.lines import NEEDS, Builders, Way, ways
+from rapid_llm.network.ports import leaving
 from rapid_llm.network.recipes import Recipe
 from rapid_llm.network.technologies import Library, library_of
-from rapid_llm.network.templates import BUILDERS, loads
+from rapid_llm.network.templates import BUILDERS
 from rapid_llm.network.tuner import tuned
 from rapid_llm.nouns import replaced
 
@@ -107,7 +108,7 @@ def _carries(op: str, algorithms: tuple[str, ...]) -> bool:
 
 def _candidate(way: Way, size: float) -> Candidate:
     seconds = min(line.seconds(size) for line in way.lines)
-    crossing = [sum(column) for column in zip(*(loads(p, way.group.bounds) for p in way.template.phases), strict=True)]
+    crossing = [sum(column) for column in zip(*(leaving(p, way.group) for p in way.template.phases), strict=True)]
     traffic = tuple(
         TierTraffic(tier.name, tier.link, share * size) for tier, share in zip(way.group.tiers, crossing, strict=True)
     )

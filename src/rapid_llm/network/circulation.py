@@ -38,6 +38,9 @@ def ring_paths(group: Group, laps: int, hop: Floats, transfer: Floats, both: boo
     off = _off_rail(entered, np.roll(entered, -1, axis=1), group)
     for back in _returns(inner, members.shape[1] // inner, both):
         off[:, -1] |= _off_rail(entered[:, -1] + back * group.stride, entered[:, 0], group)
+    if group.rails:  # from node to node by the rail that both have, to and fro
+        off[:] = False
+        off[:, -1] = group.nodes % 2 > 0
     hop, transfer = _by_rail(hop, group), np.tile(transfer, 2)
     found: list[tuple[Floats, Floats]] = []
     patterns = level + len(group.tiers) * off

@@ -172,7 +172,7 @@ def laid_out(
         placement=topology.accelerators[members.ravel()], groups=len(members), seed=seed,
         policy="fan" if fan and isinstance(policy, str) else policy,
         channels=channels, most_rounds=rounds or max(ROUNDS, SENDS // (members.size * (channels or bounds[0]))),
-        lanes=lanes, slices=slices,
+        lanes=lanes, slices=slices, uneven=(group.node_span, group.rails) if group.rails else None,
     )  # fmt: skip
 
 

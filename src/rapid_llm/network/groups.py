@@ -44,6 +44,17 @@ class Group:
         return self.units if self.scattered else None
 
     @property
+    def rails(self) -> int:
+        """Channels of rings through whole nodes and one that a group fills in part: as many as that has ranks, each
+        with a card of its own (NCCL searches rings over cards that every node has); 0: not such a group.
+        """
+        alone = self.scattered and self.stride == 1 and self.job == self.bounds[-1] and self.inside == 1
+        if not alone or len(self.tiers) < 2 or self.fewest[0] <= self.bounds[0]:
+            return 0
+        own = self.tiers[1].port <= self.tiers[1].bandwidth * 1.005
+        return self.fewest[0] if own and all(tier.kind == "switch" for tier in self.tiers) else 0
+
+    @property
     def off_rails(self) -> bool:
         """Whether the next rank on another node is on another rail."""
         within, apart = divmod(self.node_span, self.stride)

@@ -95,6 +95,8 @@ def leaving(phase: Phase, group: Group) -> tuple[float, ...]:
     if not group.scattered:
         return loads(phase, group.bounds)
     found = loads(phase, group.bounds, group.fewest)
+    if group.rails and phase.pattern == "ring" and phase.levels == (0, len(found)):
+        return (found[0], *(phase.load / group.rails for _ in found[1:]))
     single = group.inside > 0 and group.bounds[0] == 1 < group.fewest[0]
     if phase.pattern != "ring" or not both_ways(phase, group) or not single:
         return found

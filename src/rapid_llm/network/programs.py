@@ -13,7 +13,7 @@ import numpy as np
 from rapid_llm.errors import InputError
 from rapid_llm.network.reduction import with_switches
 from rapid_llm.network.routing import Routes, Table, gathered, route
-from rapid_llm.network.sends import Sends, chains, copies, longer, paces, relay, rings, switched, trees
+from rapid_llm.network.sends import Sends, chains, copies, longer, paces, relay, rings, switched, through, trees
 from rapid_llm.network.tasks import ALL, Floats, Ints, Result, Tasks, tasks
 from rapid_llm.network.templates import SLICES, Bounds, Phase, Template
 from rapid_llm.network.topology import Topology
@@ -38,6 +38,7 @@ def program(
     most_rounds: int | None = None,
     lanes: tuple[int, ...] | None = None,
     groups: int = 1,
+    uneven: tuple[int, int] | None = None,
 ) -> Tasks:
     """The tasks of one collective of ``size_bytes`` (S of the template) among ``bounds[-1]`` ranks.
 
@@ -46,7 +47,8 @@ def program(
     Rings use ``channels`` orders: inside
     a unit each starts one rank further on, so that all ports carry one; every other one runs backwards on a grid that
     closes. A ring of more than ``most_rounds`` rounds runs that many, each longer. ``lanes``: places in a unit at which
-    rings and trees leave it (default: all of them); the others' share goes over these. InputError for a rank that is
+    rings and trees leave it (default: all of them); the others' share goes over these. ``uneven``: ranks of a node, and
+    channels of rings through nodes of which the last has fewer. InputError for a rank that is
     placed twice or not on an accelerator.
     """
     template, ranks = run_on(template), groups * bounds[-1]
@@ -56,6 +58,11 @@ def program(
     parts: list[Sends] = []
     for phase in template.phases:
         count = slices if template.pipelined else 1
+        if uneven and phase.pattern == "ring" and phase.levels == (0, len(bounds)):
+            some = through(uneven, bounds[-1], phase.steps, phase.load * size_bytes)
+            few = most_rounds is None or phase.steps <= most_rounds
+            parts.append(some if few else longer(some, phase.steps, most_rounds or 1))
+            continue
         parts.append(
             _phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds, lanes=lanes)
         )

@@ -137,4 +137,6 @@ class _Above:
         name = self.topology.names[node]
         if (self.topology.health > 0).all():
             return InputError(f"{name} is not at a switch that reduces.", field="algorithm")
-        return InfeasibleError(f"no live path joins {name} to a switch that reduces.", field="faults")
+        return InfeasibleError(
+            f"no live path joins {name} to a switch that reduces. Try another algorithm, such as ring.", field="faults"
+        )

@@ -95,6 +95,26 @@ def _unit(phase: Phase, bounds: Bounds, channels: int | None) -> int:
     return 1 if alone else bounds[low] // inner
 
 
+def through(uneven: tuple[int, int], n: int, steps: int, load: float) -> Sends:
+    """Rings through nodes of ``uneven[0]`` ranks and a last one of fewer: a channel enters every node at its place or
+    at the next, by turns, and leaves it at the other of the two.
+    """
+    span, count = uneven
+    orders = []
+    for channel in range(count):
+        near, far = channel, (channel + 1) % count
+        for first in range(0, n, span):
+            entry, leave = (near, far) if first // span % 2 == 0 else (far, near)
+            size = min(span, n - first)
+            inside = [(entry + k) % size for k in range(size)]
+            orders += [first + place for place in (entry, *(p for p in inside if p not in (entry, leave)), leave)]
+    ranks = np.array(orders).reshape(count, n)
+    index = np.arange(ranks.size).reshape(count, n)
+    edges = np.stack([index.ravel(), np.roll(index, 1, axis=1).ravel(), np.ones(ranks.size, np.int64)], 1)
+    amount, rounds = np.full(ranks.size, load / steps / count), np.full(ranks.size, steps)
+    return Sends(ranks.ravel(), np.roll(ranks, -1, axis=1).ravel(), amount, rounds, edges, channels=count)
+
+
 def relay(  # noqa: PLR0917
     phase: Phase, bounds: Bounds, load: float, slices: int, channels: int | None, lanes: tuple[int, ...] | None
 ) -> Sends:
