@@ -35,6 +35,7 @@ EXPERTS = {"rows": 800, "hit": 8, "largest": 120, "pairs": 800, "tokens": 400, "
 }  # fmt: skip
 SCAN = {"batch": 4, "new": 500, "heads": 32, "key_dim": 128, "value_dim": 128, "state_bytes": 4, "backward": 0}
 
+CONVOLUTION: Columns = {"batch": 8, "new": 1000, "channels": 8192, "width": 4, "x_bytes": 2, "backward": 0}
 SHAPES: dict[str, dict[str, Columns]] = {
     "gemm": {"plain": GEMM, "one row": GEMM | {"m": 1}, "grouped": GEMM | {"groups": 8}},
     "attention": {
@@ -54,6 +55,7 @@ SHAPES: dict[str, dict[str, Columns]] = {
     },
     "moe": {"few": EXPERTS, "many": EXPERTS | {"hit": 200, "experts": 256, "hidden": 7168, "inter": 2048}},
     "scan": {"prefill": SCAN, "update": SCAN | {"new": 1}},
+    "convolution": {"prefill": CONVOLUTION, "update": CONVOLUTION | {"new": 1}},
     "pointwise": {"plain": {"read_bytes": 1e6, "write_bytes": 1e6, "flops": 1e5}},
 }
 """What is measured: shapes of one launch, of which the first size is varied."""
