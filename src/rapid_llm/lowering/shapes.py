@@ -37,6 +37,17 @@ class _Own(NamedTuple):
         modules = work.recompute.modules if work.recompute else ()
         return cls(work.routing, work.lora, work.mtp_layers, work.offload, modules, work.predictions)
 
+    @property
+    def of_passes(self) -> dict[str, Any]:
+        """What shapes keep of it, by their names."""
+        return {name: value for name, value in self._asdict().items() if name != "predictions"}
+
+
+def _split(plans: Plans) -> dict[str, Any]:
+    """Whether any plan splits products, sequences or the tokens of a cache."""
+    axes = {"tensor_parallel": plans.tp, "context_parallel": plans.cp, "cache_dealt": plans.kvp}
+    return {name: bool(np.count_nonzero(ranks > 1)) for name, ranks in axes.items()}
+
 
 @light
 class Shapes:
@@ -175,9 +186,8 @@ class Shapes:
         document, own = work.document if work else None, _Own(routing) if work is None else _Own.of(work)
         decoding = (new <= 1) & (past > 0)
         decode = (decoding if verified is None else decoding | verified).astype(float)
-        context_parallel = bool(np.count_nonzero(plans.cp > 1))
-        tokens = batch * new
-        if context_parallel:
+        split, tokens = _split(plans), batch * new
+        if split["context_parallel"]:
             tokens = tokens / np.where(decode > 0, 1.0, plans.cp)
         rows = batch if verified is None else np.where(verified, batch * new, batch)
         if training:
@@ -195,15 +205,7 @@ class Shapes:
             decode=decode,
             prefill=1.0 - decode,
             training=training,
-            routing=own.routing,
-            lora=own.lora,
-            ahead=own.ahead,
-            offload=own.offload,
-            modules=own.modules,
-            tensor_parallel=bool(np.count_nonzero(plans.tp > 1)),
-            context_parallel=context_parallel,
             gathers_experts="none" if training else runtime.communication.gathers_experts,
-            cache_dealt=bool(np.count_nonzero(plans.kvp > 1)),
             evenness=np.full_like(new, evenness),
             source=np.full_like(new, source),
             starts=np.where(past > 0, 0.0, 1.0) * (1.0 - decode),
@@ -211,6 +213,8 @@ class Shapes:
                 *(precision, runtime, *own, document),
                 *(verified is None or verified.tobytes(), _bytes(padding), _bytes(evenness)),
             ),
+            **own.of_passes,
+            **split,
             **_formats(precision, runtime, training=training),
         )
 
