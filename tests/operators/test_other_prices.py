@@ -23,6 +23,7 @@ EXPERTS = {
     "x_bytes": 2,
     "w_bytes": 2,
 }
+GPT_OSS = EXPERTS | {"hidden": 2880, "inter": 2880, "w_bytes": 0.53125}
 B200 = hardware.accelerator("b200-sxm")
 SCAN = {"batch": 8, "new": 4096, "heads": 32, "key_dim": 128, "value_dim": 128, "state_bytes": 4, "backward": 0}
 
@@ -120,13 +121,38 @@ def test_an_unaligned_width_slows_the_down_projection_of_triton_kernels():
     assert odd > 1.3 * even
 
 
-def test_a_tile_alone_on_its_unit_takes_as_long_as_one_on_every_unit():
-    """One expert of gpt-oss on H100, 9 to 209 of 256 to 1,536 pairs: 109 to 115 us (aiconfigurator tables)."""
-    one = EXPERTS | {"hit": 1, "experts": 1, "hidden": 2880, "inter": 2880, "w_bytes": 0.53125}
-    for rows, pairs in ((9, 256), (209, 1536)):
-        columns = one | {"rows": rows, "largest": rows, "pairs": pairs, "tokens": pairs // 4}
-        seconds = price("moe", columns, "triton-moe-mxfp4", dtype="mxfp4_wo").seconds[0]
-        assert seconds == pytest.approx(112e-6, rel=0.2)
+@pytest.mark.parametrize(("kernel", "rows", "pairs", "measured"), [
+    ("triton-moe-mxfp4", 9, 256, 109), ("triton-moe-mxfp4", 209, 1536, 115), ("triton-moe-mxfp4", 1018, 16384, 177),
+    ("trtllm-triton-moe-mxfp4", 9, 256, 116), ("trtllm-triton-moe-mxfp4", 1018, 16384, 466),
+])  # fmt: skip
+def test_a_tile_alone_on_its_unit_takes_as_long_as_one_on_every_unit(kernel, rows, pairs, measured):
+    """One expert of gpt-oss on H100: blocks of four warps are half as wide and as long (aiconfigurator tables)."""
+    one = GPT_OSS | {"hit": 1, "experts": 1}
+    columns = one | {"rows": rows, "largest": rows, "pairs": pairs, "tokens": pairs // 4}
+    seconds = price("moe", columns, kernel, dtype="mxfp4_wo").seconds[0]
+    assert seconds == pytest.approx(measured * 1e-6, rel=0.2)
+
+
+def test_weights_unpacked_for_every_tile_make_tiles_of_few_rows_dear():
+    """So that more rows an expert cost less than in proportion, though all of them are bound by compute."""
+    many = GPT_OSS | {"hit": 64, "experts": 64, "rows": 64 * 64, "largest": 64, "pairs": 64 * 64, "tokens": 1024}
+    twice = many | {"rows": 64 * 128, "largest": 128, "pairs": 64 * 128, "tokens": 2048}
+    less, more = (price("moe", one, "triton-moe-mxfp4", dtype="mxfp4_wo") for one in (many, twice))
+    assert less.compute_s[0] > 1.5 * less.memory_s[0]
+    assert more.compute_s[0] < 1.8 * less.compute_s[0]
+
+
+def test_taking_pairs_of_other_ranks_out_takes_launches_of_its_own():
+    """Of 8 pairs one is for the 16 experts of a rank, 82 us; 4 pairs of all experts take 63 (aiconfigurator tables)."""
+    all_, part = (
+        price("moe", GPT_OSS | columns, "triton-moe-mxfp4", dtype="mxfp4_wo").seconds[0]
+        for columns in (
+            {"rows": 4, "hit": 4, "largest": 1, "pairs": 4, "tokens": 1, "experts": 128},
+            {"rows": 1, "hit": 1, "largest": 1, "pairs": 8, "tokens": 2, "experts": 16},
+        )
+    )
+    assert all_ == pytest.approx(63e-6, rel=0.15)
+    assert part == pytest.approx(82e-6, rel=0.15)
 
 
 @pytest.mark.parametrize(("inter", "rate"), [(3584, 0.78), (3600, 0.5)])

@@ -42,6 +42,7 @@ _SEARCHED: Final = ((16.0, 64.0, 128.0), (64.0, 64.0, 64.0), (64.0, 128.0, 64.0)
 """Tiles as searches find them (configurations that vLLM ships), the smallest first."""
 _WIDEST: Final = 1048576.0  # above every expert width: makes one number of experts and width
 _IN_FLIGHT: Final = 4.0  # tiles that share a compute unit
+_STAGES: Final = 4.0  # k-steps whose operands such a launcher of one tile a block loads ahead (opt_flags.py)
 _KIB: Final = 1024.0
 _SOME: Final = 1e-3  # rows
 _FMA_FLOPS: Final = 2.0  # that a lane's instruction counts in the vector rate
@@ -154,17 +155,19 @@ def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: Tile
     """Time of the fused expert MLP by a kernel whose tile (bm, bn, bk) a rule of the engine picks.
 
     Of a shape for which the engine ships a tile found by search it is the fastest of those that are searched.
-    Activations pass through memory between the two GEMMs: 5 I (3 without gate) + 2 h values for each pair that the
-    kernel scans, h for each token, at ``passes`` of the bandwidth (Triton kernels of vLLM and SGLang, fused_moe.py).
+    Activations pass through memory between the two GEMMs: 5 I (3 without gate, 2 where the first GEMM applies the
+    activation) + 2 h values for each pair that the kernel scans, h for each token, at ``passes`` of the bandwidth
+    (Triton kernels of vLLM and SGLang, fused_moe.py; of OpenAI, matmul_ogs.py).
     """
     rows, _, _, pairs, tokens, _, hidden, inter, matrices, *_ = columns
     scanned = rows if kernel.sorts else pairs
     gemms, compute, memory = _tuned(columns, kernel, c, r)
-    between = 2.0 * (matrices - 1.0) + 1.0
+    between = 2.0 if kernel.activates else 2.0 * (matrices - 1.0) + 1.0
     passes = (scanned * (between * inter + 2.0 * hidden) + tokens * hidden) * _ROW_BYTES
     flops, moved = moe_work(columns)
     variable = gemms + r.stream(passes, c.passes)
-    return summarise(r.launch + c.setup, variable, work=(flops, moved + passes), sides=(compute, memory))
+    fixed = r.launch + c.setup * (kernel.launches + where(pairs > rows, kernel.remaps, 0.0))
+    return summarise(fixed, variable, work=(flops, moved + passes), sides=(compute, memory))
 
 
 def _tuned(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates) -> Sides:
@@ -194,20 +197,23 @@ def _by_tile(
     With S compute units and tiles = row_tiles(bm) ceil(n/bn) each takes::
 
         busy    = max(2 bm bn bk / (rate P), fill (bm x + bn w) bk / S)       a k-step of a tile, on all units
-        compute = ceil(k/bk) max(tiles busy, ceil(tiles / 4 S) step)          or max(tiles, S) and S where it is alone
+        compute = ceil(k/bk) max(tiles busy, ceil(tiles / 4 S) step)
         GEMM    = ||compute, memory||_3 + tile (tiles + tiles of other ranks' pairs) / S
         memory  = hit n k w / (bandwidth HBM)                  joined alike with what ``unpacks`` takes of the lanes
 
-    A tile may add an axis before that of the rows.
+    A block that multiplies from registers what it has unpacked there does one after the other in every k-step
+    (2 bm bn bk / (rate P) + unpacks bn bk / lanes), takes whole rounds of the units, and shares its own with no more
+    than have room for their stages of loads. A tile may add an axis before that of the rows.
     """
     rows, hit, largest, pairs, tokens, _, hidden, inter, matrices, x_bytes, w_bytes = columns
+    if kernel.pads > 1:
+        hidden, inter = np.ceil(hidden / kernel.pads) * kernel.pads, np.ceil(inter / kernel.pads) * kernel.pads
     weight = w_bytes if kernel.weight_bytes is None else kernel.weight_bytes
     held = hit * matrices * hidden * inter * weight + 2.0 * tokens * hidden * _ROW_BYTES
     loads = _spread(rows, hit, largest)
     elsewhere = 0.0 if kernel.sorts else larger(pairs - rows, 0.0)
-    together, at_least = (1.0, r.units) if kernel.alone else (_IN_FLIGHT, 0.0)
     peak, fill, overhead = r.reached(c.rate) * r.peak, c.fill / (_KIB * r.units), c.tile / r.units
-    lanes = kernel.unpacks * _FMA_FLOPS / r.vector
+    lanes, repacked = kernel.unpacks * _FMA_FLOPS / r.vector, kernel.in_registers
     products = [  # up and gate, down
         (n, k, hit * n * k, where(k % _ALIGNED > 0, _UNALIGNED, 1.0))
         for n, k in ((inter * (matrices - 1.0), hidden), (hidden, inter))
@@ -215,17 +221,20 @@ def _by_tile(
 
     def gemms(tile: Tile) -> Sides:
         bm, bn, bk = tile
-        share = c.bandwidth * where(bk * weight < _LINE, _HALF_LINE, 1.0)
         high, empty = _in_tiles(loads, bm), elsewhere / bm
-        busy = larger(2.0 * bm * bn * bk / peak, fill * bk * (bm * x_bytes + bn * weight))
+        operands, busy = bk * (bm * x_bytes + bn * weight), 2.0 * bm * bn * bk / peak
+        share = c.bandwidth * where((bk * weight < _LINE) & (not repacked), _HALF_LINE, 1.0)
+        together = larger(np.floor(r.shared / (_STAGES * operands)), 1.0) if repacked else _IN_FLIGHT
+        busy = larger(busy + bn * bk * (lanes if repacked else 0.0), fill * operands)
 
         def one(n: Column, k: Column, weights: Column, slow: Column) -> Sides:
             wide = np.ceil(n / bn)
             tiles = high * wide
             waiting = np.ceil(tiles / (r.units * together)) * c.step
-            compute = slow * np.ceil(k / bk) * larger(larger(tiles, at_least) * busy, waiting)
+            taken = np.ceil(tiles / r.units) * r.units if repacked else tiles
+            compute = slow * np.ceil(k / bk) * larger(taken * busy, waiting)
             memory = slow * r.stream(weights * weight, share, held)
-            if lanes:
+            if lanes and not repacked:
                 memory = join(slow * weights * lanes, memory, _SIDES)
             return join(compute, memory, _SIDES) + slow * overhead * (tiles + empty * wide), compute, memory
 

@@ -241,9 +241,11 @@ class TiledMoeKernel(Kernel):
     """Grouped GEMMs over experts whose tile (rows, columns, k-step) the engine picks: the first whose ``until`` is not
     below ``chosen_by``, else the last. ``tuned``: experts of a rank and their width, of which the engine ships a tile
     found by search on devices of an architecture. ``weight_bytes``: of the weights as the kernel reads them, where the
-    engine expands them once at load. ``alone``: a tile has its compute unit for itself, so that few take as long as one
-    on every unit. ``sorts``: pairs of other ranks' experts are left out before anything else runs. ``unpacks`` as of
-    products: operations of the vector lanes on each weight.
+    engine expands them once at load; ``pads``: both widths are padded to multiples of it then. ``unpacks`` as of
+    products: operations of the vector lanes on each weight; ``in_registers``: a block unpacks the weights of each of
+    its tiles into registers and multiplies from there. ``activates``: the first product applies the activation.
+    ``launches``: kernels of one run, each of which takes ``setup``; ``remaps``: further ones that take the pairs of
+    other ranks out; ``sorts``: these are left out before anything passes through memory.
     """
 
     family: Literal["moe"]
@@ -252,10 +254,14 @@ class TiledMoeKernel(Kernel):
     chosen_by: Literal["tokens", "tokens_per_expert", "pairs_per_expert"] = "tokens"
     until: tuple[Positive, ...] = ()
     tuned: Shapes = ()
-    alone: bool = False
-    sorts: bool = False
     weight_bytes: Positive | None = None
+    pads: Count = 1
     unpacks: NonNegative = 0.0
+    in_registers: bool = False
+    activates: bool = False
+    launches: Count = 1
+    remaps: int = 0
+    sorts: bool = False
 
 
 @hash_once
