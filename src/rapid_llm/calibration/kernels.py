@@ -155,12 +155,22 @@ def calibrate(name: str, files: Sequence[Path]) -> Iterator[Calibration]:
     kernel, part = operators.kernel(name), slice_of(name)
     found = [table for table in map(read_table, files) if table.schema == part.schema]
     by_architecture: dict[str, list[Sample]] = {}
-    for sample in samples(part, found):
-        by_architecture.setdefault(hardware.accelerator(sample.accelerator).architecture, []).append(sample)
+    for one in (part, *_sharing(kernel, part)):
+        for sample in samples(one, found):
+            by_architecture.setdefault(hardware.accelerator(sample.accelerator).architecture, []).append(sample)
     if not by_architecture:
         raise InputError(no_row(part, found, files), field="table")
     for architecture, mine in by_architecture.items():
         yield calibrate_on(kernel, architecture, mine, part.priors or {})
+
+
+def _sharing(kernel: Kernel, part: KernelSlice) -> Iterator[KernelSlice]:
+    """Slices of kernels that differ from one in structure alone and take all its numbers."""
+    for one in SLICES:
+        other = operators.kernel(one.kernel)
+        alike = other.family == kernel.family and other.constants == kernel.constants  # type: ignore[attr-defined]
+        if alike and one.schema == part.schema and other.name != kernel.name:
+            yield one
 
 
 def no_row(part: KernelSlice, found: Sequence[tables.Table], files: Sequence[Path]) -> str:
@@ -222,7 +232,7 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
 
     def log_time(values: Vector) -> Vector:
         tried = trial(values)
-        return np.asarray(np.log(np.concatenate([s.price(tried) for s in some])))
+        return np.asarray(np.log(np.concatenate([_price(s, tried) for s in some])))
 
     target = np.log(np.concatenate([s.seconds for s in some]))
     found = fit(log_time, target, {n: getattr(start, n) for n in names}, bounds)
@@ -253,8 +263,15 @@ def _with(kernel: Kernel, architecture: str, values: Mapping[str, float]) -> Ker
     return replaced(kernel, constants=FrozenDict({**known, architecture: constants}))
 
 
+def _price(rows: Sample, kernel: Kernel) -> Vector:
+    """Rows priced with the numbers of a kernel by their own, which may be built otherwise."""
+    if rows.kernel == kernel.name:
+        return rows.price(kernel)
+    return rows.price(replaced(operators.kernel(rows.kernel), constants=kernel.constants))  # type: ignore[attr-defined]
+
+
 def _errors(parts: Sequence[Sample], kernel: Kernel) -> Errors:
-    return Errors.of(s.price(kernel) / s.seconds - 1.0 for s in parts)
+    return Errors.of(_price(s, kernel) / s.seconds - 1.0 for s in parts)
 
 
 def text_of(name: str, value: float) -> str:

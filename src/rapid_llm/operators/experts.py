@@ -206,8 +206,7 @@ def _by_tile(
     than have room for their stages of loads. A tile may add an axis before that of the rows.
     """
     rows, hit, largest, pairs, tokens, _, hidden, inter, matrices, x_bytes, w_bytes = columns
-    if kernel.pads > 1:
-        hidden, inter = np.ceil(hidden / kernel.pads) * kernel.pads, np.ceil(inter / kernel.pads) * kernel.pads
+    hidden, inter = (np.ceil(side / pad) * pad for side, pad in zip((hidden, inter), kernel.pads, strict=True))
     weight = w_bytes if kernel.weight_bytes is None else kernel.weight_bytes
     held = hit * matrices * hidden * inter * weight + 2.0 * tokens * hidden * _ROW_BYTES
     loads = _spread(rows, hit, largest)

@@ -241,8 +241,8 @@ class TiledMoeKernel(Kernel):
     """Grouped GEMMs over experts whose tile (rows, columns, k-step) the engine picks: the first whose ``until`` is not
     below ``chosen_by``, else the last. ``tuned``: experts of a rank and their width, of which the engine ships a tile
     found by search on devices of an architecture. ``weight_bytes``: of the weights as the kernel reads them, where the
-    engine expands them once at load; ``pads``: both widths are padded to multiples of it then. ``unpacks`` as of
-    products: operations of the vector lanes on each weight; ``in_registers``: a block unpacks the weights of each of
+    engine expands them once at load; ``pads``: multiples that hidden size and width are padded to then. ``unpacks`` as
+    of products: operations of the vector lanes on each weight; ``in_registers``: a block unpacks the weights of each of
     its tiles into registers and multiplies from there. ``activates``: the first product applies the activation.
     ``launches``: kernels of one run, each of which takes ``setup``; ``remaps``: further ones that take the pairs of
     other ranks out; ``sorts``: these are left out before anything passes through memory.
@@ -255,7 +255,7 @@ class TiledMoeKernel(Kernel):
     until: tuple[Positive, ...] = ()
     tuned: Shapes = ()
     weight_bytes: Positive | None = None
-    pads: Count = 1
+    pads: tuple[Count, Count] = (1, 1)
     unpacks: NonNegative = 0.0
     in_registers: bool = False
     activates: bool = False

@@ -20,6 +20,10 @@ BYTES: Final[Mapping[str, float]] = {
 }  # fmt: skip
 """Bytes per weight with its scales; also the dtypes that tables name."""
 _SIXTEEN_BIT_ACTIVATIONS: Final = ("bf16", "int8_wo", "int4_wo", "w4a16_mxfp4")
+_FINE_GROUPS: Final = ("0.5.14", "0.24.0")
+"""Versions of SGLang and vLLM in whose tables 4-bit integers share a scale among 32, as those of Kimi-K2 do, the one
+model that they were collected for (aiconfigurator, ``get_moe_quantization_module_config``)."""
+_FINE: Final = 0.5 + 2 / 32  # bytes a weight
 _UNGATED: Final = ("2688,1856,128", "4096,2688,512", "1024,2688,512", "8192,5120,512", "2048,5120,512")
 """Hidden size, width and experts of layers with squared ReLU and no gate (config.json of Nemotron-H and Nemotron 3)."""
 _GATES_THROUGHOUT: Final = ("0.5.10", "0.14.0")  # of SGLang, of vLLM
@@ -89,9 +93,11 @@ def moe(cells: Cells) -> Columns:
     x = np.where(
         np.isin(cells["dtype"], _SIXTEEN_BIT_ACTIVATIONS), 2.0, np.where(cells["dtype"] == "nvfp4", 0.5625, 1.0)
     )
+    fine = (cells["dtype"] == "int4_wo") & np.isin(cells["version"], _FINE_GROUPS)
     return {
         **loads_of(cells), "hidden": numbers(cells, "hidden"), "inter": numbers(cells, "inter") / numbers(cells, "tp"),
-        "matrices": _matrices(cells), "x_bytes": x, "w_bytes": mapped(cells, "dtype", BYTES),
+        "matrices": _matrices(cells), "x_bytes": x,
+        "w_bytes": np.where(fine, _FINE, mapped(cells, "dtype", BYTES)),
     }  # fmt: skip
 
 

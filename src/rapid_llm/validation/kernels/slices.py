@@ -191,7 +191,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _moe("marlin-moe", "int4_wo", tiled=True, dtype="int4_wo", source=".*marlin.*"),
     _moe("triton-moe-dequantised", "mxfp4_wo", tiled=True, dtype="w4a16_mxfp4", source="sglang_fused_moe_triton.*"),
     _moe("mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="sglang_flashinfer.*"),
-    _moe("marlin-moe", "mxfp4_wo", tiled=True, dtype="w4a16_mxfp4", source="vllm_gptossmxfp4moe_marlin.*"),
+    _moe("marlin-moe-mxfp4", "mxfp4_wo", tiled=True, dtype="w4a16_mxfp4", source="vllm_gptossmxfp4moe_marlin.*"),
     _moe("triton-moe-mxfp4", "mxfp4_wo", tiled=True, dtype="w4a16_mxfp4", source=".*oaitriton.*"),
     _moe("mxfp4-moe", "mxfp4_wo", dtype="w4a16_mxfp4", source="!.*marlin.*", framework="vllm"),
     _moe("trtllm-triton-moe-mxfp4", "mxfp4_wo", tiled=True, dtype="w4a16_mxfp4", source="moe_torch_flow"),
