@@ -20,6 +20,7 @@ _SPLIT_KEYS: Final = 512.0  # keys of the shortest part, where a kernel splits t
 _HALF: Final = 0.5  # a part more than whole ones, on average over lengths; counted in steps, more keys would take less
 _PARTIAL_BYTES: Final = 8.0  # an fp32 partial sum, written and read
 _FEW_PARTS: Final = 8.0  # more parts of an item than the root of so many times their number take longer to join
+_CAST_BYTES: Final = 3.0  # of an element that is read in 16 bits and written in 8
 _BLOCK: Final = 512.0  # threads at most in a block that writes a token's K and V (vLLM, reshape_and_cache_flash)
 _BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
 
@@ -133,6 +134,8 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     flops, moved = attention_work(columns)
     memory = r.stream(moved, c.bandwidth)
     variable = join(compute, memory, c.overlap) + _append(columns, kernel, c, r)
+    if kernel.casts:
+        variable = variable + r.launch + r.stream(_CAST_BYTES * batch * new * heads * dim, kernel.casts)
     return summarise(r.launch + c.setup, variable, work=(flops, moved), sides=(compute, memory))
 
 

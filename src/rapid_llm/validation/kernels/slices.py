@@ -147,11 +147,14 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _context("sglang-fa3", "bf16", {"source": _SGLANG_FA3}),
     _context("vllm-fa3", "bf16", {"source": "vllm_flash_attn_fa3"}),
     _context("trtllm-gen", "bf16", {"source": "vllm_flashinfer_trtllmprefill"}),
+    _context("sglang-gen", "bf16", {"source": "trtllm_mha"}),
+    _context("sglang-gen-fp8", "fp8", {"source": "trtllm_mha"}),
     *(_context(f"fa{n}", "bf16", {"source": f"flash_attn_{n}"}) for n in (2, 3, 4)),  # of training: one's own tables
     _context("sglang-triton-attention", "bf16", {"source": "triton", "gpu": "l40s", "window": "0"}),
     _cached("vllm-triton-attention", "vllm_triton_attn"),  # 16-bit products of what the cache holds
     _cached("trtllm-fmha-kv8", "torch_flow"),
     _cached("vllm-fa3-kv8", "vllm_flash_attn_fa3"),
+    _cached("sglang-gen-kv8", "trtllm_mha"),
     _cached("trtllm-gen-kv8", "vllm_flashinfer_trtllmprefill"),
     _cached("flashinfer-kv8", "flashinfer"),
     _cached("vllm-flashinfer-kv8", "vllm_flashinfer_fiprefill"),
