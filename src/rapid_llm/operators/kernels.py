@@ -183,7 +183,8 @@ class DecodeKernel(Kernel):
     """Split-KV attention of one query per sequence.
 
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
-    one work item takes; ``split_tokens`` is the least length of a split, ``most_splits`` their largest number;
+    one work item takes, or ``query_pad`` where there are at most ``narrow``; ``cluster``: so many items of more heads
+    read their cache once for each other; ``split_tokens`` is the least length of a split, ``most_splits`` their largest number;
     ``groups``: least and most query heads of a KV head that share a work item, ``powers``: only where they are a power
     of two, ``fills``: only where sequences times KV heads, times blocks of ``fills_by`` tokens where it is given, are
     that share of the compute units; the others run alone on vector units, in steps of ``lone_tile``. ``splits_alone``:
@@ -201,6 +202,8 @@ class DecodeKernel(Kernel):
     kv_tile: Count
     query_pad: Count = 16
     query_tile: Count = 64
+    narrow: int = 0
+    cluster: Count = 1
     split_tokens: Count = 256
     most_splits: Count = 1 << 20
     groups: tuple[Count, Count] = (1, 1 << 20)
@@ -323,7 +326,7 @@ def _numbers(chosen: Kernel, architecture: str, clock: float | None) -> Any:
 @lru_cache(maxsize=256)
 def _variant(chosen: Kernel, architecture: str) -> Kernel:
     differing: dict[str, Any] = dict(chosen.variants[architecture])
-    return replaced(chosen, **differing)
+    return replaced(chosen, variants=FrozenDict(), **differing)
 
 
 @lru_cache(maxsize=256)

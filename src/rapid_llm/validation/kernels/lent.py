@@ -22,6 +22,7 @@ _FOLLOWS: Final = {
     "trtllm-decode": "trtllm-decode-fp8", "trtllm-gen-decode": "trtllm-decode-fp8",
     "sglang-gen-decode": "trtllm-decode-fp8", "trtllm-gen-decode-fp8": "trtllm-decode-fp8",
     "vllm-fa3-decode": "sglang-fa3-decode", "trtllm-fmha-kv8": "trtllm-fmha",
+    "flashinfer-kv8": "sglang-fa3",
 }  # fmt: skip
 """A kernel to the one that it is alike or took over from: the generated decode kernels of Blackwell follow the one
 that TensorRT-LLM has on Hopper for caches of 8 bits, the first that copies tiles asynchronously (TMA); where products

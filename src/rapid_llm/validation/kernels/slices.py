@@ -96,8 +96,8 @@ def _moe(kernel: str, compute: str, /, *, tiled: bool = False, **rule: str) -> K
     return KernelSlice(kernel, "kernel_moe", compute, (rule,), _TILED if tiled else None)
 
 
-def _mla(kernel: str, op: str, cache: str = ".*", framework: str = "trtllm") -> KernelSlice:
-    rule = {"op": op, "mla_dtype": "bf16", "kv_dtype": cache, "framework": framework}
+def _mla(kernel: str, op: str, cache: str = ".*", framework: str = "trtllm", source: str = ".*") -> KernelSlice:
+    rule = {"op": op, "mla_dtype": "bf16", "kv_dtype": cache, "framework": framework, "source": source}
     return KernelSlice(kernel, "kernel_mla", "bf16", (rule,))
 
 
@@ -178,8 +178,13 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _mla("mla", "context", "bf16"),
     _mla("mla-kv8", "context", "fp8"),
     _mla("mla-decode", "generation", "bf16"),
-    _mla("triton-mla-decode", "generation", "bf16", "sglang"),
     _mla("mla-decode-kv8", "generation", "fp8"),
+    _mla("trtllm-gen-mla", "context", "bf16", "sglang", "trtllm_mla"),
+    _mla("trtllm-gen-mla-kv8", "context", "fp8", "sglang", "trtllm_mla"),
+    _mla("trtllm-gen-mla-decode", "generation", "bf16", "sglang", "trtllm_mla"),
+    _mla("trtllm-gen-mla-decode-kv8", "generation", "fp8", "sglang", "trtllm_mla"),
+    _mla("fa3-mla-decode", "generation", "bf16", "sglang", "flash_attention"),
+    _mla("triton-mla-decode", "generation", "bf16", "sglang", "triton"),
     KernelSlice("cutlass-moe", "kernel_moe", "bf16", _CUTLASS_MOE),
     _moe("cutlass-moe-fp8", "fp8", dtype="fp8", framework="trtllm"),
     _moe("deepgemm-moe", "fp8_block", dtype="fp8_block", framework="trtllm"),
@@ -258,9 +263,9 @@ def chosen(part: KernelSlice, engine: str, table_dtype: str, architecture: str) 
         name = implementation(runtime.load(engine), family, part.dtype, architecture)
     except InputError:
         return None
-    kernel = operators.kernel(name)
+    kernel = operators.kernel(name).shaped(architecture)
     if part.schema == "kernel_mla":
-        kernel = operators.kernel(cast(AttentionKernel, kernel).latent or name)
+        kernel = operators.kernel(cast(AttentionKernel, kernel).latent or name).shaped(architecture)
         if "decode" in part.kernel:
             attention = cast(AttentionKernel, kernel)
             return attention.decode_8bit if table_dtype.endswith("kv8") else attention.decode
