@@ -20,7 +20,7 @@ _SPLIT_KEYS: Final = 512.0  # keys of the shortest part, where a kernel splits t
 _HALF: Final = 0.5  # a part more than whole ones, on average over lengths; counted in steps, more keys would take less
 _PARTIAL_BYTES: Final = 8.0  # an fp32 partial sum, written and read
 _FEW_PARTS: Final = 8.0  # more parts of an item than the root of so many times their number take longer to join
-_CAST_BYTES: Final = 3.0  # of an element that is read in 16 bits and written in 8
+_CAST_BYTES: Final = 3.0  # of an element that is read in 16 bits and written in 8, or the other way round
 _WRITTEN: Final = 64.0  # bytes of its output that a unit writes in a cycle
 _BLOCK: Final = 512.0  # threads at most in a block that writes a token's K and V (vLLM, reshape_and_cache_flash)
 _BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
@@ -163,7 +163,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     few = inside <= kernel.narrow
     tiles = np.ceil(inside / where(few, float(kernel.query_pad), float(kernel.query_tile)))
     items = batch * sharers * tiles
-    cache = batch * length * kv_heads * (dim + v_dim * (shared <= 0)) * kv_bytes
+    held = batch * kv_heads * (dim + v_dim * (shared <= 0))
+    cache = held * length * (2.0 if kernel.widens else kv_bytes)
     ends = 2.0 * batch * heads * (dim + v_dim)
     moved = cache + ends
     reads = where(few, tiles, np.ceil(tiles / kernel.cluster))
@@ -185,6 +186,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     if kernel.regroups:  # with one sequence or one KV head the order is already right
         copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
         seconds = seconds + where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
+    if kernel.widens:  # and one that rounds the new key
+        seconds = seconds + 2.0 * r.launch + r.stream(_CAST_BYTES * held * (past + 1.0), kernel.widens)
     launches = r.launch * (2.0 if kernel.appends else 1.0)
     work = attention_flops(columns), moved
     return summarise(launches + c.setup, seconds, work=work, sides=(compute, memory))

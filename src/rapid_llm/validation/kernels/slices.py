@@ -184,6 +184,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _mla("trtllm-gen-mla-decode", "generation", "bf16", "sglang", "trtllm_mla"),
     _mla("trtllm-gen-mla-decode-kv8", "generation", "fp8", "sglang", "trtllm_mla"),
     _mla("fa3-mla-decode", "generation", "bf16", "sglang", "flash_attention"),
+    _mla("fa3-mla-decode-kv8", "generation", "fp8", "sglang", "flash_attention"),
     _mla("triton-mla-decode", "generation", "bf16", "sglang", "triton"),
     KernelSlice("cutlass-moe", "kernel_moe", "bf16", _CUTLASS_MOE),
     _moe("cutlass-moe-fp8", "fp8", dtype="fp8", framework="trtllm"),
