@@ -21,6 +21,7 @@ _HALF: Final = 0.5  # a part more than whole ones, on average over lengths; coun
 _PARTIAL_BYTES: Final = 8.0  # an fp32 partial sum, written and read
 _FEW_PARTS: Final = 8.0  # more parts of an item than the root of so many times their number take longer to join
 _CAST_BYTES: Final = 3.0  # of an element that is read in 16 bits and written in 8, or the other way round
+_LIGHT: Final = 0.5  # of the launch floor of products, for a few bytes to be cast: 1.1 us in a graph (H100, L40S)
 _WRITTEN: Final = 64.0  # bytes of its output that a unit writes in a cycle
 _BLOCK: Final = 512.0  # threads at most in a block that writes a token's K and V (vLLM, reshape_and_cache_flash)
 _BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
@@ -188,7 +189,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
         seconds = seconds + where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
     if kernel.widens:  # and one that rounds the new key
         seconds = seconds + 2.0 * r.launch + r.stream(_CAST_BYTES * held * (past + 1.0), kernel.widens)
-    launches = r.launch * (2.0 if kernel.appends else 1.0)
+    launches = r.launch * (1.0 + kernel.appends + _LIGHT * kernel.casts)
     work = attention_flops(columns), moved
     return summarise(launches + c.setup, seconds, work=work, sides=(compute, memory))
 

@@ -192,7 +192,7 @@ class DecodeKernel(Kernel):
     that make at most so many waves, ``parts``: into so many, whatever their length; ``warps``: instructions of a warp
     multiply (``Rates.warps``), so that ``rate`` is a share of what those reach; ``regroups``: copies of Q and O bring
     the heads of a group together; ``appends``: a kernel of its own rotates the new token and writes it into the cache
-    before; ``widens``: another one writes an 8-bit cache out in 16 bits first, at this share of the bandwidth; 0: none;
+    before, ``casts``: how many light ones more scale and round Q, K and V to 8 bits; ``widens``: another one writes an 8-bit cache out in 16 bits first, at this share of the bandwidth; 0: none;
     ``product_bits`` as in prefill. ``shared``: bytes of shared memory of the block of one work item, which then waits for its tiles most of its time, whatever the clock, beside as many more as a unit has room for; 0: an item
     keeps its unit busy.
     """
@@ -217,14 +217,16 @@ class DecodeKernel(Kernel):
     warps: bool = False
     regroups: bool = False
     appends: bool = False
+    casts: int = 0
     widens: NonNegative = 0.0
     product_bits: Literal[8, 16] = 16
     shared: Bytes = 0
+    waits: bool = False
 
     @property
     def steady(self) -> tuple[str, ...]:
         """What a block of one work item waits for its tiles."""
-        return ("item",) if self.shared else ()
+        return ("item",) if self.shared or self.waits else ()
 
 
 @hash_once

@@ -118,7 +118,7 @@ _FA2 = "vllm_flash_attn|vllm_flash_attn_fa2|torch_sdpa"
 _FLASH_DECODE = "vllm_flash_attn|torch_sdpa"
 _NEWER_FA2 = "vllm_flash_attn_fa2"
 _SGLANG_FA3 = "fa3|flash_attention"
-_EIGHT_BIT = "fa3|vllm_flash_attn.*|vllm_flashinfer_fi.*"
+_EIGHT_BIT = "vllm_flash_attn.*|vllm_flashinfer_fi.*"
 _GENERATED = "trtllm_mha|vllm_flashinfer_trtllmdecode"
 _ON_B200 = f"{_GENERATED}|flashinfer"
 _TRITON_SCANS = "fused_recurrent.*|chunk_gated_delta_rule|.*triton.*"
@@ -165,6 +165,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _decode("sglang-fa3-decode", "bf16", {"source": _SGLANG_FA3}),
     _decode("flashinfer-decode", "bf16", {"source": "flashinfer", "gpu": "!b200-sxm"}),
     _decode("flash-decode-fp8", "fp8", {"source": _EIGHT_BIT, "gpu": "!b200-sxm"}),
+    _decode("sglang-fa3-decode-fp8", "fp8", {"source": "fa3"}),
     _decode("flashinfer-decode-fp8", "fp8", {"source": "flashinfer", "gpu": "!b200-sxm"}),
     _decode("vllm-fa3-decode", "bf16", {"source": "vllm_flash_attn_fa3"}),
     _decode("trtllm-gen-decode", "bf16", {"source": _ON_B200, "gpu": "b200-sxm", "framework": "vllm"}),
