@@ -61,7 +61,7 @@ FREE: Final[Mapping[str, tuple[str, ...]]] = {
     "cast": ("setup", "rate", "bandwidth", "step", "epilogue", "overlap", "row"),
     "attention": ("setup", "rate", "bandwidth", "softmax", "item", "overlap"),
     "append": ("setup", "rate", "bandwidth", "softmax", "item", "overlap", "token"),
-    "spill": ("setup", "rate", "bandwidth", "item", "overlap", "token", "spill"),
+    "spill": ("setup", "rate", "bandwidth", "softmax", "item", "token", "spill"),
     "decode": ("setup", "rate", "bandwidth", "item", "combine", "occupancy", "overlap"),
     "lone": ("setup", "rate", "bandwidth", "item", "lone_item", "lone_rate", "combine"),
     "moe": ("setup", "rate", "bandwidth", "expert", "row_passes", "token_passes", "pair"),

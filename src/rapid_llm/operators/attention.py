@@ -20,6 +20,9 @@ _SPLIT_KEYS: Final = 512.0  # keys of the shortest part, where a kernel splits t
 _HALF: Final = 0.5  # a part more than whole ones, on average over lengths; counted in steps, more keys would take less
 _PARTIAL_BYTES: Final = 8.0  # an fp32 partial sum, written and read
 _FEW_PARTS: Final = 8.0  # more parts of an item than the root of so many times their number take longer to join
+_CAST_BYTES: Final = 3.0  # of an element that is read in 16 bits and written in 8, or the other way round
+_LIGHT: Final = 0.5  # of the launch floor of products, for a few bytes to be cast: 1.1 us in a graph (H100, L40S)
+_WRITTEN: Final = 64.0  # bytes of its output that a unit writes in a cycle
 _BLOCK: Final = 512.0  # threads at most in a block that writes a token's K and V (vLLM, reshape_and_cache_flash)
 _BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
 
@@ -133,6 +136,8 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     flops, moved = attention_work(columns)
     memory = r.stream(moved, c.bandwidth)
     variable = join(compute, memory, c.overlap) + _append(columns, kernel, c, r)
+    if kernel.casts:
+        variable = variable + r.launch + r.stream(_CAST_BYTES * batch * new * heads * dim, kernel.casts)
     return summarise(r.launch + c.setup, variable, work=(flops, moved), sides=(compute, memory))
 
 
@@ -140,8 +145,9 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     """Time of split-KV attention with one query per sequence (FlashDecoding), columns as ``COLUMNS['attention']``.
 
     Lengths are rounded up to the KV tile, the query heads of a KV head up to the rows of a matrix instruction. A work
-    item is (sequence, KV head, at most ``query_tile`` query heads); s splits of it make w = items s / S waves. Units in
-    use draw a byte for 8 vector FLOPs each (``Rates.draw``), together a share u of HBM:
+    item is (sequence, KV head, at most ``query_tile`` query heads, of few ``query_pad``); s splits of it make
+    w = items s / S waves. Items of one KV head read its cache each, the further ones from L2: units draw it as often.
+    Units in use draw a byte for 8 vector FLOPs each (``Rates.draw``), together a share u of HBM:
     t = launch + setup + ||B/(bandwidth HBM min(1, u)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
     s > 1 + combine and the partial sums of a unit at what it can draw. Items whose blocks share a unit (``shared``)
     wait beside each other. An item stays whole where that is faster than as many splits as fill the units; a kernel
@@ -155,11 +161,15 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     inside = where(together, group, 1.0)
     length = _tiled(past, window, where(together, float(kernel.kv_tile), float(kernel.lone_tile)))
     sharers = heads / inside
-    items = batch * sharers * np.ceil(inside / kernel.query_tile)
-    cache = batch * length * kv_heads * (dim + v_dim * (shared <= 0)) * kv_bytes
+    few = inside <= kernel.narrow
+    tiles = np.ceil(inside / where(few, float(kernel.query_pad), float(kernel.query_tile)))
+    items = batch * sharers * tiles
+    held = batch * kv_heads * (dim + v_dim * (shared <= 0))
+    cache = held * length * (2.0 if kernel.widens else kv_bytes)
     ends = 2.0 * batch * heads * (dim + v_dim)
     moved = cache + ends
-    stream = r.stream(moved, c.bandwidth)
+    reads = where(few, tiles, np.ceil(tiles / kernel.cluster))
+    stream = larger(r.stream(moved, c.bandwidth), where(reads > 1.0, cache * reads / (r.units * r.draw), 0.0))
     rows = where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
     peak = r.multiplies(kernel.product_bits, warps=kernel.warps)
     rate = where(together, c.rate * peak, c.lone_rate * r.vector)
@@ -170,13 +180,16 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     if some(ruled):
         splits = where(ruled, kernel.parts or _parts(past, items, kernel, r), splits)
     partial = _PARTIAL_BYTES * batch * heads * v_dim / items  # that each unit writes for another to read
-    item = where(together, c.item, c.lone_item or c.item) * items / (r.units * r.beside(kernel.shared))
+    carried = 2.0 * batch * heads / items * (dim / r.draw + v_dim / (_WRITTEN * r.clock))  # an item's queries, outputs
+    item = (where(together, c.item, c.lone_item or c.item) + carried) * items / (r.units * r.beside(kernel.shared))
     parts = splits, c.combine + partial / r.draw, ruled
     seconds, compute, memory = _split(items, parts, (busy, stream, item), c, r)
     if kernel.regroups:  # with one sequence or one KV head the order is already right
         copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
         seconds = seconds + where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
-    launches = r.launch * (2.0 if kernel.appends else 1.0)
+    if kernel.widens:  # and one that rounds the new key
+        seconds = seconds + 2.0 * r.launch + r.stream(_CAST_BYTES * held * (past + 1.0), kernel.widens)
+    launches = r.launch * (1.0 + kernel.appends + _LIGHT * kernel.casts)
     work = attention_flops(columns), moved
     return summarise(launches + c.setup, seconds, work=work, sides=(compute, memory))
 

@@ -140,6 +140,7 @@ class AttentionKernel(Kernel):
     ``split_kv``: units left idle take a part of the keys of a tile; ``windowed``: tiles outside a window are skipped,
     not only masked; ``padded_head``: head sizes are padded to a power of two; ``spilling``: head sizes whose
     accumulators exceed the registers; ``product_bits`` of both products, where they differ from the compute dtype's 16.
+    ``casts``: a pass of its own rounds Q to the 8 bits of the products first, at this share of the bandwidth; 0: none.
     ``append`` is the pass before it that writes new K and V into the cache: by ``token``, by ``block`` (one a token, a
     thread a column of K, up to 512), one over Q, K and V with rotary (``qkv``), or one over a ``latent`` and the rotary
     parts of Q and K. ``fresh``: K and V are 16-bit activations, whatever the cache holds. ``latent`` names the
@@ -159,6 +160,7 @@ class AttentionKernel(Kernel):
     padded_head: bool = False
     spilling: tuple[Count, ...] = ()
     product_bits: Literal[8, 16] = 16
+    casts: NonNegative = 0.0
     append: Literal["none", "token", "block", "qkv", "latent"] = "none"
     fresh: bool = False
     decode: str
@@ -181,7 +183,8 @@ class DecodeKernel(Kernel):
     """Split-KV attention of one query per sequence.
 
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
-    one work item takes; ``split_tokens`` is the least length of a split, ``most_splits`` their largest number;
+    one work item takes, or ``query_pad`` where there are at most ``narrow``; ``cluster``: so many items of more heads
+    read their cache once for each other; ``split_tokens`` is the least length of a split, ``most_splits`` their largest number;
     ``groups``: least and most query heads of a KV head that share a work item, ``powers``: only where they are a power
     of two, ``fills``: only where sequences times KV heads, times blocks of ``fills_by`` tokens where it is given, are
     that share of the compute units; the others run alone on vector units, in steps of ``lone_tile``. ``splits_alone``:
@@ -189,8 +192,8 @@ class DecodeKernel(Kernel):
     that make at most so many waves, ``parts``: into so many, whatever their length; ``warps``: instructions of a warp
     multiply (``Rates.warps``), so that ``rate`` is a share of what those reach; ``regroups``: copies of Q and O bring
     the heads of a group together; ``appends``: a kernel of its own rotates the new token and writes it into the cache
-    before; ``product_bits`` as in prefill. ``shared``: bytes of shared memory of the block of one work item, which then
-    waits for its tiles most of its time, whatever the clock, beside as many more as a unit has room for; 0: an item
+    before, ``casts``: how many light ones more scale and round Q, K and V to 8 bits; ``widens``: another one writes an 8-bit cache out in 16 bits first, at this share of the bandwidth; 0: none;
+    ``product_bits`` as in prefill. ``shared``: bytes of shared memory of the block of one work item, which then waits for its tiles most of its time, whatever the clock, beside as many more as a unit has room for; 0: an item
     keeps its unit busy.
     """
 
@@ -199,6 +202,8 @@ class DecodeKernel(Kernel):
     kv_tile: Count
     query_pad: Count = 16
     query_tile: Count = 64
+    narrow: int = 0
+    cluster: Count = 1
     split_tokens: Count = 256
     most_splits: Count = 1 << 20
     groups: tuple[Count, Count] = (1, 1 << 20)
@@ -212,13 +217,16 @@ class DecodeKernel(Kernel):
     warps: bool = False
     regroups: bool = False
     appends: bool = False
+    casts: int = 0
+    widens: NonNegative = 0.0
     product_bits: Literal[8, 16] = 16
     shared: Bytes = 0
+    waits: bool = False
 
     @property
     def steady(self) -> tuple[str, ...]:
         """What a block of one work item waits for its tiles."""
-        return ("item",) if self.shared else ()
+        return ("item",) if self.shared or self.waits else ()
 
 
 @hash_once
@@ -327,7 +335,7 @@ def _numbers(chosen: Kernel, architecture: str, clock: float | None) -> Any:
 @lru_cache(maxsize=256)
 def _variant(chosen: Kernel, architecture: str) -> Kernel:
     differing: dict[str, Any] = dict(chosen.variants[architecture])
-    return replaced(chosen, **differing)
+    return replaced(chosen, variants=FrozenDict(), **differing)
 
 
 @lru_cache(maxsize=256)

@@ -180,30 +180,31 @@ def _decoded_in_8_bits(chosen: AttentionKernel) -> AttentionKernel:
 
 
 @lru_cache(maxsize=256)
-def _over_8_bits(chosen: AttentionKernel) -> AttentionKernel:
+def _over_8_bits(chosen: AttentionKernel, architecture: str) -> AttentionKernel:
     """The sibling for many queries over a cache in 8 bits, beside the decode partner that one query has there."""
-    sibling = cast(AttentionKernel, _kernel(cast(str, chosen.cached_8bit)))
+    sibling = cast(AttentionKernel, _kernel(cast(str, chosen.cached_8bit)).shaped(architecture))
     return replaced(sibling, decode=_decoded_in_8_bits(chosen).decode, decode_8bit=None)
 
 
 def _of_kinds(columns: tuple[Column, ...], chosen: AttentionKernel, kind: _Kind, r: Rates, architecture: str) -> Prices:
     """Rows with sinks go to the partner that has a place for them, if the kernel names one on an architecture."""
-    other = cast(AttentionKernel, chosen.shaped(architecture)).sinks
-    if not other or isinstance(kind, str) or not some(sinks := kind == _SINKS):
+    chosen = cast(AttentionKernel, chosen.shaped(architecture))
+    if not chosen.sinks or isinstance(kind, str) or not some(sinks := kind == _SINKS):
         return _attention(columns, chosen, r, architecture)
-    partner = cast(AttentionKernel, _kernel(other))
+    partner = cast(AttentionKernel, _kernel(chosen.sinks).shaped(architecture))
     return _merge(columns, sinks, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture))
 
 
 def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, architecture: str) -> Prices:
-    """Rows with one query go to the kernel's decode partner, rows of latent attention to its latent partner."""
+    """Rows with one query go to the kernel's decode partner, rows of latent attention to its latent partner; the kernel
+    as it is on the architecture."""
     if chosen.latent and some(latent := columns[5] != columns[6]):
-        partner = cast(AttentionKernel, _kernel(chosen.latent))
+        partner = cast(AttentionKernel, _kernel(chosen.latent).shaped(architecture))
         return _merge(
             columns, latent, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture)
         )
     if chosen.cached_8bit and some(small := ~is_decode(columns) & (columns[10] <= 1.0)):
-        eight, plain = _over_8_bits(chosen), _without(chosen, "cached_8bit")
+        eight, plain = _over_8_bits(chosen, architecture), _without(chosen, "cached_8bit")
         return _merge(columns, small, lambda rows, mine: _attention(rows, eight if mine else plain, r, architecture))
     if chosen.decode_8bit and some(small := is_decode(columns) & (columns[10] <= 1.0)):
         sibling, plain = _decoded_in_8_bits(chosen), _without(chosen, "decode_8bit")

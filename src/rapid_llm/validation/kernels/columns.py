@@ -30,6 +30,10 @@ _GATES_THROUGHOUT: Final = ("0.5.10", "0.14.0")  # of SGLang, of vLLM
 _KEYS_ALONE: Final = ("0.5.10",)
 """Versions of SGLang in whose tables, as in all of TensorRT-LLM, the convolution of a gated delta net runs over the
 keys alone (aiconfigurator, ``collect_gdn.py``): times that do not change with the value heads."""
+_SELF_ALONE: Final = ("trtllm_mha", "0.5.10")
+"""Kernel and version of SGLang whose run handed the table's window on as keys to the left of a query, where none is
+-1: window 0 is the query's own key, and its rows take as long as a window of one (a quarter of them less than the
+roofline of the whole triangle; those of the same shape with a window of 128 take as long or longer)."""
 _HEAD_OF_LATENT: Final = (192.0, 128.0, 576.0, 512.0)  # q and v un-absorbed, q and v absorbed (DeepSeek)
 
 
@@ -54,8 +58,10 @@ def gemm(cells: Cells) -> Columns:
 
 
 def context(cells: Cells) -> Columns:
-    """Causal prefill."""
-    return _attention(cells, new=numbers(cells, "isl"), past=numbers(cells, "prefix"))
+    """Causal prefill; of ``_SELF_ALONE``, a window of 0 is one of a token."""
+    columns = _attention(cells, new=numbers(cells, "isl"), past=numbers(cells, "prefix"))
+    alone = (cells["source"] == _SELF_ALONE[0]) & (cells["version"] == _SELF_ALONE[1])
+    return {**columns, "window": np.where(alone, np.maximum(columns["window"], 1.0), columns["window"])}
 
 
 def generation(cells: Cells) -> Columns:

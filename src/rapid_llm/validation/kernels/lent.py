@@ -21,13 +21,15 @@ LENT: Final = "_lent"
 _FOLLOWS: Final = {
     "trtllm-decode": "trtllm-decode-fp8", "trtllm-gen-decode": "trtllm-decode-fp8",
     "sglang-gen-decode": "trtllm-decode-fp8", "trtllm-gen-decode-fp8": "trtllm-decode-fp8",
+    "sglang-gen-decode-fp8": "trtllm-decode-fp8",
     "vllm-fa3-decode": "sglang-fa3-decode", "trtllm-fmha-kv8": "trtllm-fmha",
+    "flashinfer-kv8": "sglang-fa3", "flashinfer-decode-fp8": "sglang-fa3-decode-fp8",
 }  # fmt: skip
 """A kernel to the one that it is alike or took over from: the generated decode kernels of Blackwell follow the one
 that TensorRT-LLM has on Hopper for caches of 8 bits, the first that copies tiles asynchronously (TMA); where products
 over such a cache are of 16 bits, they are those of the kernel without."""
 
-_MEANING: Final = ("append", "shared", "warps")
+_MEANING: Final = ("append", "shared", "waits", "warps")
 """Fields of a structure that say of what a number is a time or a share: they are lent with it."""
 
 

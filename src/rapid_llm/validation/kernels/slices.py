@@ -96,8 +96,8 @@ def _moe(kernel: str, compute: str, /, *, tiled: bool = False, **rule: str) -> K
     return KernelSlice(kernel, "kernel_moe", compute, (rule,), _TILED if tiled else None)
 
 
-def _mla(kernel: str, op: str, cache: str = ".*", framework: str = "trtllm") -> KernelSlice:
-    rule = {"op": op, "mla_dtype": "bf16", "kv_dtype": cache, "framework": framework}
+def _mla(kernel: str, op: str, cache: str = ".*", framework: str = "trtllm", source: str = ".*") -> KernelSlice:
+    rule = {"op": op, "mla_dtype": "bf16", "kv_dtype": cache, "framework": framework, "source": source}
     return KernelSlice(kernel, "kernel_mla", "bf16", (rule,))
 
 
@@ -118,7 +118,7 @@ _FA2 = "vllm_flash_attn|vllm_flash_attn_fa2|torch_sdpa"
 _FLASH_DECODE = "vllm_flash_attn|torch_sdpa"
 _NEWER_FA2 = "vllm_flash_attn_fa2"
 _SGLANG_FA3 = "fa3|flash_attention"
-_EIGHT_BIT = "fa3|vllm_flash_attn.*|vllm_flashinfer_fi.*"
+_EIGHT_BIT = "vllm_flash_attn.*|vllm_flashinfer_fi.*"
 _GENERATED = "trtllm_mha|vllm_flashinfer_trtllmdecode"
 _ON_B200 = f"{_GENERATED}|flashinfer"
 _TRITON_SCANS = "fused_recurrent.*|chunk_gated_delta_rule|.*triton.*"
@@ -147,11 +147,14 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _context("sglang-fa3", "bf16", {"source": _SGLANG_FA3}),
     _context("vllm-fa3", "bf16", {"source": "vllm_flash_attn_fa3"}),
     _context("trtllm-gen", "bf16", {"source": "vllm_flashinfer_trtllmprefill"}),
+    _context("sglang-gen", "bf16", {"source": "trtllm_mha"}),
+    _context("sglang-gen-fp8", "fp8", {"source": "trtllm_mha"}),
     *(_context(f"fa{n}", "bf16", {"source": f"flash_attn_{n}"}) for n in (2, 3, 4)),  # of training: one's own tables
     _context("sglang-triton-attention", "bf16", {"source": "triton", "gpu": "l40s", "window": "0"}),
     _cached("vllm-triton-attention", "vllm_triton_attn"),  # 16-bit products of what the cache holds
     _cached("trtllm-fmha-kv8", "torch_flow"),
     _cached("vllm-fa3-kv8", "vllm_flash_attn_fa3"),
+    _cached("sglang-gen-kv8", "trtllm_mha"),
     _cached("trtllm-gen-kv8", "vllm_flashinfer_trtllmprefill"),
     _cached("flashinfer-kv8", "flashinfer"),
     _cached("vllm-flashinfer-kv8", "vllm_flashinfer_fiprefill"),
@@ -162,6 +165,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _decode("sglang-fa3-decode", "bf16", {"source": _SGLANG_FA3}),
     _decode("flashinfer-decode", "bf16", {"source": "flashinfer", "gpu": "!b200-sxm"}),
     _decode("flash-decode-fp8", "fp8", {"source": _EIGHT_BIT, "gpu": "!b200-sxm"}),
+    _decode("sglang-fa3-decode-fp8", "fp8", {"source": "fa3"}),
     _decode("flashinfer-decode-fp8", "fp8", {"source": "flashinfer", "gpu": "!b200-sxm"}),
     _decode("vllm-fa3-decode", "bf16", {"source": "vllm_flash_attn_fa3"}),
     _decode("trtllm-gen-decode", "bf16", {"source": _ON_B200, "gpu": "b200-sxm", "framework": "vllm"}),
@@ -175,8 +179,14 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _mla("mla", "context", "bf16"),
     _mla("mla-kv8", "context", "fp8"),
     _mla("mla-decode", "generation", "bf16"),
-    _mla("triton-mla-decode", "generation", "bf16", "sglang"),
     _mla("mla-decode-kv8", "generation", "fp8"),
+    _mla("trtllm-gen-mla", "context", "bf16", "sglang", "trtllm_mla"),
+    _mla("trtllm-gen-mla-kv8", "context", "fp8", "sglang", "trtllm_mla"),
+    _mla("trtllm-gen-mla-decode", "generation", "bf16", "sglang", "trtllm_mla"),
+    _mla("trtllm-gen-mla-decode-kv8", "generation", "fp8", "sglang", "trtllm_mla"),
+    _mla("fa3-mla-decode", "generation", "bf16", "sglang", "flash_attention"),
+    _mla("fa3-mla-decode-kv8", "generation", "fp8", "sglang", "flash_attention"),
+    _mla("triton-mla-decode", "generation", "bf16", "sglang", "triton"),
     KernelSlice("cutlass-moe", "kernel_moe", "bf16", _CUTLASS_MOE),
     _moe("cutlass-moe-fp8", "fp8", dtype="fp8", framework="trtllm"),
     _moe("deepgemm-moe", "fp8_block", dtype="fp8_block", framework="trtllm"),
@@ -255,9 +265,9 @@ def chosen(part: KernelSlice, engine: str, table_dtype: str, architecture: str) 
         name = implementation(runtime.load(engine), family, part.dtype, architecture)
     except InputError:
         return None
-    kernel = operators.kernel(name)
+    kernel = operators.kernel(name).shaped(architecture)
     if part.schema == "kernel_mla":
-        kernel = operators.kernel(cast(AttentionKernel, kernel).latent or name)
+        kernel = operators.kernel(cast(AttentionKernel, kernel).latent or name).shaped(architecture)
         if "decode" in part.kernel:
             attention = cast(AttentionKernel, kernel)
             return attention.decode_8bit if table_dtype.endswith("kv8") else attention.decode

@@ -45,6 +45,8 @@ _HOST_BOUND = "block fp8 of vLLM: a floor of 80 to 380 us at few rows, the host'
 _ONE_TOKEN = "one new token: a row of the generation kernel"
 _ALIASED = "TensorRT-LLM on L40S: caches beyond L2 stream at its speed, the run shared their blocks"
 _LATENT_HOST = "latent attention of vLLM 0.14: 150 to 330 us before anything runs"
+_ABSORBED = "absorbed prefill: SGLang takes it for a few tokens behind a long prefix alone, and these have none"
+_BLOCKS = "blocks of vLLM: 40 to 75 us and passes over the hidden size of the run itself beside their kernels"
 _OTHER = "not modelled: {source} (a fall-back, a variant or another operator)"
 _NOT_RUN = "measured on {kernel}; the engine's own choice here is {chosen}"
 
@@ -53,6 +55,8 @@ _KNOWN: tuple[tuple[str, dict[str, str], str], ...] = (
     ("kernel_context", {"isl": "1"}, _ONE_TOKEN),
     ("kernel_generation", {"gpu": "l40s", "framework": "trtllm"}, _ALIASED),
     ("kernel_mla", {"framework": "vllm", "version": "0.14.*", "op": "context|generation"}, _LATENT_HOST),
+    ("kernel_mla", {"framework": "sglang", "source": "flash_attention", "op": "context"}, _ABSORBED),
+    ("kernel_mla", {"framework": "vllm", "op": "module.*"}, _BLOCKS),
 )
 """Rows that are set aside before anything else: schema, pattern by column, reason."""
 
