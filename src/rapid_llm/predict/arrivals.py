@@ -1,4 +1,4 @@
-"""How long a prompt waits for those ahead of it, by when prompts come.
+"""How long a prompt waits until it is read: for those ahead of it, by when prompts come, and for the engine to look.
 
 By chance, at any moment of a long run: M/D/1. Those of a closed loop start in one burst, and come back in waves that
 grow wider: after w outputs whose lengths vary by a share c, the next prompts of n users come within the time in which
@@ -8,6 +8,8 @@ the burst was read and 2 sqrt(pi w) c of a request's time (the width of a normal
 from __future__ import annotations
 
 from math import hypot, inf, pi, sqrt
+
+from rapid_llm.runtime import Serving
 
 AT_RANDOM = sqrt(2.0 * pi) / 8.0
 """Mean wait, in services times the root of how many come, where as many come as are served: of the supremum of a
@@ -44,3 +46,27 @@ def in_waves(waves: int, period: float, spread: float, prompts: float, each: flo
     even, row = within(period, prompts, each), prompts * each
     widths = (2.0 * sqrt(pi * w) * spread * period for w in range(1, waves + 1))
     return sum(within(min(period, row + one), prompts, each) - even for one in widths) / waves
+
+
+def patience(engine: Serving, rate: float, filled: float) -> float:
+    """Steps for which the first of some prompts is put off for others, where ``rate`` of them come a step: as long as
+    the engine waits, or until ``filled`` of them fill what it waits for."""
+    return min(float(engine.batch_wait), max(0.0, filled - 1.0) / rate) if engine.batch_wait else 0.0
+
+
+def gathered(engine: Serving, rate: float, filled: float) -> float:
+    """Prompts that one pass reads: what comes between two looks, and while the first of them is put off."""
+    return max(1.0, rate * engine.receive_interval, 1.0 + rate * patience(engine, rate, filled))
+
+
+def until_read(engine: Serving, rate: float, filled: float, *, step: float, mean: float, decoding: float) -> float:
+    """Mean wait (s) of a prompt that comes while others run until the first step that it may be part of.
+
+    What is left of the decode steps between two looks, if it comes in one (a share ``decoding`` of the time; ``step``
+    seconds each); the steps that are decided already, of ``mean`` seconds; and what it is put off: the first of a group
+    for all of that, who joins it for half.
+    """
+    put_off = patience(engine, rate, filled)
+    joined = rate * put_off
+    looks = decoding * engine.receive_interval * step / 2.0
+    return looks + engine.steps_ahead * mean + put_off * step * (1.0 + joined / 2.0) / (1.0 + joined)

@@ -17,7 +17,7 @@ from rapid_llm.model import Model
 from rapid_llm.network.flow_prices import Links
 from rapid_llm.nouns import light
 from rapid_llm.parallelism import Plans
-from rapid_llm.predict.arrivals import by_chance, in_waves
+from rapid_llm.predict.arrivals import by_chance, gathered, in_waves, until_read
 from rapid_llm.predict.job import decoded
 from rapid_llm.predict.lockstep import Lockstep, lockstep
 from rapid_llm.predict.replica import Job
@@ -96,9 +96,27 @@ def evaluate_inference(  # noqa: PLR0917
     job = Job(model, runtime, precision, plans, own, machine, slow or {}, draft, source)
     requests = int(plans.micro_batch[0])
     if job.queued is None:
-        return _in_flight(job, requests)
+        return _streamed(job, _in_flight(job, requests))
     table = _in_flight(job, min(requests, job.queued))
-    return until_done(job, table if table.running <= job.queued else _batch(job)(job, job.queued))
+    return _streamed(job, until_done(job, table if table.running <= job.queued else _batch(job)(job, job.queued)))
+
+
+def _streamed(job: Job, table: InferenceTable) -> InferenceTable:
+    """The table as a client sees it: the first event of a stream holds tokens that are decoded before it leaves."""
+    held = min(job.engine.first_event - 1, table.gaps)
+    if held < 1:
+        return table
+    share = held / table.gaps
+    crossing = np.zeros_like(table.decode) if table.crossing is None else table.crossing
+    return replace(
+        table,
+        prefill=table.prefill + share * table.decode,
+        decode=(1.0 - share) * table.decode,
+        streamed=table.streamed + share * crossing,
+        crossing=(1.0 - share) * crossing,
+        ttft_s=table.ttft_s + share * table.decode_s,
+        decode_s=(1.0 - share) * table.decode_s,
+    )
 
 
 def until_done(job: Job, table: InferenceTable) -> InferenceTable:
@@ -148,7 +166,8 @@ def _first_tokens(job: Job, wave: InferenceTable) -> float:
     requests = wave.running
     together = min(requests, max(1, int(job.engine.max_batched_tokens // job.read_tokens)))
     share = float(np.mean(np.arange(requests) // together + 1.0)) / ceil(requests / together)
-    read = job.ingress + share * _read(job, requests)
+    first, last = job.tokenised(requests)
+    read = job.ingress + first + share * max(_read(job, requests), last - first)
     return min(read, wave.e2e_s) if job.work.output_tokens == 1 else min(max(read, wave.ttft_s), wave.e2e_s)
 
 
@@ -277,7 +296,7 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     groups = min(job.stages, requests)
     others = (requests - 1.0) / groups * (1.0 + job.drafts) * work.beams
     budget = max(1.0, engine.max_batched_tokens - (others if engine.mixed_steps else 0.0))
-    together = min(max(1.0, requests / (groups * (1.0 + job.decode_steps))), budget / job.read_tokens)
+    together = min(gathered(engine, *_coming(job, requests, groups)), budget / job.read_tokens)
     together = max(1.0, together) if job.whole else together
     passes = requests / together
     batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
@@ -355,15 +374,19 @@ def _cycle(  # noqa: PLR0917
     step += job.drafting(steps, 2, requests / groups)
     beyond = passes - (0.0 if engine.mixed_steps else read)
     alone = max(0.0, (job.decode_steps + engine.mixed_steps) * groups - beyond) / groups
-    mine, lag = read / requests, float(steps.traversal[0] - steps.pace[0])
+    # a prompt that is read beside others takes all of their pass
+    mine, lag = max(1.0, read / requests), float(steps.traversal[0] - steps.pace[0])
     others = max(0.0, passes - mine - lag / prompt)
     own, wait = mine * prompt + lag, 0.0
     before = others
     alone = alone if job.work.output_tokens > 1 else 0.0
     if job.work.output_tokens > 1:
-        reading = (others * prompt) / (own + others * prompt + alone * step)
+        period = own + others * prompt + alone * step
+        reading = (others * prompt) / period
         before = min(others, _ahead(job, requests, reading))
-        wait = (1.0 - reading) * step / 2.0 if requests > 1 else 0.0
+        if requests > 1:
+            mean, coming = period / (mine + others + alone), _coming(job, requests, groups)
+            wait = until_read(engine, *coming, step=step, mean=mean, decoding=1.0 - reading)
     after = others - before
     return InferenceTable(
         points=points,
@@ -378,6 +401,13 @@ def _cycle(  # noqa: PLR0917
         decode_s=after * prompt + alone * step,
         gaps=job.work.output_tokens - 1,
     )
+
+
+def _coming(job: Job, requests: int, groups: int) -> tuple[float, float]:
+    """Prompts that come a step, and how many of them fill the share of the token budget that the engine waits for."""
+    engine = job.engine
+    filled = (engine.batch_wait_share * engine.max_batched_tokens - (requests - 1.0) / groups) / job.read_tokens
+    return requests / (groups * (1.0 + job.decode_steps)), filled
 
 
 def _ahead(job: Job, requests: int, reading: float) -> float:

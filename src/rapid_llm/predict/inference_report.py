@@ -79,7 +79,7 @@ def _where(table: InferenceTable, work: Inference) -> Where:
     alone = table.rounds == table.waves == 1 and work.batching == "static"
     rest = BUBBLE if alone else WAITING
     after = DRAFTING if alone and work.speculation else rest
-    ingress = machine.runtime.host.ingress / machine.host_speed
+    ingress = machine.runtime.host.arrival(work.prompt_tokens) / machine.host_speed
     before = DRAFTING if alone and work.speculation and work.speculation.draft != "ngram" else rest
     before = ENCODING if alone and work.images else before
     first = Phase(

@@ -101,7 +101,7 @@ def _use(prefill: Pool, decode: Pool, memories: list[MemoryUse], table: PoolsTab
 
 def _where(table: PoolsTable, work: Inference) -> Where:
     machine = table.prefill.steps.priced.machine
-    ingress = machine.runtime.host.ingress / machine.host_speed
+    ingress = machine.runtime.host.arrival(work.prompt_tokens) / machine.host_speed
     first, last = table.prefill, table.decode
     before = Phase("prefill", first.prefill, table.ttft_s, first.streamed, ingress, WAITING)
     rest = OTHER_HALF if table.halved else DRAFTING if work.speculation else WAITING

@@ -86,8 +86,14 @@ class Job:
 
     @property
     def ingress(self) -> float:
-        """Seconds from a request's arrival to its first launch."""
-        return self.runtime.host.ingress / self.machine.host_speed
+        """Seconds from a request's arrival to its first launch, where nothing runs."""
+        return self.runtime.host.arrival(self.work.prompt_tokens + self.source) / self.machine.host_speed
+
+    def tokenised(self, requests: int) -> tuple[float, float]:
+        """Seconds, beyond those of one, until the first and the last of so many prompts that come at once are tokens:
+        one thread takes a call's worth of them after the other."""
+        each = self.runtime.host.per_prompt_token * (self.work.prompt_tokens + self.source) / self.machine.host_speed
+        return each * (min(requests, self.engine.tokenised_together) - 1), each * (requests - 1)
 
     @property
     def queued(self) -> int | None:

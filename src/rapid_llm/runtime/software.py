@@ -60,7 +60,7 @@ class Host:
     ``per_layer``: gaps of a layer pass that are always exposed, by phase: the accelerator's own between kernels that
     are launched one by one, whatever its host; ``per_step``: scheduler, input preparation, sampling, detokenising;
     ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first
-    launch of one request; ``serial``: share of the shorter of launching and running a pass that does not hide
+    launch of one request, ``per_prompt_token`` more for each token of its prompt (HTTP, JSON, tokenising); ``serial``: share of the shorter of launching and running a pass that does not hide
     behind the longer; ``jitter``: how unevenly both run, so that a pass takes their norm of exponent 1 / jitter,
     which is more than the longer where they are alike; ``waits``: as serial, of passes through experts, whose host
     waits for how many tokens each gets; ``broadcast``: a step's inputs sent from the scheduling process to one more
@@ -88,6 +88,7 @@ class Host:
     per_cast: Seconds = 0.0
     waits: NonNegative = 0.0
     ingress: Seconds = 0.0
+    per_prompt_token: Seconds = 0.0
     serial: NonNegative = 0.0
     jitter: NonNegative = 0.0
     broadcast: Seconds = 0.0
@@ -98,6 +99,10 @@ class Host:
     per_gib_mapped: Seconds = 0.0
     per_send: Seconds = 0.0
     captured: tuple[Literal["forward", "backward", "prefill", "decode"], ...] = ()
+
+    def arrival(self, tokens: float) -> float:
+        """Seconds from the arrival of a prompt of so many tokens to its first launch, where nothing runs."""
+        return self.ingress + self.per_prompt_token * tokens
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -303,6 +308,13 @@ class Serving:
     ``bias_apart``: the bias of a row-parallel product is added behind its all-reduce by a kernel of its own;
     ``pads_ranks``: replicas that share experts all run as many tokens a step as the fullest of them;
     ``async_scheduling``: the next step is prepared while this one runs, so that of the host only what exceeds it shows.
+
+    How soon a prompt is read that arrives while others run: behind the running step and ``steps_ahead`` more, which are
+    decided already; an engine looks for arrivals every ``receive_interval`` decode steps (SGLang
+    scheduler-recv-interval), and puts prompts off for up to ``batch_wait`` steps unless they fill ``batch_wait_share`` of
+    the token budget (TensorRT-LLM batch_wait_timeout_iters, batch_wait_max_tokens_ratio). ``first_event``: tokens of the
+    first event that a stream sends (SGLang stream-interval; engines that send the first token at once have 1).
+    ``tokenised_together``: prompts that one call of the tokenizer takes, of those that wait for it.
     """
 
     kv_block_tokens: Count = 16
@@ -317,6 +329,12 @@ class Serving:
     bias_apart: bool = False
     pads_ranks: bool = False
     async_scheduling: bool = False
+    steps_ahead: Whole = 0
+    receive_interval: Count = 1
+    batch_wait: Whole = 0
+    batch_wait_share: Share = 0.0
+    first_event: Count = 1
+    tokenised_together: Count = 1
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

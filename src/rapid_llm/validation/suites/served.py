@@ -15,7 +15,9 @@ from rapid_llm.validation.tables import Row, Table, count, number
 SCHEMA, SOURCE = "served", "e2e_serving"
 ENGINES: Mapping[str, str] = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
 DRAWN = 0.9
-"""Mean length over the nominal one: prompts and outputs are drawn evenly from 0.8 to 1 of it."""
+"""Mean length over the nominal one in InferenceX: prompts and outputs are drawn evenly from 0.8 to 1 of it."""
+EXACT = "local:"
+"""How the source of runs begins whose lengths are the nominal ones."""
 DRAWN_SPREAD = 0.2 / 12**0.5 / DRAWN
 """Standard deviation over mean of such lengths."""
 EACH = 10
@@ -47,7 +49,7 @@ def _case(row: Row, name: str, runs: Sequence[Row], metric: str = "tpot") -> Cas
     try:
         measured = _measured(row, runs, f"{metric}_ms")
         translate.check(told)
-        scenario = _looped(scenario_of(told))
+        scenario = _looped(scenario_of(told), drawn=_drawn(row))
     except Skip as skip:
         scenario, reason = None, str(skip)
     return Case(
@@ -69,7 +71,7 @@ def _told(row: Row) -> Row:
     """The row in the words of an inference table."""
     nominal = {"input_len": "isl", "output_len": "osl"}
     return {
-        **{name: str(round(DRAWN * count(row, cell))) for name, cell in nominal.items()},
+        **{name: str(round((DRAWN if _drawn(row) else 1.0) * count(row, cell))) for name, cell in nominal.items()},
         "source": SOURCE,
         "gpu": row["system"].replace("_", "-"),
         "n_gpus": row["tp_size"],
@@ -83,10 +85,14 @@ def _told(row: Row) -> Row:
     }
 
 
-def _looped(scenario: Mapping[str, Any]) -> Mapping[str, Any]:
+def _drawn(row: Row) -> bool:
+    return not row["source"].startswith(EXACT)
+
+
+def _looped(scenario: Mapping[str, Any], *, drawn: bool) -> Mapping[str, Any]:
     work = scenario["workload"]
     asked = {"batching": "continuous", "total_requests": EACH * work["batch_size"], "closed_loop": True}
-    spreads = {"prompt_spread": DRAWN_SPREAD, "output_spread": DRAWN_SPREAD}
+    spreads = {"prompt_spread": DRAWN_SPREAD, "output_spread": DRAWN_SPREAD} if drawn else {}
     return {**scenario, "workload": {**work, **asked, **spreads}}
 
 
