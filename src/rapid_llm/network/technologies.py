@@ -165,7 +165,7 @@ def library_of(given: str | Library) -> Library:
     return library(given) if isinstance(given, str) else given
 
 
-VENDORS = {"AMD": "rccl", "Google": "xla-ici", "Intel": "hccl"}
+VENDORS = {"AMD": "rccl", "Amazon": "nccom", "Google": "xla-ici", "Intel": "hccl"}
 """The collective library of a vendor's accelerators; others run NCCL or what is modelled on it."""
 
 

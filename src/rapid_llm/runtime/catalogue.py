@@ -46,7 +46,7 @@ def usual(workload: str, vendor: str, architecture: str, model: str = "decoder")
 
 
 USUAL: Final[Mapping[str, tuple[str, ...]]] = {
-    "training": ("megatron-core", "maxtext", "torchtitan", "fsdp"),
+    "training": ("megatron-core", "maxtext", "neuron", "torchtitan", "fsdp"),
     "inference": ("vllm", "tensorrt-llm", "llama.cpp", "hf-transformers"),
 }
 """Runtimes by workload, the most usual first."""

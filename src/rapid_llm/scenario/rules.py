@@ -86,7 +86,7 @@ PLAN: tuple[Check, ...] = (
         "parallelism.tp",
         lambda c: (
             divides(c.tp, c.num_key_value_heads)
-            | ((c.training == 0) & (c.num_key_value_heads > 0) & divides(c.num_key_value_heads, c.tp))
+            | ((c.repeats_kv_heads > 0) & (c.num_key_value_heads > 0) & divides(c.num_key_value_heads, c.tp))
         ),
         sentences.kv_heads,
     ),

@@ -40,12 +40,12 @@ def heads(row: Row) -> str:
 
 
 def kv_heads(row: Row) -> str:
-    """tp neither divides nor, in an engine, repeats the key-value heads."""
+    """tp neither divides nor, where the runtime keeps copies, repeats the key-value heads."""
     kv, tp, heads = row["num_key_value_heads"], row["tp"], row["num_attention_heads"]
-    if row["training"]:
+    if not row["repeats_kv_heads"]:
         fits = [d for d in divisors(kv) if heads % d == 0]
         return (
-            f"parallelism.tp {tp} must divide num_key_value_heads {kv}: training frameworks keep no copies of them. "
+            f"parallelism.tp {tp} must divide num_key_value_heads {kv}: {row['runtime']} keeps no copies of them. "
             f"Try {listed(fits)}."
         )
     fits = [d for d in divisors(heads) if kv % d == 0 or d % kv == 0]
