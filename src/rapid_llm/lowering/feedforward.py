@@ -193,8 +193,8 @@ def mixture(
 def shared_as_routed(ffn: MoE, s: Shapes) -> Column:
     """Whether the kernel of the routed experts runs the shared ones too, as experts that every token has [P]: where the
     engine appends them (``Serving.shared_as_routed``), they are as wide and every rank holds a share of all experts."""
-    alike = ffn.shared_intermediate_size % ffn.moe_intermediate_size == 0 and not (ffn.shared_gate or ffn.expert_hidden_size)
-    if not (s.shared_as_routed and ffn.shared_intermediate_size and alike):
+    apart = ffn.shared_gate or ffn.expert_hidden_size or ffn.shared_intermediate_size % ffn.moe_intermediate_size
+    if not (s.shared_as_routed and ffn.shared_intermediate_size) or apart:
         return filled(s.tokens, 0.0)
     return where((s.plans.ep == 1) & (s.plans.etp == s.plans.tp), 1.0, 0.0)
 
