@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, pointwise, renamed
+from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, only, pointwise, renamed
 from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import EVEN, Shapes
 from rapid_llm.model.architecture import MLP, MoE
@@ -168,7 +168,8 @@ def mixture(
     """
     width, landing, travels = ffn.expert_hidden_size or hidden, landed(ffn, s), _travels(s)
     whole = where(travels & (s.plans.sp > 0) & (ffn.shared_intermediate_size == 0), 0.0, 1.0)
-    routed = _experts(ffn, width, landing, s.experts, fused=fused)
+    joined = shared_as_routed(ffn, s)
+    routed = _experts(ffn, width, _with_shared(ffn, landing, joined, s), s.experts, fused=fused)
     if weighs_early:
         routed[-1].saves = ()
     out: list[Canonical] = [*gather("moe", "n2", hidden, s, when=whole), *_router(ffn, hidden, s)]
@@ -182,10 +183,30 @@ def mixture(
     if ffn.shared_intermediate_size:
         shared = MLP(intermediate_size=ffn.shared_intermediate_size, gated=ffn.gated)
         inter = ffn.shared_intermediate_size / s.plans.tp
-        out.extend(renamed(mlp(shared, hidden, s, inter=inter), "shared_", keep=("n2",)))
         part = {"d": s.shard * hidden * s.act}
-        out.append(pointwise("join_shared", "stream", {**part, "shared_d": part["d"]}, part))
+        beside = renamed(mlp(shared, hidden, s, inter=inter), "shared_", keep=("n2",))
+        beside.append(pointwise("join_shared", "stream", {**part, "shared_d": part["d"]}, part))
+        out.extend(only(beside, 1.0 - joined) if some(joined) else beside)
     return [*out, *reduce("moe", "d", hidden, s, when=whole)]
+
+
+def shared_as_routed(ffn: MoE, s: Shapes) -> Column:
+    """Whether the kernel of the routed experts runs the shared ones too, as experts that every token has [P]: where the
+    engine appends them (``Serving.shared_as_routed``), they are as wide and every rank holds a share of all experts."""
+    apart = ffn.shared_gate or ffn.expert_hidden_size or ffn.shared_intermediate_size % ffn.moe_intermediate_size
+    if not (s.shared_as_routed and ffn.shared_intermediate_size) or apart:
+        return filled(s.tokens, 0.0)
+    return where((s.plans.ep == 1) & (s.plans.etp == s.plans.tp), 1.0, 0.0)
+
+
+def _with_shared(ffn: MoE, landing: tuple[Column, ...], joined: Column, s: Shapes) -> tuple[Column, ...]:
+    """What lands on a rank with the shared experts among the routed ones where they are ``joined`` [P]."""
+    if not some(joined):
+        return landing
+    rows, hit, largest, pairs = landing
+    experts = joined * (ffn.shared_intermediate_size // ffn.moe_intermediate_size)
+    each = s.tokens * experts
+    return rows + each, hit + experts, larger(largest, s.tokens * joined), pairs + each
 
 
 def _router(ffn: MoE, hidden: int, s: Shapes) -> list[Canonical]:

@@ -103,6 +103,7 @@ class Shapes:
     context_parallel: bool
     cache_dealt: bool
     gathers_experts: str
+    shared_as_routed: bool
     head: tuple[float, str]
     evenness: Column
     source: Column
@@ -206,6 +207,7 @@ class Shapes:
             prefill=1.0 - decode,
             training=training,
             gathers_experts="none" if training else runtime.communication.gathers_experts,
+            shared_as_routed=not training and runtime.serving is not None and runtime.serving.shared_as_routed,
             evenness=np.full_like(new, evenness),
             source=np.full_like(new, source),
             starts=np.where(past > 0, 0.0, 1.0) * (1.0 - decode),

@@ -308,7 +308,9 @@ class Serving:
     admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence;
     ``bias_apart``: the bias of a row-parallel product is added behind its all-reduce by a kernel of its own;
     ``pads_ranks``: replicas that share experts all run as many tokens a step as the fullest of them;
-    ``async_scheduling``: the next step is prepared while this one runs, so that of the host only what exceeds it shows.
+    ``async_scheduling``: the next step is prepared while this one runs, so that of the host only what exceeds it shows;
+    ``shared_as_routed``: shared experts that are as wide as routed ones are further routed experts, which every token
+    has, on accelerators where the kernel of experts runs them in the same launch.
 
     How soon a prompt is read that arrives while others run: behind the running step and ``steps_ahead`` more, which are
     decided already; an engine looks for arrivals every ``receive_interval`` decode steps (SGLang
@@ -336,6 +338,7 @@ class Serving:
     batch_wait_share: Share = 0.0
     first_event: Count = 1
     tokenised_together: Count = 1
+    shared_as_routed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
