@@ -125,6 +125,18 @@ def test_placement_says_what_it_gained(tmp_path):
     assert "step time" in words
 
 
+def test_links_that_were_drawn_are_named():
+    drawn = {"accelerators": "16", "fault": "random: {links: 2, seed: 3}, bandwidth: 50 %"}
+    code, out, _ = run(**drawn)
+    assert code == 0
+    names = out.splitlines()[1]
+    assert names.startswith("drawn        ")
+    alone = rapid_llm("network", "links", "dgx-h100", "all_reduce", "--size", "1MiB", "--accelerators", "16",
+                      "--fault", drawn["fault"]).out  # fmt: skip
+    assert alone.splitlines()[1] == names
+    assert json.loads(run("--json", **drawn)[1])["drawn_links"] == names.removeprefix("drawn").strip().split(", ")
+
+
 def test_link_by_link_with_a_fault(tmp_path):
     page = tmp_path / "page.html"
     code, out, _ = run(

@@ -10,12 +10,15 @@ import pytest
 
 from rapid_llm.cli.app import app, spelled_out
 from rapid_llm.cli.door import run as rapid_llm_here
+from rapid_llm.cli.flags import ALTERNATIVES
 from rapid_llm.cli.starts import STARTS
 from rapid_llm.validation.suites import SUITES
 
 from .shell import rapid_llm
 
 SERVED = "--dp 4 --batch-size 4 --prompt-tokens 8 --output-tokens 8"
+TRAINED = ["llama-3.1-8b", "--system", "dgx-h100", "--global-batch-size", "8", "--sequence-length", "4096"]
+HELIX = "--cp 4 --exchange ulysses --set parallelism.helix=true"
 SENTENCES = [
     (("trian",), "'trian' is not a verb of rapid-llm. Did you mean 'train'? See: rapid-llm --help"),
     (("fit", "trian", "x"), "'trian' is not a verb of rapid-llm fit. Did you mean 'train'? See: rapid-llm fit --help"),
@@ -61,7 +64,54 @@ SENTENCES = [
     ),
     (
         tuple(f"infer llama-3.1-8b --system dgx-h100 --zero-stage 3 {SERVED}".split()),
+        "--zero-stage is not a flag of 'rapid-llm infer'. It is one of 'rapid-llm train'. See: rapid-llm infer --help",
+    ),
+    (
+        tuple(f"infer llama-3.1-8b --system dgx-h100 --set parallelism.zero_stage=3 {SERVED}".split()),
         "parallelism.zero_stage 3 shards what is trained, and workload.kind is inference. Leave it out, or try tp.",
+    ),
+    (
+        tuple(f"infer llama-3.1-8b --system dgx-h100 --set parallelism.dp_shard=2 {SERVED}".split()),
+        "parallelism.dp_shard 2 shards what is trained, and workload.kind is inference. Leave it out, or try tp.",
+    ),
+    (
+        tuple(f"infer llama-3.1-8b --system dgx-h100 --pp 2 --set parallelism.schedule=1f1b {SERVED}".split()),
+        "parallelism.schedule 1f1b orders forward and backward passes, and workload.kind is inference, which has no "
+        "backward pass. Leave it out.",
+    ),
+    (
+        tuple(f"infer llama-3.1-8b --system dgx-h100 --pp 2 --set parallelism.vpp=2 {SERVED}".split()),
+        "parallelism.vpp 2 deals chunks of layers for an interleaved schedule of training, and workload.kind is "
+        "inference. Leave it out.",
+    ),
+    (
+        ("fit", "infer", "x", "--recompute", "full"),
+        "--recompute is not a flag of 'rapid-llm fit infer'. It is one of 'rapid-llm fit train'. "
+        "See: rapid-llm fit infer --help",
+    ),
+    (
+        ("train", "x", "--slo", "ttft=1s"),
+        "--slo is not a flag of 'rapid-llm train'. It is one of 'rapid-llm infer'. See: rapid-llm train --help",
+    ),
+    (("sweep", "x"), f"'sweep' is not a verb of rapid-llm. {ALTERNATIVES}"),
+    (
+        ("train", *TRAINED, "--tp", "2,4,8"),
+        f"parallelism.tp must be an integer (got '2,4,8'). {ALTERNATIVES}",
+    ),
+    (
+        tuple(f"infer llama-3.1-8b --system dgx-h100 {HELIX} {SERVED}".split()),
+        "parallelism.helix deals the cache of decode over cp, without an exchange of heads or shift (got cp 4, "
+        "exchange ulysses, ulysses 4). Try to leave exchange and ulysses out.",
+    ),
+    (("network", "links", "no/such/links.csv"), "no/such/links.csv: no such file. There is no folder 'no/such'."),
+    (
+        ("network", "links", "dgx-h100"),
+        "'rapid-llm network links' needs OP. Try: rapid-llm network links dgx-h100 all_reduce --size 256MiB",
+    ),
+    (
+        ("network", "collective"),
+        "'rapid-llm network collective' needs OP. "
+        "Try: rapid-llm network collective all_reduce --system dgx-h100 --size 256MiB",
     ),
     (("train", "x", "y"), "'rapid-llm train' does not take 'y'. See: rapid-llm train --help"),
     (("train", "x", "--tp", "1", "--tp", "2"), "--tp is given more than once. Keep one of them."),
@@ -152,8 +202,8 @@ def test_the_help_of_validate_names_every_suite(capsys):
 def test_degrees_have_flags():
     from dataclasses import fields
 
-    from rapid_llm.cli.flags import PlanFlags, overrides
+    from rapid_llm.cli.flags import TrainingPlanFlags, overrides
 
-    given = {field.name: "2" for field in fields(PlanFlags)}
-    assert set(overrides(PlanFlags(**given))) == {f"parallelism.{name}=2" for name in given}
+    given = {field.name: "2" for field in fields(TrainingPlanFlags)}
+    assert set(overrides(TrainingPlanFlags(**given))) == {f"parallelism.{name}=2" for name in given}
     assert {"tp", "pp", "vpp", "cp", "ulysses", "ep", "etp", "dp", "dp_shard"} <= given.keys()

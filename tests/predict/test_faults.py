@@ -184,3 +184,15 @@ def test_serving_says_so_too():
     report = served("flow", {"link": ["gpu1", "nvswitch"], "bandwidth": "20 %"})
     assert report.faults.healthy_s < report.e2e_s
     assert {one.axis for one in report.faults.messages} == {"tp"}
+
+
+def test_links_that_were_drawn_are_named():
+    fault = {"random": {"links": 2, "seed": 3}, "bandwidth": "50 %"}
+    report = step({"tp": 8}, "flow", fault)
+    named = report.faults.drawn_links
+    assert len(named) == 2
+    assert report.to_dict()["faults"]["drawn_links"] == list(named)
+    assert report.faults.drawn_links == step({"tp": 8}, "flow", fault).faults.drawn_links
+    written = [{"link": name.split(" - "), "bandwidth": "50 %"} for name in named]
+    assert step({"tp": 8}, "flow", *written).step_time_s == report.step_time_s
+    assert step({"tp": 8}, "flow", *written).faults.drawn_links == ()

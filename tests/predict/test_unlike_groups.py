@@ -321,7 +321,7 @@ def test_groups_read_back_as_they_were_written():
         ({"precision": "fp8-mixed"},
          "precision.compute fp8 needs a matrix rate for fp8, and a100-sxm has bf16, fp16, fp64, int4, int8, tf32. "
          "Try precision: bf16."),
-        ({"runtime": "vllm",
+        ({"runtime": "vllm", "parallelism": {"tp": 4},
           "workload": {"kind": "inference", "batch_size": 4, "prompt_tokens": 9, "output_tokens": 9}},
          "system 1x dgx-h100 + 1x dgx-a100 joins unlike groups of nodes, dgx-h100 and dgx-a100, which only the stages "
          "and replicas of a training job can be laid over. "

@@ -165,8 +165,15 @@ def read(*overrides, text=TRAINING, checked=True):
         ("model=mixtral-8x7b ep=2 routing.placement=[[0,1,2,3],[4,5,6,0]]",
          "workload.routing.placement puts expert 7 on no rank. Try placement: greedy, which places them by counts."),
         ("model=mixtral-8x7b ep=2 routing.placement=[[0,1,2,3,7],[4,5,6,7,0]]",
-         "workload.routing puts 2 experts on two ranks: copies are for inference, since in training megatron-core "
-         "adds up gradients of an expert over its replicas alone. Try each expert on one rank."),
+         "workload.routing.placement lists 2 more than once, and workload.kind is training: copies of an expert are "
+         "for inference, since megatron-core adds up the gradients of an expert over its data-parallel replicas alone, "
+         "and copies inside an expert group would drift apart. Try a placement that lists every expert once, or "
+         "placement: greedy, which levels without copies."),
+        ("model=mixtral-8x7b ep=2 routing.skew=0.8 routing.redundant_experts=2",
+         "workload.routing.redundant_experts is 2, and workload.kind is training: copies of an expert are "
+         "for inference, since megatron-core adds up the gradients of an expert over its data-parallel replicas alone, "
+         "and copies inside an expert group would drift apart. Try redundant_experts 0, or placement: greedy, which "
+         "levels without copies."),
         ("model=mixtral-8x7b routing.counts=[1,2,3]",
          "workload.routing.counts must count each of num_experts 8 (got 3). "
          "Try routing: {hottest: 1.3}, the load of the hottest rank over the mean."),

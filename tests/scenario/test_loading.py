@@ -411,3 +411,27 @@ def test_python_callers_get_a_sentence_too(asked, sentence):
     with pytest.raises(InputError) as error:
         asked()
     assert sentence in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ("precision.compute=fp8", "bf16 (changed)"),
+        ("precision.compute=bf16", "bf16"),
+        ("model.hidden_size=8192", "llama-3.1-8b (changed)"),
+        ("system.node.accelerator.memory.hbm.bandwidth=8 TB/s", "h100-sxm (changed)"),
+        ("runtime.host.per_step=1 ms", "vllm (changed)"),
+    ],
+)
+@pytest.mark.parametrize("resolved", [False, True])
+def test_what_was_changed_is_called_so(tmp_path, resolved, change, name):
+    text = (
+        "{model: llama-3.1-8b, system: h100-sxm, precision: bf16, runtime: vllm, "
+        "workload: {kind: inference, batch_size: 1, prompt_tokens: 8, output_tokens: 8}}"
+    )
+    if resolved:
+        (tmp_path / "first.yaml").write_text(text)
+        text = json.dumps(load(tmp_path / "first.yaml").to_mapping())
+    (tmp_path / "scenario.yaml").write_text(text)
+    found = load(tmp_path / "scenario.yaml", overrides=[change], checked=False)
+    assert getattr(found, change.partition(".")[0]).name == name

@@ -11,6 +11,7 @@ from rapid_llm.cli.objective import objective_lines
 from rapid_llm.cli.room import memory_lines, verdict_lines
 from rapid_llm.cli.seats import seats_lines
 from rapid_llm.energy import missing
+from rapid_llm.predict.engine import drawn_links
 from rapid_llm.predict.report import Confidence, Cost, FaultsUse, Report
 from rapid_llm.predict.uses import HalvesUse
 from rapid_llm.scenario import check
@@ -85,6 +86,7 @@ def _links(report: Report, width: int) -> list[str]:
     priced = "link by link" if asked.network == "flow" else "closed form"
     faults = f"; at fault: {', '.join(map(str, asked.faults))}" if asked.faults else ""
     lines = text.wrapped("network", f"{priced}{faults}", lines=3, width=width)
+    lines += text.drawn_links(drawn_links(asked), width=width)
     return lines + (_recovered(report.faults, report.step_time_s or report.e2e_s, width) if report.faults else [])
 
 

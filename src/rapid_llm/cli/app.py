@@ -68,7 +68,7 @@ def train(
     /,
     *,
     system: flags.SystemFlags = flags.SYSTEM,
-    plan: flags.PlanFlags = flags.PLAN,
+    plan: flags.TrainingPlanFlags = flags.TRAINING_PLAN,
     job: flags.TrainingFlags = flags.TRAINING,
     answering: flags.Answering = flags.ANSWERING,
 ) -> int:
@@ -113,7 +113,7 @@ def fit_train(
     /,
     *,
     system: flags.SystemFlags = flags.SYSTEM,
-    plan: flags.PlanFlags = flags.PLAN,
+    plan: flags.TrainingPlanFlags = flags.TRAINING_PLAN,
     job: flags.TrainingFlags = flags.TRAINING,
     fitting: flags.Fitting = flags.FITTING,
 ) -> int:

@@ -10,8 +10,7 @@ import numpy as np
 from rapid_llm import hardware
 from rapid_llm.charts import Part, bar_list, page
 from rapid_llm.cli import text
-from rapid_llm.cli.link_by_link import busiest, by_links, deliver, drawn_links, net_of, of_form
-from rapid_llm.cli.style import show
+from rapid_llm.cli.link_by_link import busiest, by_links, deliver, drawings, net_of, of_form
 from rapid_llm.dtypes import dtype
 from rapid_llm.errors import InputError
 from rapid_llm.network import Fabric, price_experts, price_matrix
@@ -39,10 +38,8 @@ def exchange(op: str, group: Group, links: OnLinks, tokens: Tokens, written: Wri
     drawn = ""
     if written.html or written.out:
         title = f"{op} on {answer['accelerators']} x {group.system}"
-        drawn = page(title, [*drawn_links(flow), ("Time", bar_list(bars, form=format_seconds))])
-    deliver(answer, drawn, flow, links, written)
-    if not written.json:
-        show(lines)
+        drawn = page(title, [*drawings(flow), ("Time", bar_list(bars, form=format_seconds))])
+    deliver(answer, lines, drawn, flow, links, written)
     return 0
 
 

@@ -115,7 +115,6 @@ class PlanFlags:
 
     tp: Annotated[str | None, _in(_PLAN, "Tensor parallel degree.")] = None
     pp: Annotated[str | None, _in(_PLAN, "Pipeline parallel degree.")] = None
-    vpp: Annotated[str | None, _in(_PLAN, "Model chunks per pipeline stage.")] = None
     cp: Annotated[str | None, _in(_PLAN, "Context parallel degree.")] = None
     exchange: Annotated[
         str | None, _in(_PLAN, "How cp ranks exchange a sequence: ring, all-gather, ulysses, hybrid.")
@@ -124,13 +123,21 @@ class PlanFlags:
     ep: Annotated[str | None, _in(_PLAN, "Expert parallel degree.")] = None
     etp: Annotated[str | None, _in(_PLAN, "Tensor parallel degree of the experts.")] = None
     dp: Annotated[str | None, _in(_PLAN, "Data parallel degree; default: what is left over.")] = None
+    sp: Annotated[bool | None, _in(_PLAN, "Sequence parallelism beside tp.")] = None
+    layers_per_stage: Annotated[str | None, _in(_PLAN, "Layers of each pipeline stage, as [20, 12].")] = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlanFlags(PlanFlags):
+    """Fields of ``parallelism`` that only a training step has a use for too."""
+
+    vpp: Annotated[str | None, _in(_PLAN, "Model chunks per pipeline stage.")] = None
+    schedule: Annotated[str | None, _in(_PLAN, "Pipeline schedule: 1f1b, interleaved, zb-v, dualpipe, ...")] = None
+    zero_stage: Annotated[str | None, _in(_PLAN, "ZeRO stage, 0 to 3.")] = None
     dp_shard: Annotated[str | None, _in(_PLAN, "Ranks that ZeRO shards over, of dp; default: all (less is HSDP).")] = (
         None
     )
-    sp: Annotated[bool | None, _in(_PLAN, "Sequence parallelism beside tp.")] = None
-    zero_stage: Annotated[str | None, _in(_PLAN, "ZeRO stage, 0 to 3.")] = None
-    layers_per_stage: Annotated[str | None, _in(_PLAN, "Layers of each pipeline stage, as [20, 12].")] = None
-    schedule: Annotated[str | None, _in(_PLAN, "Pipeline schedule: 1f1b, interleaved, zb-v, dualpipe, ...")] = None
 
 
 @Parameter(name="*")
@@ -192,13 +199,24 @@ class InferenceFlags:
 
 
 COMMON, ANSWERING, SERVING, FITTING, OBJECTIVE = Common(), Answering(), Serving(), Fitting(), Objective()
-SYSTEM, PLAN, TRAINING, INFERENCE = SystemFlags(), PlanFlags(), TrainingFlags(), InferenceFlags()
+SYSTEM, PLAN, TRAINING_PLAN, TRAINING, INFERENCE = (
+    SystemFlags(),
+    PlanFlags(),
+    TrainingPlanFlags(),
+    TrainingFlags(),
+    InferenceFlags(),
+)
 
 ScenarioFlags = SystemFlags | PlanFlags | TrainingFlags | InferenceFlags
 NAMES = frozenset(
-    field.name for group in (SystemFlags, PlanFlags, TrainingFlags, InferenceFlags) for field in fields(group)
+    field.name for group in (SystemFlags, TrainingPlanFlags, TrainingFlags, InferenceFlags) for field in fields(group)
 )
 """Fields of a scenario that are flags."""
+ELSEWHERE = {
+    "train": frozenset(f.name for group in (TrainingPlanFlags, TrainingFlags) for f in fields(group)),
+    "infer": frozenset(f.name for group in (PlanFlags, InferenceFlags, Objective) for f in fields(group)),
+}
+"""Flags of the two verbs that ask for a job: where one of the other's was meant."""
 
 
 def overrides(*groups: ScenarioFlags, memory_alone: bool = False) -> list[str]:
@@ -232,11 +250,20 @@ def in_flags(error: InputError) -> InputError:
     said, missing, _ = error.message.partition(" is missing. ")
     if flag is not None and missing:
         message, suggestions = f"{said}{missing}Try {flag}.", [flag]
+    elif _SEVERAL.search(error.message):
+        message, suggestions = f"{error.message} {ALTERNATIVES}", []
     else:
         message, suggestions = _TRIED.sub(_flag, error.message), list(error.suggestions)
     return InputError(message, field=error.field, file=error.file, line=error.line, suggestions=suggestions)
 
 
+ALTERNATIVES = (
+    "An answer is of one plan: 'rapid-llm diff A B' compares two, and a loop over rapid_llm.train(..., tp=tp) or "
+    "rapid_llm.infer(...) in Python as many as you like."
+)
+"""What to do who wants several plans at once."""
+_SEVERAL = re.compile(r"must be (an integer|a number) \(got '\d+(\s*,\s*\d+)+'\)\.$")
+"""Several numbers where one is meant."""
 _TRIED = re.compile(r"\b(Try|or|and) (\w+): (?=[\w.-])")
 """A field and its value, where a sentence says what to try."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from rapid_llm import hardware
 from rapid_llm.cli import text
 from rapid_llm.cli.files import write_picture
-from rapid_llm.cli.link_by_link import background_of, fault, is_file
+from rapid_llm.cli.link_by_link import background_of, fault, faults_drawn, is_file
 from rapid_llm.cli.networking import message_size, operation
 from rapid_llm.cli.style import show
 from rapid_llm.cli.text import json_text
@@ -64,6 +64,7 @@ def links(
 
     healthy = _topology(source, accelerators)
     hurt = apply(healthy, read_faults([fault(one) for one in faults], prefix="--fault")) if faults else healthy
+    names = faults_drawn(healthy, faults)
     places = None if place is None else _places(place, healthy, accelerators)
     accelerators = len(places) if isinstance(places, list) else accelerators
     asked: dict[str, Any] = {
@@ -83,9 +84,12 @@ def links(
         write_picture("--svg", svg, topology_svg(hurt, found[0].result.moved))
     ranks = len(healthy.accelerators) if accelerators is None else accelerators
     if as_json:
-        print(json_text(_answer(op, amount, ranks, hurt, found) | {"unplaced_seconds": before}))
+        drawn = {"drawn_links": list(names)}
+        print(json_text(_answer(op, amount, ranks, hurt, found) | {"unplaced_seconds": before} | drawn))
     else:
-        show(_lines(op, amount, ranks, hurt, found, [] if places is None else _placed(found[0], hurt, before)))
+        placed = [] if places is None else _placed(found[0], hurt, before)
+        title, *rest = _lines(op, amount, ranks, hurt, found, placed)
+        show([title, *text.drawn_links(names), *rest])
     return 0
 
 

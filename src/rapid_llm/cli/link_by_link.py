@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rapid_llm import hardware
 from rapid_llm.charts import heat_map
 from rapid_llm.cli.files import write_page, write_picture
-from rapid_llm.cli.text import json_text
+from rapid_llm.cli.style import show
+from rapid_llm.cli.text import drawn_links, json_text
 from rapid_llm.documents import parse_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.provenance import is_path
@@ -72,6 +73,13 @@ def fault(given: str) -> Mapping[str, Any]:
     return parse_yaml(spaced if spaced.lstrip().startswith("{") else f"{{{spaced}}}", "--fault").data
 
 
+def faults_drawn(topology: Topology, given: Sequence[str]) -> tuple[str, ...]:
+    """The links that ``--fault "random: ..."`` was drawn at."""
+    from rapid_llm.network.faults import drawn, read_faults
+
+    return drawn(topology, read_faults([fault(text) for text in given], prefix="--fault"))
+
+
 def of_form(flow: Contended | None) -> str:
     """What the times of a table are, where the answer is of links one by one and of their faults."""
     return "" if flow is None else " (closed form, healthy)"
@@ -87,9 +95,12 @@ def busiest(flow: Contended | None) -> list[str]:
     ]
 
 
-def deliver(answer: dict[str, Any], drawn: str, flow: Contended | None, links: OnLinks, written: Written) -> None:
-    """Write what was asked for, and print the JSON object with ``--json``."""
+def deliver(  # noqa: PLR0917
+    answer: dict[str, Any], lines: Sequence[str], drawn: str, flow: Contended | None, links: OnLinks, written: Written
+) -> None:
+    """Write what was asked for, and print the lines, or the JSON object with ``--json``."""
     html, out = written.html, written.out
+    answer["drawn_links"] = names = [] if flow is None else list(faults_drawn(flow.topology, links.fault))
     if links.svg is not None and flow is not None:
         from rapid_llm.network.picture import topology_svg
 
@@ -98,6 +109,9 @@ def deliver(answer: dict[str, Any], drawn: str, flow: Contended | None, links: O
         write_page("--html", html, drawn)
     if written.json:
         print(json_text(answer))
+    else:
+        title, *rest = lines
+        show([title, *drawn_links(names), *rest])
     if out is not None:
         folder = Path(out)
         if folder.exists() and not folder.is_dir():
@@ -107,7 +121,7 @@ def deliver(answer: dict[str, Any], drawn: str, flow: Contended | None, links: O
         (folder / "collective.html").write_text(drawn, "utf-8")
 
 
-def drawn_links(flow: Contended | None) -> list[tuple[str, str]]:
+def drawings(flow: Contended | None) -> list[tuple[str, str]]:
     """Sections of a page: bytes of the links, and a heat map of their use by box and kind."""
     from rapid_llm.network.picture import topology_svg
 

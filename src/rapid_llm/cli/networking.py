@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rapid_llm import hardware
 from rapid_llm.charts import Part, Series, bar_list, heat_map, page, plot, table
 from rapid_llm.cli import text
-from rapid_llm.cli.link_by_link import LISTED, busiest, by_links, deliver, drawn_links, net_of, of_form
-from rapid_llm.cli.style import show
+from rapid_llm.cli.link_by_link import LISTED, busiest, by_links, deliver, drawings, net_of, of_form
 from rapid_llm.errors import InfeasibleError, InputError, nearest, unknown_name
 from rapid_llm.network import OPS, Candidate, Fabric, bus_bandwidth, candidates, read_recipe
 from rapid_llm.network.files import MOST_BYTES
@@ -135,9 +134,8 @@ def collective(
     flow = hurt.best if hurt else None
     turns = hurt is None and _by_turns(asked, best)
     answer = _answer(asked, found, hurt) | {"shares_links_by_turns": turns}
-    deliver(answer, _page(asked, found, flow) if written.html or written.out else "", flow, links, written)
-    if not written.json:
-        show(_lines(asked, found, hurt, turns=turns))
+    page = _page(asked, found, flow) if written.html or written.out else ""
+    deliver(answer, _lines(asked, found, hurt, turns=turns), page, flow, links, written)
     return 0
 
 
@@ -321,7 +319,7 @@ def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -
     return page(
         title,
         [
-            *drawn_links(flow),
+            *drawings(flow),
             (f"Candidates at {format_bytes(asked.size)}", bar_list(bars, form=format_seconds)),
             ("Bytes of one rank by tier", table(("tier", "link", "bytes"), tiers)),
             ("Bus bandwidth", plot([series], x_label="bytes", y_label="B/s", log_x=True, form=format_bytes)),

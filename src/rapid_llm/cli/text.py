@@ -78,6 +78,11 @@ def flowed(
     return wrapped(label, glued, indent=indent, lines=lines, width=width)
 
 
+def drawn_links(names: Sequence[str], *, width: int = WIDTH) -> list[str]:
+    """The links that faults without a place were drawn at, as far as two lines hold them."""
+    return flowed("drawn", names, separator=", ", lines=2, width=width) if names else []
+
+
 def columns(rows: Iterable[Sequence[str]], header: Sequence[str], *, right: Sequence[int] = ()) -> list[str]:
     """Lay rows out under a header; the columns numbered in ``right`` are aligned to the right."""
     table = [list(header), *(list(row) for row in rows)]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from itertools import takewhile
+from pathlib import Path
 
 from cyclopts import (
     CoercionError,
@@ -15,6 +18,8 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
+from rapid_llm.cli.flags import ALTERNATIVES, ELSEWHERE
+from rapid_llm.documents import missing_file
 from rapid_llm.elsewhere import setting
 from rapid_llm.errors import InputError, nearest
 
@@ -28,6 +33,8 @@ _EXAMPLES = {
     "rapid-llm diff B": "examples/llama-3.1-70b-decode.yaml examples/hypothetical-accelerator.yaml",
 }
 """What to give, by the name of an argument, or of one of a command."""
+_ALTERNATIVES = frozenset(("plan", "sweep", "search", "optimize", "optimise", "tune", "autotune", "recommend", "best"))
+"""What one who wants several plans at once may look for."""
 
 
 def input_error(error: CycloptsError, argv: Sequence[str] = ()) -> InputError:
@@ -56,6 +63,8 @@ def _unknown_verb(error: UnknownCommandError, command: str) -> InputError:
     verbs = [name for name in error.app or () if not name.startswith("-")]
     guess = nearest(given, verbs)
     hint = f" Did you mean '{guess[0]}'?" if guess else f" Known: {', '.join(verbs)}."
+    if given.lower() in _ALTERNATIVES:
+        return InputError(f"'{given}' is not a verb of {command}. {ALTERNATIVES}")
     if command == "rapid-llm fit" and not guess and not given.startswith("-"):
         hint = f" Try: {command} infer {given}, or {command} train {given}."
     return InputError(f"'{given}' is not a verb of {command}.{hint} See: {command} --help", suggestions=guess)
@@ -67,13 +76,24 @@ def _unknown_flag(error: UnknownOptionError, command: str, argv: Sequence[str]) 
     whole = setting(given, _value_of(given, argv)) if "--set" in flags else None
     quoted = f'"{whole}"' if whole and " " in whole else whole
     guess = [f"--set {quoted}"] if whole else nearest(given, flags)
-    if whole:
+    other = _other_verb(given, command)
+    if other:
+        hint = f" It is one of '{other}'."
+    elif whole:
         hint = f" Try {guess[0]}."
     elif guess:
         hint = f" Did you mean '{guess[0]}'?"
     else:
         hint = " Any scenario field goes through --set a.b=c." if "--set" in flags else ""
     return InputError(f"{given} is not a flag of '{command}'.{hint} See: {command} --help", suggestions=guess)
+
+
+def _other_verb(flag: str, command: str) -> str:
+    """The verb that has a flag which the one in use, a job of the other kind, has not."""
+    group, _, own = command.rpartition(" ")
+    name = flag.removeprefix("--").replace("-", "_")
+    others = (verb for verb, names in ELSEWHERE.items() if own in ELSEWHERE and verb != own and name in names)
+    return next((f"{group} {verb}" for verb in others), "")
 
 
 def _value_of(flag: str, argv: Sequence[str]) -> str:
@@ -87,7 +107,13 @@ def _value_of(flag: str, argv: Sequence[str]) -> str:
 
 
 def _missing(error: MissingArgumentError, command: str, argv: Sequence[str]) -> InputError:
+    from rapid_llm.cli.link_by_link import is_file
+
     name = error.argument.name if error.argument is not None else ""
+    operands = list(takewhile(lambda word: not word.startswith("-"), argv[len(error.command_chain or ()) :]))
+    lost = next((word for word in operands if is_file(word) and not os.path.exists(word)), None)  # noqa: PTH110
+    if lost is not None:
+        return missing_file(Path(lost))
     if error.keyword == "--system" and (given := _value_of(error.keyword, argv)).startswith("-"):
         return InputError(f"--system '{given}' names no system. Try '4x dgx-h100 + 4x dgx-a100', or dgx-h100.")
     if error.keyword and re.match(r"-\.?\d", given := _value_of(error.keyword, argv)):
@@ -95,5 +121,7 @@ def _missing(error: MissingArgumentError, command: str, argv: Sequence[str]) -> 
     if error.keyword:
         return InputError(f"{error.keyword} needs a value. See: {command} --help")
     example = _EXAMPLES.get(f"{command} {name}", _EXAMPLES.get(name))
+    if name == "OP":
+        example = " ".join([*operands, "all_reduce", *([] if operands else ["--system dgx-h100"]), "--size 256MiB"])
     hint = f"Try: {command} {example}" if example else f"See: {command} --help"
     return InputError(f"'{command}' needs {name}. {hint}")

@@ -1,7 +1,16 @@
 """YAML and JSON files with a line for every value, and nouns built from them with one sentence for every mistake."""
 
 from rapid_llm.documents.building import build, known_fields, show
-from rapid_llm.documents.reading import Document, join, merge, parse_json, parse_yaml, read_table, read_yaml
+from rapid_llm.documents.reading import (
+    Document,
+    join,
+    merge,
+    missing_file,
+    parse_json,
+    parse_yaml,
+    read_table,
+    read_yaml,
+)
 from rapid_llm.documents.writing import plain
 
 __all__ = [
@@ -10,6 +19,7 @@ __all__ = [
     "join",
     "known_fields",
     "merge",
+    "missing_file",
     "parse_json",
     "parse_yaml",
     "plain",

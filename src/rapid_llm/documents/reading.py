@@ -120,7 +120,7 @@ def read_table(path: Path) -> str:
             raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(MAX_UNPACKED_BYTES + 1)
         text = raw.decode("utf-8-sig")
     except FileNotFoundError:
-        raise _missing(path) from None
+        raise missing_file(path) from None
     except UnicodeDecodeError:
         why = "it is not text in UTF-8"
     except EOFError:
@@ -142,7 +142,7 @@ def _text(path: Path) -> str:
     try:
         raw = read_bytes(path, MAX_FILE_BYTES)
     except FileNotFoundError:
-        raise _missing(path) from None
+        raise missing_file(path) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(f"cannot be read: {reason.lower()}.", file=str(path)) from None
@@ -164,7 +164,8 @@ def _refuse_folder(path: Path) -> None:
         raise InputError("is a folder, not a file.", file=str(path))
 
 
-def _missing(path: Path) -> InputError:
+def missing_file(path: Path) -> InputError:
+    """That there is no such file, with the nearest name that there is."""
     folder = path.parent
     known = [p.name for p in folder.iterdir()] if folder.is_dir() else []
     close = nearest(path.name, known)

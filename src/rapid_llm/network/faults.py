@@ -123,6 +123,13 @@ def _drawn(topology: Topology, wanted: RandomFaults) -> Ints:
     return np.flatnonzero(np.isin(cable, chosen))
 
 
+def drawn(topology: Topology, faults: Sequence[Fault]) -> tuple[str, ...]:
+    """The links that were drawn at random, by the names of their ends: ``node0.nic3 - leaf0.3``."""
+    links = [links_of(topology, fault) for fault in faults if fault.random is not None]
+    pairs = (sorted((int(topology.source[k]), int(topology.target[k]))) for hit in links for k in hit.tolist())
+    return tuple(dict.fromkeys(f"{topology.names[a]} - {topology.names[b]}" for a, b in pairs))
+
+
 def _places(topology: Topology, fault: Fault) -> Ints:
     """The nodes of the graph that a fault at a node, card, switch or accelerator concerns."""
     if isinstance(fault.accelerator, str):

@@ -11,8 +11,8 @@ from rapid_llm.errors import InfeasibleError, InputError
 from rapid_llm.execution import Slow
 from rapid_llm.execution.pricing import policies
 from rapid_llm.hardware import node_starts
-from rapid_llm.network.faults import speeds
-from rapid_llm.network.flow_prices import Links
+from rapid_llm.network.faults import drawn, speeds
+from rapid_llm.network.flow_prices import Links, interconnect
 from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Plans
 from rapid_llm.predict.confidence import confidence_of
@@ -69,7 +69,16 @@ def _faults(scenario: Scenario, table: TrainingTable | InferenceTable | PoolsTab
             Recovered(axis, op, one.name, one.plan, one.slowdown, one.detour_slowdown)
             for (axis, op), one in found.items()
         ),
+        drawn_links(scenario),
     )
+
+
+def drawn_links(scenario: Scenario) -> tuple[str, ...]:
+    """The links that faults without a place were drawn at; none where none was, or links are not priced one by one."""
+    if scenario.network != "flow" or all(fault.random is None for fault in scenario.faults):
+        return ()
+    healthy = interconnect(scenario.system, Links(scenario.accelerators, scenario.faults)).healthy
+    return drawn(healthy, scenario.faults)
 
 
 def _cut_off(scenario: Scenario, error: InfeasibleError) -> Report:

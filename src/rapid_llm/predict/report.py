@@ -67,10 +67,12 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class FaultsUse:
-    """What faults cost: the headline time (s) without them, and how messages go on where links are hurt."""
+    """What faults cost: the headline time (s) without them, how messages go on where links are hurt, and the links that
+    were drawn at random."""
 
     healthy_s: float
     messages: tuple[Recovered, ...]
+    drawn_links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ def _plan(plan: Parallelism, runtime: Runtime) -> dict[str, int]:
         **{name: int(getattr(plan, name) or 0) for name in names},
         "shifts": plan.shift,
         "helix": plan.helix,
+        "scheduled": plan.schedule is not None,
         "interleaved": plan.schedule == "interleaved",
         "exchange": EXCHANGES.index(plan.exchange or "ring"),
         **_framework(plan, runtime),

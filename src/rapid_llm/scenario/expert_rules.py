@@ -24,6 +24,18 @@ def _slots(row: Row) -> str:
     )
 
 
+def _copies(row: Row) -> str:
+    """Experts on more than one rank of an expert group, where they are trained."""
+    many = row["copied_experts"]
+    said = f"placement lists {many} more than once" if row["placed_ranks"] else f"redundant_experts is {many}"
+    tried = "a placement that lists every expert once" if row["placed_ranks"] else "redundant_experts 0"
+    return (
+        f"workload.routing.{said}, and workload.kind is training: copies of an expert are for inference, since "
+        f"{row['runtime']} adds up the gradients of an expert over its data-parallel replicas alone, and copies inside "
+        f"an expert group would drift apart. Try {tried}, or placement: greedy, which levels without copies."
+    )
+
+
 EXPERTS: tuple[Check, ...] = (
     Check(
         "routing needs experts",
@@ -92,11 +104,7 @@ EXPERTS: tuple[Check, ...] = (
         "copies of experts are for inference",
         "workload.routing.redundant_experts",
         lambda c: (c.copied_experts <= 0) | (c.training == 0) | (c.num_experts == 0),
-        lambda r: (
-            f"workload.routing puts {r['copied_experts']} experts on two ranks: copies are for inference, since in "
-            f"training {r['runtime']} adds up gradients of an expert over its replicas alone. "
-            "Try each expert on one rank."
-        ),
+        _copies,
     ),
     Check(
         "a placement has something to level",

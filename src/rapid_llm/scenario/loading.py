@@ -8,7 +8,7 @@ from typing import Any
 from rapid_llm.documents import Document, join, parse_yaml, read_yaml, show
 from rapid_llm.errors import InputError
 from rapid_llm.scenario.checks import require
-from rapid_llm.scenario.named import layer
+from rapid_llm.scenario.named import changed_name, layer
 from rapid_llm.scenario.pools import resolve_whole
 from rapid_llm.scenario.scenario import Scenario
 
@@ -93,10 +93,24 @@ def _override(document: Document, overrides: Iterable[str]) -> Document:
         if not equals or not all(path.split(".")):
             raise InputError(f"'--set {text}' must name a field and a value, such as --set parallelism.tp=4.")
         top = _nested(path.split("."), _value(written.strip(), text))
-        data = layer(_without(document.data, path), top)
+        data = _renamed(layer(_without(document.data, path), top), document.data, path.split("."))
         lines = {place: line for place, line in document.lines.items() if not f"{place}.".startswith(f"{path}.")}
         document = replace(document, data=data, lines={**lines, path: 0}, files={**document.files, path: ""})
     return document
+
+
+def _renamed(data: Mapping[str, Any], before: Any, keys: list[str]) -> dict[str, Any]:
+    """Every whole noun on the way to an overridden value called ``x (changed)`` where it is another value: a resolved
+    scenario carries names beside numbers, and what is laid over a ``base`` is renamed where that is read."""
+    key, *below = keys
+    given: dict[str, Any] = dict(data)
+    old = before.get(key) if isinstance(before, Mapping) else None
+    if below and isinstance(given.get(key), Mapping):
+        given[key] = _renamed(given[key], old, below)
+    name = before.get("name") if isinstance(before, Mapping) and "base" not in before else None
+    if isinstance(name, str) and key != "name" and given.get(key) != old:
+        given["name"] = changed_name(name)
+    return given
 
 
 def _nested(keys: list[str], value: Any) -> dict[str, Any]:

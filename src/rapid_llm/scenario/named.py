@@ -128,7 +128,7 @@ def located(document: Document, path: str, by_name: Callable[[str], Noun], name:
 
 def beside(document: Document, name: str) -> str:
     """A path is meant from the folder of its file first, then from the working folder."""
-    if not is_path(name) or document.file is None:
+    if document.file is None or not (is_path(name) or name.endswith((".csv", ".txt"))):
         return name
     path = Path(document.file).parent / name
     return str(path) if path.exists() else name
@@ -136,7 +136,18 @@ def beside(document: Document, name: str) -> str:
 
 def _changed(value: Mapping[str, Any], base: str) -> dict[str, Any]:
     own = {key: item for key, item in value.items() if key != "base"}
-    return {"name": f"{base} (changed)" if own else base, **own}
+    return {"name": changed_name(base) if own else base, **own}
+
+
+def changed_name(name: str) -> str:
+    """What a noun is called of which a user changed something: ``bf16 (changed)``."""
+    return name if name.endswith(" (changed)") else f"{name} (changed)"
+
+
+def _same(found: Noun, below: Noun, value: Mapping[str, Any]) -> Noun:
+    """``below`` where the fields laid over it say what it says anyway, and no name of their own."""
+    name: Any = getattr(below, "name")  # noqa: B009 - a type variable has no fields
+    return below if "name" not in value and replaced(found, name=name) == below else found
 
 
 def _own_name(document: Document, value: Mapping[str, Any], path: str, base: str, known: Collection[str]) -> None:
@@ -214,7 +225,8 @@ def _system(document: Document, value: Mapping[str, Any], path: str) -> System:
         fields = merge(system_mapping(below), _with_accelerator(_changed(fields, str(base)), below, document, path))
     elif isinstance(fields.get("node"), Mapping):
         fields = _with_accelerator(fields, None, document, path)
-    return hardware.build_system(replace(document, data=fields), path)
+    found = hardware.build_system(replace(document, data=fields), path)
+    return found if base is None else _same(found, below, value)
 
 
 def _shorten(fields: dict[str, Any]) -> dict[str, Any]:
@@ -251,7 +263,7 @@ def _runtime(
         return build(Runtime, value, document, path)
     _own_name(document, value, path, str(base), runtime.names())
     below = located(document, join(path, "base"), by_name, beside(document, str(base)))
-    return build(Runtime, merge(plain(below), _changed(value, str(base))), document, path)
+    return _same(build(Runtime, merge(plain(below), _changed(value, str(base))), document, path), below, value)
 
 
 def _preset(gradients: str | None, name: str) -> Precision:
@@ -267,8 +279,8 @@ def _precision(
     base = str(value.get("base", preset))
     located(document, join(path, "base"), precision, base)
     _own_name(document, value, path, base, PRESETS)
-    own = {} if gradients is None else {"gradients": gradients}
-    return build(Precision, merge(merge(PRESETS[base], own), _changed(value, base)), document, path)
+    below = _preset(gradients, base)
+    return _same(build(Precision, merge(plain(below), _changed(value, base)), document, path), below, value)
 
 
 _WHOLE = frozenset(("name", "compute", "weights", "activations", "communication", "kv_cache", "gradients", "optimizer"))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from math import lcm
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic.dataclasses import dataclass
@@ -18,10 +19,19 @@ from rapid_llm.nouns import STRICT, replaced, shared
 from rapid_llm.parallelism import AXES, Parallelism, Placement
 from rapid_llm.provenance import is_path
 from rapid_llm.runtime import EXCHANGES, Runtime
-from rapid_llm.scenario.named import DraftInput, draft_of, model_of, own_precision, precision_of, runtime_of, system_of
+from rapid_llm.scenario.named import (
+    DraftInput,
+    beside,
+    draft_of,
+    model_of,
+    own_precision,
+    precision_of,
+    runtime_of,
+    system_of,
+)
 from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.units import Count, Positive
-from rapid_llm.workload import RECOMPUTED, Inference, Recompute, Training, Workload
+from rapid_llm.workload import RECOMPUTED, Inference, Recompute, Training, Workload, read_counts
 
 Noun = TypeVar("Noun")
 
@@ -189,7 +199,7 @@ def _field(
 def _workload(document: Document, model: Model, defaults: list[str], value: Any) -> Any:
     """``recompute: full`` is short for ``recompute: {mode: full}``, a list for that of its modules; lengths that a
     model leaves no choice of are filled in."""
-    value = _lengths(model, defaults, value) if isinstance(value, Mapping) else value
+    value = _counted(document, _lengths(model, defaults, value)) if isinstance(value, Mapping) else value
     recompute = value.get("recompute") if isinstance(value, Mapping) else None
     if recompute is None or isinstance(recompute, Recompute):
         return value
@@ -197,6 +207,16 @@ def _workload(document: Document, model: Model, defaults: list[str], value: Any)
         recompute = {"modules": recompute}
     fields = _recompute_fields(document, recompute) if isinstance(recompute, Mapping) else {"mode": recompute}
     return {**value, "recompute": fields}
+
+
+def _counted(document: Document, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Counts of experts from the file that ``routing.counts`` names, from the folder of the scenario first."""
+    routing = value.get("routing")
+    named = routing.get("counts") if isinstance(routing, Mapping) else None
+    if not isinstance(routing, Mapping) or not isinstance(named, (str, Path)):
+        return value
+    found = read_counts(Path(beside(document, str(named))))
+    return {**value, "routing": {**routing, "counts": found}}
 
 
 def _lengths(model: Model, defaults: list[str], value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -319,7 +339,9 @@ def _plan(
         chosen["exchange"] = way, why
         if (given.exchange or way) == "ulysses" and given.ulysses == 1:
             given = replaced(given, ulysses=given.cp)
-    rest = {"exchange": way, "etp": 1, "sp": False, "zero_stage": 0, "schedule": schedule, "dp_shard": dp}
+    rest = {"exchange": way, "etp": 1, "sp": False, "zero_stage": 0, "dp_shard": dp}
+    if workload.kind == "training":
+        rest["schedule"] = schedule
     values = {name: value for name, value in plain(given).items() if value is not None}
     for name, (value, why) in chosen.items():
         if name not in values:

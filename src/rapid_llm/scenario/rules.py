@@ -80,6 +80,33 @@ PLAN: tuple[Check, ...] = (
             "Try precision: bf16-mixed."
         ),
     ),
+    Check(
+        "replicas that share a shard are of training",
+        "parallelism.dp_shard",
+        lambda c: (c.training > 0) | (c.dp_shard == c.dp),
+        lambda r: (
+            f"parallelism.dp_shard {r['dp_shard']} shards what is trained, and workload.kind is inference. "
+            "Leave it out, or try tp."
+        ),
+    ),
+    Check(
+        "a schedule of micro-batches is of training",
+        "parallelism.schedule",
+        lambda c: (c.training > 0) | (c.scheduled == 0),
+        lambda r: (
+            f"parallelism.schedule {r['schedule']} orders forward and backward passes, and workload.kind is inference, "
+            "which has no backward pass. Leave it out."
+        ),
+    ),
+    Check(
+        "model chunks are of training",
+        "parallelism.vpp",
+        lambda c: (c.training > 0) | (c.vpp == 1),
+        lambda r: (
+            f"parallelism.vpp {r['vpp']} deals chunks of layers for an interleaved schedule of training, and "
+            "workload.kind is inference. Leave it out."
+        ),
+    ),
     Check("tp divides heads", "parallelism.tp", lambda c: divides(c.tp, c.num_attention_heads), sentences.heads),
     Check(
         "tp divides or repeats key-value heads",

@@ -373,10 +373,17 @@ def helix(r: Row) -> str:
     """What Helix deals is the cache of decode over cp, and nothing else may use these ranks."""
     if r["training"]:
         return "parallelism.helix is for inference, and workload.kind is training. Try to leave it out."
+    got = [f"cp {r['cp']}"]
+    tried = ["cp 4"] if r["cp"] == 1 else []
+    if r["ulysses"] > 1:
+        got.append(f"exchange {r['way']}, ulysses {r['ulysses']}")
+        tried.append("to leave exchange and ulysses out")
+    if r["shifts"]:
+        got.append("shift")
+        tried.append("shift false")
     return (
-        f"parallelism.helix deals the cache of decode over cp, without ulysses or shift (got cp {r['cp']}, ulysses "
-        f"{r['ulysses']}{', shift' if r['shifts'] else ''}). "
-        f"Try cp {r['cp'] if r['cp'] > 1 else 4}, ulysses 1."
+        f"parallelism.helix deals the cache of decode over cp, without an exchange of heads or shift (got "
+        f"{', '.join(got)}). Try {', and '.join(tried)}."
     )
 
 

@@ -1,5 +1,6 @@
 """What is asked of the cluster: a training job or an inference batch."""
 
+from rapid_llm.workload.counts import read_counts
 from rapid_llm.workload.jobs import (
     ONE_LAYER_DRAFTS,
     RECOMPUTED,
@@ -37,4 +38,5 @@ __all__ = [
     "misplaced",
     "points_of",
     "prefill_points",
+    "read_counts",
 ]

@@ -54,7 +54,7 @@ def _ids(rank: object) -> bool:
 
 Counts = Annotated[
     tuple[tuple[Whole, ...], ...],
-    BeforeValidator(_each_layer, json_schema_input_type=tuple[Whole, ...] | tuple[tuple[Whole, ...], ...]),
+    BeforeValidator(_each_layer, json_schema_input_type=tuple[Whole, ...] | tuple[tuple[Whole, ...], ...] | str),
 ]
 Seats = Annotated[
     Literal["greedy"] | tuple[Rank, ...] | None,
@@ -68,7 +68,8 @@ class Routing:
     """How unevenly experts are loaded. The hottest rank sets the pace, since all wait for it at every exchange.
 
     ``hottest``: its load over the mean of all ranks; or ``counts``: tokens of each expert as measured, one list for all
-    layers or one a layer; or ``skew``: the i-th most popular expert gets tokens as i^-skew (a power law; 0 is even).
+    layers or one a layer, or the file that holds them (``workload.counts``); or ``skew``: the i-th most popular expert
+    gets tokens as i^-skew (a power law; 0 is even).
     Where nothing is said, ranks are loaded evenly; which experts a step of inference touches follows ``NATURAL_SKEW``.
     ``placement``: the experts of each rank of an expert group, by their ids, a list a rank or {0: [...], 1: [...]};
     one that several ranks hold shares its tokens among them. Or greedy: by counts, layer by layer, the heaviest first,
