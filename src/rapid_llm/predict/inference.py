@@ -146,7 +146,7 @@ def _first_tokens(job: Job, wave: InferenceTable) -> float:
     if job.work.batching == "static":
         return wave.ttft_s
     requests = wave.running
-    together = min(requests, max(1, int(job.engine.max_batched_tokens // job.read_tokens)))
+    together = min(requests, max(1, int(job.budget // job.read_tokens)))
     share = float(np.mean(np.arange(requests) // together + 1.0)) / ceil(requests / together)
     read = job.ingress + share * _read(job, requests)
     return min(read, wave.e2e_s) if job.work.output_tokens == 1 else min(max(read, wave.ttft_s), wave.e2e_s)
@@ -276,8 +276,10 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     work, engine = job.work, job.engine
     groups = min(job.stages, requests)
     others = (requests - 1.0) / groups * (1.0 + job.drafts) * work.beams
-    budget = max(1.0, engine.max_batched_tokens - (others if engine.mixed_steps else 0.0))
-    together = min(max(1.0, requests / (groups * (1.0 + job.decode_steps))), budget / job.read_tokens)
+    budget = max(1.0, job.budget - (others if engine.mixed_steps else 0.0))
+    most = budget / job.read_tokens if engine.chunks_prompts else max(1.0, budget // job.read_tokens)
+    even = max(1.0, requests / (groups * (1.0 + job.decode_steps)))
+    together = min(requests / groups if job.in_phase else even, most)
     together = max(1.0, together) if job.whole else together
     passes = requests / together
     batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
@@ -328,12 +330,17 @@ def fed(job: Job) -> int:
     Prompts alone fill their passes."""
     work, engine = job.work, job.engine
     if not job.model.writes:
-        return max(1, min(job.max_requests, job.stages * int(engine.max_batched_tokens // job.read_tokens)))
+        return max(1, min(job.max_requests, job.stages * int(job.budget // job.read_tokens)))
     if not engine.mixed_steps:
         return job.max_requests
-    tokens = job.read_tokens + 1.0 + job.decode_steps * (1.0 + job.drafts) * work.beams
-    share = (1.0 + job.decode_steps) / tokens
-    return max(1, min(job.max_requests, int(job.stages * engine.max_batched_tokens * share)))
+    each = (1.0 + job.drafts) * work.beams
+    tokens = job.read_tokens + 1.0 + job.decode_steps * each
+    kept = job.budget * (1.0 + job.decode_steps) / tokens
+    if not engine.chunks_prompts:
+        whole = np.arange(1.0, max(1.0, job.budget // job.read_tokens) + 1.0)
+        room = np.maximum(1.0, (job.budget - whole * job.read_tokens) / each)
+        kept = float(np.minimum(room, whole * (1.0 + job.decode_steps)).max())
+    return max(1, min(job.max_requests, int(job.stages * kept)))
 
 
 def _cycle(  # noqa: PLR0917
@@ -383,7 +390,7 @@ def _cycle(  # noqa: PLR0917
 def _ahead(job: Job, requests: int, reading: float) -> float:
     """Passes with prompts of others that a prompt waits for, where these take a share of the time: no more than half of
     them are ahead."""
-    room = job.engine.max_batched_tokens / job.read_tokens
+    room = job.budget / job.read_tokens
     together, each = max(1.0, floor(room)), max(1.0, 1.0 / room)
     return each * min(by_chance(reading, reading / together), (requests - 1.0) / together / 2.0)
 

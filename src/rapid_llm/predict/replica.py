@@ -53,6 +53,20 @@ class Job:
         return self.model.encoder is not None or not self.model.writes
 
     @property
+    def budget(self) -> float:
+        """Tokens of one step. An engine that cuts no prompt is started so that a step holds the longest of them beside
+        one token of every sequence (trtllm-bench, ``get_settings``)."""
+        engine = self.engine
+        if engine.chunks_prompts:
+            return engine.max_batched_tokens
+        return max(engine.max_batched_tokens, self.read_tokens + engine.max_sequences)
+
+    @property
+    def in_phase(self) -> bool:
+        """Whether requests that start in one burst also end in one, and those behind them start so: equal lengths."""
+        return self.work.total_requests is not None and not self.work.varied
+
+    @property
     def read_tokens(self) -> float:
         """Tokens that reading one prompt takes of a pass, an encoder's among them."""
         return self.work.new_tokens + self.source
@@ -135,8 +149,8 @@ class Job:
 
     def prompts(self, requests: int) -> Points:
         """The passes that read so many prompts, within the token budget."""
-        new, budget = self.work.new_tokens, self.engine.max_batched_tokens
-        if self.whole:
+        new, budget = self.work.new_tokens, int(self.budget)
+        if self.whole or not self.engine.chunks_prompts:
             budget = new * max(1, int(budget // self.read_tokens))
         return prefill_points(requests, new, budget, self.past + self.seen_further)
 
@@ -212,7 +226,7 @@ class Job:
         """
         padding: Column | float = 1.0
         if "decode" in self.runtime.host.captured:
-            padding = points.padded(self.engine.capture_sizes) / points.batch
+            padding = points.padded(self.engine.capture_sizes, self.engine.max_sequences) / points.batch
         shapes = Shapes.of(
             self.plans.repeat(points.batch),
             new=points.new,
