@@ -18,6 +18,7 @@ from rapid_llm.network.flow_prices import Links
 from rapid_llm.nouns import light
 from rapid_llm.parallelism import Plans
 from rapid_llm.predict.arrivals import by_chance, in_waves
+from rapid_llm.predict.benching import sized
 from rapid_llm.predict.job import decoded
 from rapid_llm.predict.lockstep import Lockstep, lockstep
 from rapid_llm.predict.replica import Job
@@ -92,6 +93,7 @@ def evaluate_inference(  # noqa: PLR0917
     batch as given, so that the verdict says so; an automatic batch is what the cache holds.
     """
     own, source = decoded(model, workload)
+    runtime = sized(runtime, model, precision, plans, workload, system.groups[0].node.accelerator)
     machine = Machine.of(system, runtime, links, int(plans.ranks.max(initial=0)))
     job = Job(model, runtime, precision, plans, own, machine, slow or {}, draft, source)
     requests = int(plans.micro_batch[0])

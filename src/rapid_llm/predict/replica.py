@@ -17,6 +17,7 @@ from rapid_llm.model import Model
 from rapid_llm.nouns import replaced
 from rapid_llm.operators.work import lateness
 from rapid_llm.parallelism import Parallelism, Plans
+from rapid_llm.predict.benching import sized
 from rapid_llm.predict.images import encoding
 from rapid_llm.predict.job import decoded, plans_of
 from rapid_llm.predict.nano import in_nano_batches
@@ -280,7 +281,8 @@ def job_of(scenario: Scenario) -> Job:
     """The job of a scenario's replica, on accelerators that are all well."""
     work = scenario.workload
     assert isinstance(work, Inference)
-    machine = Machine.of(scenario.system, scenario.runtime, accelerators=scenario.accelerators)
-    own, source = decoded(scenario.model, work)
-    common = scenario.model, scenario.runtime, scenario.precision, plans_of(scenario), own, machine
-    return Job(*common, draft=scenario.draft, source=source)
+    model, precision, plans = scenario.model, scenario.precision, plans_of(scenario)
+    runtime = sized(scenario.runtime, model, precision, plans, work, scenario.system.groups[0].node.accelerator)
+    machine = Machine.of(scenario.system, runtime, accelerators=scenario.accelerators)
+    own, source = decoded(model, work)
+    return Job(model, runtime, precision, plans, own, machine, draft=scenario.draft, source=source)
