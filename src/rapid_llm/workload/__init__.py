@@ -14,7 +14,7 @@ from rapid_llm.workload.jobs import (
     Workload,
 )
 from rapid_llm.workload.points import KV_TILE_TOKENS, Points, decode_points, join, points_of, prefill_points
-from rapid_llm.workload.routing import NATURAL_SKEW, Routing, misplaced
+from rapid_llm.workload.routing import NATURAL_SKEW, Routing, misplaced, scattered_load
 
 __all__ = [
     "KV_TILE_TOKENS",
@@ -37,4 +37,5 @@ __all__ = [
     "misplaced",
     "points_of",
     "prefill_points",
+    "scattered_load",
 ]
