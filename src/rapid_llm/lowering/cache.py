@@ -23,6 +23,7 @@ def cache_bytes(
     *,
     source: Column | float = 0.0,
     kvp: Column | float = 1.0,
+    windows: bool = True,
 ) -> Matrix:
     """Bytes of one pass of each unit on one rank for one sequence of ``length`` tokens [U, P].
 
@@ -31,11 +32,12 @@ def cache_bytes(
     divided; a window is held whole and straddles one more block; recurrent states and the inputs that a convolution
     looks back at do not grow: ``length`` 0 leaves them alone. Nor do keys and values of cross attention, of ``source``
     tokens. ``kvp`` of the tp ranks share the tokens of the same heads. Layers whose tokens all see each other run once
-    over a sequence and keep nothing: those of an encoder.
+    over a sequence and keep nothing: those of an encoder. Without ``windows`` layers that attend to the latest tokens
+    keep all of them.
     """
     cache = np.zeros((len(model.blocks) + below_units(model) + 2, len(length)))
     for unit, layer in enumerate(model.blocks):
-        cache[unit] = _layer(layer, (tp, kvp), length, kv, block)
+        cache[unit] = _layer(layer, (tp, kvp), length, kv, block, windows=windows)
         if layer.cross is not None:
             cache[unit] += _held(source, 0.0, block) * _width(layer.cross, tp) * kv
     return cache
@@ -62,13 +64,14 @@ def _held(length: Column | float, window: Column | float, block: int) -> Column 
 
 
 def _layer(
-    layer: Block, cut: tuple[Column | float, Column | float], length: Column, kv: float, block: int
+    layer: Block, cut: tuple[Column | float, Column | float], length: Column, kv: float, block: int, *, windows: bool
 ) -> Column | float:
     """``cut``: ranks that share heads, and those among them that share tokens."""
     mixer, (tp, kvp) = layer.mixer, cut
     size: Column | float = 0.0
     if isinstance(mixer, Attention) and mixer.causal and not mixer.kv_shared:
-        size = _held(length / kvp, (mixer.sliding_window or 0) / kvp, block) * _width(mixer, tp / kvp) * kv
+        window = (mixer.sliding_window or 0) if windows else 0
+        size = _held(length / kvp, window / kvp, block) * _width(mixer, tp / kvp) * kv
     elif isinstance(mixer, LatentAttention):
         latent = (mixer.kv_lora_rank + mixer.qk_rope_head_dim) * kv
         size = _held(length / kvp, 0.0, block) * (latent + (mixer.index_head_dim or 0))

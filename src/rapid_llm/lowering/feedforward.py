@@ -13,7 +13,7 @@ from rapid_llm.lowering.shapes import EVEN, Shapes
 from rapid_llm.model.architecture import MLP, MoE
 from rapid_llm.operators.elementwise import filled, larger, mapped, smaller, some, where
 from rapid_llm.operators.work import lateness, most_loaded
-from rapid_llm.workload import NATURAL_SKEW
+from rapid_llm.workload import NATURAL_SKEW, scattered_load
 
 FP32_BYTES = 4.0
 Mask = NDArray[np.bool_]
@@ -63,7 +63,8 @@ def _log_missed(experts: int, top_k: int, skew: float) -> NDArray[np.float64]:
 def expert_load(ffn: MoE, s: Shapes) -> Column | float:
     """Rows of the hottest rank of an expert group over the mean, by the popularity and the places of experts [P]."""
     if s.routing == EVEN:
-        return 1.0
+        skew = _natural_skew(ffn, s)
+        return mapped(lambda ep: scattered_load(ffn.num_experts, int(ep), skew), s.plans.ep) if skew else 1.0
     return mapped(lambda ep: s.routing.load(int(ep), ffn.num_experts), s.plans.ep)
 
 

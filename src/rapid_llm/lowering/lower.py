@@ -26,7 +26,7 @@ from rapid_llm.lowering.weights import ahead_parameters, block_parameters, encod
 from rapid_llm.model.architecture import Attention, Block, Model, MoE
 from rapid_llm.nouns import light, replaced
 from rapid_llm.operators.elementwise import larger
-from rapid_llm.runtime import Overlap, Runtime, Training
+from rapid_llm.runtime import Overlap, Runtime, Serving, Training
 
 Matrix = NDArray[np.float64]
 Held = tuple[Column | float, Column | float]
@@ -321,6 +321,9 @@ def cached(model: Model, s: Shapes, runtime: Runtime) -> Matrix:
     """KV-cache and state bytes that one layer pass keeps for its sequences on one rank [U, P]."""
     if s.training:
         return np.zeros((len(model.blocks) + below_units(model) + bool(s.ahead) + OUTER, len(s.plans)))
-    block = runtime.serving.kv_block_tokens if runtime.serving else 1
-    held = cache_bytes(model, s.plans.tp, s.past + s.new, s.kv, block, source=s.source, kvp=s.plans.kvp)
+    engine, lengths = runtime.serving or Serving(kv_block_tokens=1), s.past + s.new
+    common = s.kv, engine.kv_block_tokens
+    held = cache_bytes(
+        model, s.plans.tp, lengths, *common, source=s.source, kvp=s.plans.kvp, windows=engine.frees_windows
+    )
     return held * s.batch / s.plans.cp

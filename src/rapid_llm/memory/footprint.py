@@ -21,7 +21,7 @@ from rapid_llm.lowering.shapes import EVEN
 from rapid_llm.model import CompressedAttention, Model
 from rapid_llm.nouns import light
 from rapid_llm.parallelism import PLAN_COLUMNS, Plans
-from rapid_llm.runtime import Runtime
+from rapid_llm.runtime import Runtime, Serving
 from rapid_llm.workload import Routing
 
 Matrix = NDArray[np.float64]
@@ -71,8 +71,12 @@ def inference_footprint(
     values of ``source`` tokens of an encoder."""
     length = cached if _reads_by_length(model) else SHORT
     unit = _decode((model, runtime, precision), plans, length, source, routing)
-    block = runtime.serving.kv_block_tokens if runtime.serving else 1
-    each = cache_bytes(model, plans.tp, np.array([cached]), unit.shapes.kv, block, source=source, kvp=plans.kvp)
+    engine = runtime.serving or Serving(kv_block_tokens=1)
+    common = unit.shapes.kv, engine.kv_block_tokens
+    lengths = np.array([cached])
+    each = cache_bytes(
+        model, plans.tp, lengths, *common, source=source, kvp=plans.kvp, windows=engine.frees_windows
+    )
     return DecodeBytes(unit, cached, each * plans.micro_batch / plans.cp)
 
 

@@ -230,14 +230,16 @@ def cache_budget(
 
     ``share``: of a sequence's cache that is on one rank: context parallelism and offload leave less than all.
     """
-    tokens = runtime.serving.kv_block_tokens if runtime.serving else 1
+    engine = runtime.serving or Serving(kv_block_tokens=1)
+    tokens = engine.kv_block_tokens
     plans = lowered.shapes.plans
     tp, kvp = float(plans.tp[row]), float(plans.kvp[row])
     lengths = np.array([0.0, tokens * kvp, length])
     room = np.maximum(cache_room(account)[row], 0.0)
     source = float(lowered.shapes.source[row])
     # bytes of a sequence of these lengths
-    each = cache_bytes(model, tp, lengths, lowered.shapes.kv, tokens, source=source, kvp=kvp)
+    held = lowered.shapes.kv, tokens
+    each = cache_bytes(model, tp, lengths, *held, source=source, kvp=kvp, windows=engine.frees_windows)
     states, block, whole = each.T @ lowered.layers[:, row, :] * share
     grows = block - states
     sequences = _count(room, whole)

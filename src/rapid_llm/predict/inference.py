@@ -18,6 +18,7 @@ from rapid_llm.network.flow_prices import Links
 from rapid_llm.nouns import light
 from rapid_llm.parallelism import Plans
 from rapid_llm.predict.arrivals import by_chance, gathered, in_waves, until_read
+from rapid_llm.predict.benching import sized
 from rapid_llm.predict.job import decoded
 from rapid_llm.predict.lockstep import Lockstep, lockstep
 from rapid_llm.predict.replica import Job
@@ -92,6 +93,7 @@ def evaluate_inference(  # noqa: PLR0917
     batch as given, so that the verdict says so; an automatic batch is what the cache holds.
     """
     own, source = decoded(model, workload)
+    runtime = sized(runtime, model, precision, plans, workload, system.groups[0].node.accelerator)
     machine = Machine.of(system, runtime, links, int(plans.ranks.max(initial=0)))
     job = Job(model, runtime, precision, plans, own, machine, slow or {}, draft, source)
     requests = int(plans.micro_batch[0])
@@ -164,7 +166,7 @@ def _first_tokens(job: Job, wave: InferenceTable) -> float:
     if job.work.batching == "static":
         return wave.ttft_s
     requests = wave.running
-    together = min(requests, max(1, int(job.engine.max_batched_tokens // job.read_tokens)))
+    together = min(requests, max(1, int(job.budget // job.read_tokens)))
     share = float(np.mean(np.arange(requests) // together + 1.0)) / ceil(requests / together)
     first, last = job.tokenised(requests)
     read = job.ingress + first + share * max(_read(job, requests), last - first)
@@ -295,8 +297,9 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     work, engine = job.work, job.engine
     groups = min(job.stages, requests)
     others = (requests - 1.0) / groups * (1.0 + job.drafts) * work.beams
-    budget = max(1.0, engine.max_batched_tokens - (others if engine.mixed_steps else 0.0))
-    together = min(gathered(engine, *_coming(job, requests, groups)), budget / job.read_tokens)
+    budget = max(1.0, job.budget - (others if engine.mixed_steps else 0.0))
+    most = budget / job.read_tokens if engine.chunks_prompts else max(1.0, budget // job.read_tokens)
+    together = min(requests / groups if job.in_phase else gathered(engine, *_coming(job, requests, groups)), most)
     together = max(1.0, together) if job.whole else together
     passes = requests / together
     batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
@@ -347,12 +350,17 @@ def fed(job: Job) -> int:
     Prompts alone fill their passes."""
     work, engine = job.work, job.engine
     if not job.model.writes:
-        return max(1, min(job.max_requests, job.stages * int(engine.max_batched_tokens // job.read_tokens)))
+        return max(1, min(job.max_requests, job.stages * int(job.budget // job.read_tokens)))
     if not engine.mixed_steps:
         return job.max_requests
-    tokens = job.read_tokens + 1.0 + job.decode_steps * (1.0 + job.drafts) * work.beams
-    share = (1.0 + job.decode_steps) / tokens
-    return max(1, min(job.max_requests, int(job.stages * engine.max_batched_tokens * share)))
+    each = (1.0 + job.drafts) * work.beams
+    tokens = job.read_tokens + 1.0 + job.decode_steps * each
+    kept = job.budget * (1.0 + job.decode_steps) / tokens
+    if not engine.chunks_prompts:
+        whole = np.arange(1.0, max(1.0, job.budget // job.read_tokens) + 1.0)
+        room = np.maximum(1.0, (job.budget - whole * job.read_tokens) / each)
+        kept = float(np.minimum(room, whole * (1.0 + job.decode_steps)).max())
+    return max(1, min(job.max_requests, int(job.stages * kept)))
 
 
 def _cycle(  # noqa: PLR0917
@@ -406,14 +414,14 @@ def _cycle(  # noqa: PLR0917
 def _coming(job: Job, requests: int, groups: int) -> tuple[float, float]:
     """Prompts that come a step, and how many of them fill the share of the token budget that the engine waits for."""
     engine = job.engine
-    filled = (engine.batch_wait_share * engine.max_batched_tokens - (requests - 1.0) / groups) / job.read_tokens
+    filled = (engine.batch_wait_share * job.budget - (requests - 1.0) / groups) / job.read_tokens
     return requests / (groups * (1.0 + job.decode_steps)), filled
 
 
 def _ahead(job: Job, requests: int, reading: float) -> float:
     """Passes with prompts of others that a prompt waits for, where these take a share of the time: no more than half of
     them are ahead."""
-    room = job.engine.max_batched_tokens / job.read_tokens
+    room = job.budget / job.read_tokens
     together, each = max(1.0, floor(room)), max(1.0, 1.0 / room)
     return each * min(by_chance(reading, reading / together), (requests - 1.0) / together / 2.0)
 

@@ -17,6 +17,7 @@ from rapid_llm.model import Model
 from rapid_llm.nouns import replaced
 from rapid_llm.operators.work import lateness
 from rapid_llm.parallelism import Parallelism, Plans
+from rapid_llm.predict.benching import sized
 from rapid_llm.predict.images import encoding
 from rapid_llm.predict.job import decoded, plans_of
 from rapid_llm.predict.nano import in_nano_batches
@@ -51,6 +52,20 @@ class Job:
     def whole(self) -> bool:
         """Whether prompts are read in one pass each: where every token of them sees all, none can be cut."""
         return self.model.encoder is not None or not self.model.writes
+
+    @property
+    def budget(self) -> float:
+        """Tokens of one step. An engine that cuts no prompt is started so that a step holds the longest of them beside
+        one token of every sequence (trtllm-bench, ``get_settings``)."""
+        engine = self.engine
+        if engine.chunks_prompts:
+            return engine.max_batched_tokens
+        return max(engine.max_batched_tokens, self.read_tokens + engine.max_sequences)
+
+    @property
+    def in_phase(self) -> bool:
+        """Whether requests that start in one burst also end in one, and those behind them start so: equal lengths."""
+        return self.work.total_requests is not None and not self.work.varied
 
     @property
     def read_tokens(self) -> float:
@@ -141,8 +156,8 @@ class Job:
 
     def prompts(self, requests: int) -> Points:
         """The passes that read so many prompts, within the token budget."""
-        new, budget = self.work.new_tokens, self.engine.max_batched_tokens
-        if self.whole:
+        new, budget = self.work.new_tokens, int(self.budget)
+        if self.whole or not self.engine.chunks_prompts:
             budget = new * max(1, int(budget // self.read_tokens))
         return prefill_points(requests, new, budget, self.past + self.seen_further)
 
@@ -218,7 +233,7 @@ class Job:
         """
         padding: Column | float = 1.0
         if "decode" in self.runtime.host.captured:
-            padding = points.padded(self.engine.capture_sizes) / points.batch
+            padding = points.padded(self.engine.capture_sizes, self.engine.max_sequences) / points.batch
         shapes = Shapes.of(
             self.plans.repeat(points.batch),
             new=points.new,
@@ -272,7 +287,8 @@ def job_of(scenario: Scenario) -> Job:
     """The job of a scenario's replica, on accelerators that are all well."""
     work = scenario.workload
     assert isinstance(work, Inference)
-    machine = Machine.of(scenario.system, scenario.runtime, accelerators=scenario.accelerators)
-    own, source = decoded(scenario.model, work)
-    common = scenario.model, scenario.runtime, scenario.precision, plans_of(scenario), own, machine
-    return Job(*common, draft=scenario.draft, source=source)
+    model, precision, plans = scenario.model, scenario.precision, plans_of(scenario)
+    runtime = sized(scenario.runtime, model, precision, plans, work, scenario.system.groups[0].node.accelerator)
+    machine = Machine.of(scenario.system, runtime, accelerators=scenario.accelerators)
+    own, source = decoded(model, work)
+    return Job(model, runtime, precision, plans, own, machine, draft=scenario.draft, source=source)

@@ -308,6 +308,9 @@ class Serving:
     admission sets cache aside for; ``logit_bytes`` that the sampler holds for each logit of each sequence;
     ``bias_apart``: the bias of a row-parallel product is added behind its all-reduce by a kernel of its own;
     ``pads_ranks``: replicas that share experts all run as many tokens a step as the fullest of them;
+    ``sized_by``: what picks both limits of a finite job whose batch is left to the engine, the user or its benchmark;
+    ``chunks_prompts``: a prompt that the budget of a step does not hold is cut, else it waits for a step that has room;
+    ``frees_windows``: layers that attend to a window keep no more than that of a sequence, else all of it;
     ``async_scheduling``: the next step is prepared while this one runs, so that of the host only what exceeds it shows;
     ``shared_as_routed``: shared experts that are as wide as routed ones are further routed experts, which every token
     has, on accelerators where the kernel of experts runs them in the same launch.
@@ -331,6 +334,9 @@ class Serving:
     logit_bytes: NonNegative = 8.0
     bias_apart: bool = False
     pads_ranks: bool = False
+    sized_by: Literal["user", "trtllm-bench"] = "user"
+    chunks_prompts: bool = True
+    frees_windows: bool = True
     async_scheduling: bool = False
     steps_ahead: Whole = 0
     receive_interval: Count = 1

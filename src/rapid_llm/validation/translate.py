@@ -193,9 +193,10 @@ def precision_of(row: Row) -> str | Mapping[str, str] | None:
     rule = first("precisions", row)
     if rule is None:
         raise Skip(f"no precision '{row.get('precision') or row.get('dtype_weights', '')}'")
+    cache = row.get("dtype_kv")
     if rule["precision"] == "runtime":
-        return None
-    preset, cache = str(rule["precision"]), row.get("dtype_kv")
+        return {"kv_cache": dtype(cache).name} if cache else None
+    preset = str(rule["precision"])
     if not cache or PRESETS[preset]["kv_cache"] == dtype(cache).name:
         return preset
     return {"base": preset, "kv_cache": dtype(cache).name}

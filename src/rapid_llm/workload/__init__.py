@@ -15,7 +15,7 @@ from rapid_llm.workload.jobs import (
     Workload,
 )
 from rapid_llm.workload.points import KV_TILE_TOKENS, Points, decode_points, join, points_of, prefill_points
-from rapid_llm.workload.routing import NATURAL_SKEW, Routing, misplaced
+from rapid_llm.workload.routing import NATURAL_SKEW, Routing, misplaced, scattered_load
 
 __all__ = [
     "KV_TILE_TOKENS",
@@ -39,4 +39,5 @@ __all__ = [
     "points_of",
     "prefill_points",
     "read_counts",
+    "scattered_load",
 ]

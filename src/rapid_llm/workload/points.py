@@ -47,13 +47,14 @@ class Points:
         """Decode steps that verify ``drafts`` tokens beside the newest one; the others stay."""
         return replace(self, new=np.where(self.decode, self.new + drafts, self.new)) if drafts else self
 
-    def padded(self, sizes: tuple[int, ...]) -> Column:
-        """Sequences that each decode pass runs as [N]: the next of the captured sizes; beyond the last, as they are."""
+    def padded(self, sizes: tuple[int, ...], most: int) -> Column:
+        """Sequences that each decode pass runs as [N]: the next of the captured sizes, which an engine of at most so many
+        sequences captures no more of; beyond the last, as they are."""
         if not sizes:
             return self.batch
         captured = np.asarray(sizes, dtype=np.float64)
         index = np.searchsorted(captured, self.batch)
-        found = captured[np.minimum(index, len(captured) - 1)]
+        found = np.maximum(self.batch, np.minimum(captured[np.minimum(index, len(captured) - 1)], most))
         return np.where(self.decode & (index < len(captured)), found, self.batch)
 
 

@@ -20,6 +20,9 @@ NATURAL_SKEW = 0.8
 """Of tokens over experts where nobody says: what the histograms of observed traces look like (TensorRT-LLM PR 19148,
 ``--expert_pattern powerlaw``, its default)."""
 
+LAYERS_DRAWN = 256
+"""Layers over which the load of the hottest rank is averaged."""
+
 Shares = NDArray[np.float64]
 Rank = tuple[Whole, ...]
 
@@ -138,6 +141,17 @@ class Routing:
     @property
     def _limit(self) -> float:
         return float("inf") if self.capacity is None else self.capacity
+
+
+@lru_cache(maxsize=256)
+def scattered_load(experts: int, ep: int, skew: float) -> float:
+    """Pairs on the hottest of ``ep`` ranks over the mean where popularity falls as i^-skew and popular experts sit
+    anywhere: the mean over layers, each of which has places of its own and waits for its own hottest rank."""
+    if ep <= 1 or experts % ep:
+        return 1.0
+    popular = np.arange(1.0, experts + 1.0) ** -skew
+    draws = np.random.default_rng(experts * ep).permuted(np.tile(popular / popular.sum(), (LAYERS_DRAWN, 1)), axis=1)
+    return float(draws.reshape(LAYERS_DRAWN, ep, -1).sum(axis=2).max(axis=1).mean() * ep)
 
 
 @lru_cache(maxsize=64)
