@@ -124,9 +124,13 @@ class Rates(NamedTuple):
         """
         seconds = moved / (share * self.hbm)
         if self.resident:
-            hit = 1.0 / (1.0 + ((moved if held is None else held) / self.resident) ** _RESIDENT_STEEPNESS)
-            seconds = seconds * (1.0 - hit) + hit * smaller(seconds, moved / (l2_share * self.l2))
+            near = self.near(moved if held is None else held)
+            seconds = seconds * (1.0 - near) + near * smaller(seconds, moved / (l2_share * self.l2))
         return seconds
+
+    def near(self, held: Column) -> float | Column:
+        """The share that L2 still has of so many bytes when a replayed benchmark comes back to them."""
+        return 1.0 / (1.0 + (held / self.resident) ** _RESIDENT_STEEPNESS) if self.resident else 0.0
 
 
 @lru_cache(maxsize=512)
