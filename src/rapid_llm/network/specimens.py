@@ -131,6 +131,8 @@ _WRITTEN: Final = {
     "king mesh of nodes": (_POD, 9, "king-mesh, sides: [3, 3]"),
     "dragonfly of nodes": (_POD, 8, "dragonfly, groups: 4, routers: 2"),
     "hypercube boxes": (_BOXES, 8, "hypercube"),
+    "fat tree of pods": (_POD, 16, "fat-tree, arity: 8"),
+    "fat tree of leaves": (_POD, 20, "fat-tree, arity: 16"),
     "reducing rails": (_REDUCING, 16, "rail-optimized, leaf_nodes: 4"),
     "reducing leaves": (_REDUCING, 16, "leaf-spine, leaf_nodes: 4"),
     "reducing fat tree": (_REDUCING, 16, "fat-tree, leaf_nodes: 2"),
