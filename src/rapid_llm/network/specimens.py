@@ -133,6 +133,8 @@ _WRITTEN: Final = {
     "hypercube boxes": (_BOXES, 8, "hypercube"),
     "fat tree of pods": (_POD, 16, "fat-tree, arity: 8"),
     "fat tree of leaves": (_POD, 20, "fat-tree, arity: 16"),
+    "2:1 leaves": (_POD, 16, "leaf-spine, leaf_nodes: 4, oversubscription: 2"),
+    "2:1 rails": (_POD, 16, "rail-optimized, leaf_nodes: 4, oversubscription: 2"),
     "reducing rails": (_REDUCING, 16, "rail-optimized, leaf_nodes: 4"),
     "reducing leaves": (_REDUCING, 16, "leaf-spine, leaf_nodes: 4"),
     "reducing fat tree": (_REDUCING, 16, "fat-tree, leaf_nodes: 2"),

@@ -91,7 +91,7 @@ def network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
     wire = technology.latency if node.nics.latency is None else node.nics.latency
     reach = total if fabric.topology == "single-switch" else leaf_nodes(node, fabric) * node.accelerators
     reduces = fabric.in_network_reduction
-    port = (node.nics.bandwidth or technology.bandwidth) * max(1.0, node.nics.count / node.accelerators)
+    served = node.accelerators // cards_of(node)
     upper = (fabric.hops - 1) * SWITCH_HOP
     leaf = Tier(
         "leaf",
@@ -102,7 +102,8 @@ def network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
         "switch",
         "inter",
         reduces,
-        port=port,
+        behind=served,
+        port=rate * served,
         astray=upper if fabric.topology == "rail-optimized" else 0.0,
     )
     spine = Tier(
@@ -114,7 +115,8 @@ def network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
         "switch",
         "inter",
         reduces,
-        port=port,
+        behind=served,
+        port=rate * served,
     )
     if total <= reach:
         return (leaf,)
