@@ -13,6 +13,7 @@ from rapid_llm.network.flow_prices import Links, interconnect, under_faults
 from rapid_llm.network.picture import topology_svg
 from rapid_llm.network.routing import route
 from rapid_llm.network.specimens import WRITTEN, written
+from rapid_llm.network.system_tiers import SWITCH_HOP
 from rapid_llm.network.topology import LINK_KINDS, NODE_KINDS, Topology
 
 CHIPS = "{{name: s, node: {{accelerator: tpu-v5p, accelerators: 1}}, nodes: {n}, fabric: {{topology: {t}}}}}"
@@ -135,6 +136,7 @@ def test_a_broken_link_between_routers_is_gone_round():
         (POD, 8, "ring, sides: [8]", "takes sides with mesh, torus, king-mesh only"),
         (POD, 8, "kingmesh", "Did you mean 'king-mesh'"),
         (POD, 8, "fat-tree, arity: 5", "even number of ports"),
+        (POD, 8, "fat-tree, arity: 8, oversubscription: 2", "full bisection where arity says its switches"),
         (POD, 8, "leaf-spine, groups: 3", "takes groups with dragonfly only"),
         (BOX, 12, "torus, sides: [4, 4]", "sides 4 x 4 = 16, but 12 accelerators"),
         (BOX, 8, "torus, sides: [4, 2], link_bandwidth: [1 GB/s, 1 GB/s, 1 GB/s]", "3 link bandwidths"),
@@ -145,6 +147,17 @@ def test_a_broken_link_between_routers_is_gone_round():
 def test_what_does_not_fit_is_said_in_one_sentence(text, n, t, said):
     with pytest.raises(InputError, match=said.replace("(", r"\(")):
         system(text, n, t)
+
+
+def test_pods_of_a_fat_tree_are_a_tier():
+    """Two nodes a pod of switches with 8 ports: three switches on the way inside, five from pod to pod."""
+    tiers = Fabric.of(system(POD, 16, "fat-tree, arity: 8")).tiers
+    assert [(tier.name, tier.span) for tier in tiers[1:]] == [("spine", 16), ("core", 128)]
+    assert tiers[2].latency - tiers[1].latency == pytest.approx(2 * SWITCH_HOP)
+    assert tiers[2].bandwidth == tiers[1].bandwidth  # full bisection
+    sixteen = Fabric.of(system(POD, 20, "fat-tree, arity: 16")).tiers
+    assert [(tier.name, tier.span) for tier in sixteen[1:]] == [("spine", 64), ("core", 160)]
+    assert [tier.name for tier in Fabric.of(system(POD, 6, "fat-tree, arity: 16")).tiers[1:]] == ["spine"]
 
 
 def test_places_that_are_too_few():

@@ -21,6 +21,7 @@ from rapid_llm.network import bus_bandwidth
 from rapid_llm.units import format_bandwidth, format_bytes, format_percent, format_seconds
 
 if TYPE_CHECKING:
+    from rapid_llm.hardware import System
     from rapid_llm.network.own import Run
     from rapid_llm.network.topology import Topology
 
@@ -62,7 +63,7 @@ def links(
     from rapid_llm.network.own import runs, without_faults
     from rapid_llm.network.picture import topology_svg
 
-    healthy = _topology(source, accelerators)
+    healthy = _topology(source, None if place and place.strip() != "best" else accelerators)
     hurt = apply(healthy, read_faults([fault(one) for one in faults], prefix="--fault")) if faults else healthy
     names = faults_drawn(healthy, faults)
     places = None if place is None else _places(place, healthy, accelerators)
@@ -121,14 +122,22 @@ def _placed(best: Run, topology: Topology, before: float | None) -> list[str]:
 
 def _topology(source: str, accelerators: int | None) -> Topology:
     from rapid_llm.network.files import read_topology
-    from rapid_llm.network.topology import Topology
 
     if not is_file(source) or _is_system(source):
-        return Topology.of(hardware.system(source), accelerators)
+        return _whole_nodes(hardware.system(source), accelerators)
     found = read_topology(source)
     if not len(found.accelerators):
         raise InputError(f"{source} has no accelerators: every name ends like that of a switch or card.", field="links")
     return found
+
+
+def _whole_nodes(system: System, accelerators: int | None) -> Topology:
+    """The interconnect of a system, or of its first nodes that have so many accelerators."""
+    from rapid_llm.network.topology import Topology
+
+    node = system.groups[0].node.accelerators
+    within = accelerators is not None and node < accelerators < system.accelerators
+    return Topology.of(system, -(-accelerators // node) * node if within and accelerators else accelerators)
 
 
 def _is_system(file: str) -> bool:

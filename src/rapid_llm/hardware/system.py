@@ -184,6 +184,8 @@ class ScaleOutFabric:
             raise ValueError("needs groups and routers for a dragonfly, such as groups: 9, routers: 4")
         if self.arity is not None and (self.arity < 2 or self.arity % 2):
             raise ValueError(f"needs an even number of ports per switch, 2 or more, as arity (got {self.arity})")
+        if self.arity is not None and self.oversubscription > 1:
+            raise ValueError("has full bisection where arity says its switches; leave oversubscription out, or arity")
 
 
 _OWN: Final = {

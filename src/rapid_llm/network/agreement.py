@@ -25,7 +25,7 @@ from rapid_llm.network.specimens import BANDWIDTH, FAMILIES, LATENCY, WRITTEN, w
 from rapid_llm.network.tasks import Floats, Result, Tasks
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import OPS, Bounds, Template
-from rapid_llm.network.topology import Topology
+from rapid_llm.network.topology import LINK_KINDS, Topology
 
 FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
 LINKS: Final = Library(
@@ -139,7 +139,10 @@ def meets(way: Way, topology: Topology, members: Members) -> bool:
         return True
     cards = any(tier.port > tier.bandwidth * 1.005 for tier in way.group.tiers)
     by_chance = cards and any(phase.pattern == "tree" for phase in way.template.phases)  # which of a card's ranks cross
-    return way.group.scattered and (by_chance or _at_odds(way, topology, members))
+    if not way.group.scattered:
+        return False
+    above = len(line.others) > 0 and _uneven_above(way, topology, members)
+    return by_chance or above or _at_odds(way, topology, members)
 
 
 def _steps(way: Way, topology: Topology, members: Members) -> Iterator[Tasks]:
@@ -157,6 +160,25 @@ def _carried(way: Way, topology: Topology, members: Members) -> float:
         moved = np.bincount(tasks.resource, _spread(tasks, tasks.total), topology.links)
         total += float((moved / topology.capacity).max(initial=0.0)) / UNIT
     return total
+
+
+def _uneven_above(way: Way, topology: Topology, members: Members) -> bool:
+    """Whether a group meets others on a link between switches that is busier than all of its cards: the closed form
+    knows the cards of each of those that lie unlike.
+    """
+    rates = [tier.bandwidth for tier in way.group.tiers if tier.scope == "inter"]
+    between, groups = topology.kind == LINK_KINDS.index("fabric"), len(members)
+    for tasks in _steps(way, topology, members):
+        moved = _spread(tasks, tasks.total)
+        busy = np.bincount(tasks.resource, moved, topology.links) / topology.capacity
+        row = np.repeat(np.arange(len(tasks)) * groups // len(tasks), np.diff(tasks.resource_start))
+        above, below = np.zeros(groups), np.zeros(groups)
+        high = between[tasks.resource]
+        np.maximum.at(above, row[high], busy[tasks.resource[high]])
+        np.maximum.at(below, row[~high], busy[tasks.resource[~high]])
+        if (above > 1.005 * max(rates) / min(rates) * below).any():
+            return True
+    return False
 
 
 def _at_odds(way: Way, topology: Topology, members: Members) -> bool:

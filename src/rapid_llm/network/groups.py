@@ -175,22 +175,22 @@ def _by_dimension(group: Group) -> Group:
 
 
 def _network_as_one(group: Group, laps: int) -> Group:
-    """The tiers between nodes as one, as the latest datum of a ring of nodes meets them: hops below a leaf, and those
-    from leaf to leaf; of ``laps`` in a row it leaves out one hop each, the nearest where it can.
+    """The tiers between nodes as one, as the latest datum of a ring of nodes meets them: hops below a leaf, those from
+    leaf to leaf, and from pod to pod; of ``laps`` in a row it leaves out one hop each, the nearest where it can.
     """
     inside, n = group.inside, group.bounds[-1]
     if len(group.bounds) - inside < 2:
         return group
     inner = group.bounds[inside - 1] if inside else 1
     near, far = group.tiers[inside], group.tiers[-1]
-    hops, between = (group.units[inside - 1] if inside else n) - 1, group.units[-2]
-    apart = laps * between - laps * between // (hops + 1)
-    joined = replace(
-        near,
-        span=far.span,
-        latency=near.latency + (far.latency - near.latency) * min(1.0, apart / (laps * hops)),
-        bandwidth=min(near.bandwidth, far.bandwidth * max(1.0, group.bounds[inside] / inner)),
-    )
+    hops = (group.units[inside - 1] if inside else n) - 1
+    latency, bandwidth = near.latency, near.bandwidth
+    above = zip(pairwise(group.tiers[inside:]), group.units[inside:], group.bounds[inside:], strict=False)
+    for (below, tier), between, held in above:
+        apart = laps * between - laps * between // (hops + 1)
+        latency += (tier.latency - below.latency) * min(1.0, apart / (laps * hops))
+        bandwidth = min(bandwidth, tier.bandwidth * max(1.0, held / inner))
+    joined = replace(near, span=far.span, latency=latency, bandwidth=bandwidth)
     return replace(
         group,
         tiers=(*group.tiers[:inside], joined),

@@ -126,12 +126,14 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
     waits += calls
     slowest = int(busy.sum(axis=0).argmax())
 
+    own = _own_share_first(template, group, costs, busy[0])
+
     def line(fixed: float, per_byte: float) -> Line:
         sliced = 0.0 if template.phases[0].pattern == "neighbour" else protocol.ramp * costs[slowest].slice
         root = 2 * sqrt(sliced * per_byte)  # best slicing of per_byte S; a send is cut once, into its channels
         if channels_of(template, group, costs) is None:
             per_byte = _throttled(per_byte, template, group, protocol)
-        return Line(fixed, per_byte + copied(op, group, costs[0]), root)
+        return Line(fixed, per_byte + own + copied(op, group, costs[0]), root)
 
     if apart:
         paths = [(float(waits.sum()) + wait, moving) for wait, moving in apart.paths]
@@ -219,6 +221,14 @@ def _turning(template: Template, group: Group, costs: list[LinkCost], waits: flo
 def _in_loops(line: Line, waits: float, per_byte: float) -> list[Line]:
     """A line, and the one that it goes on with once buffers are full."""
     return [line, line.deeper(-waits, per_byte)] if per_byte else [line]
+
+
+def _own_share_first(template: Template, group: Group, costs: list[LinkCost], busy: Vector) -> float:
+    """Seconds per byte of S in which the threads of a ring send a rank's own share while what the last rank left in
+    host memory waits to be read: one after the other, where a peer's writes land in the meantime (NCCL's prims).
+    """
+    read = any(cost.memory for cost in costs) and template.phases[0].pattern == "ring"
+    return float(busy[0]) / (group.bounds[-1] - 1) if read else 0.0
 
 
 def _calls(phase: Phase, template: Template, group: Group, costs: list[LinkCost]) -> float:

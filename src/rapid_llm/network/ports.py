@@ -28,11 +28,16 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> Vecto
             share = crowded(share, (below if exchange else 1) * min(group.stride, tier.behind))
         apart = group.stride * below
         if template.phases[0].pattern == "neighbour":  # only the last of a unit crosses it, over a port of its own
-            crossing = min(group.stride, group.node_span)  # side by side: they share a card where it serves several
+            crossing = min(group.stride, group.node_span)
             members = group.bounds[level] // below
-            all_send = tier.wires.reach(members, apart, both=False) if tier.wires else tier.bandwidth
-            alone = max(all_send, tier.port / crossing) if tier.port else tier.reach(2, apart, group.stride)
+            if tier.wires:
+                alone = max(tier.wires.reach(members, apart, both=False), tier.port / crossing)
+            else:
+                alone = _few(level, 1, group) if tier.port else tier.reach(2, apart, group.stride)
             rates.append(alone * share)
+            continue
+        if group.scattered and tier.port and template.phases[0].pattern in ("ring", "relay"):
+            rates.append(_few(level, below, group) * share)
             continue
         if group.scattered and tier.scope == "inter":  # few cross, over cards that they need not share
             rates.append(max(tier.bandwidth, tier.port / min(apart, group.node_span)) * share)
@@ -55,6 +60,18 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> Vecto
             * share
         )
     return np.array(rates)
+
+
+def _few(level: int, ranks: int, group: Group) -> float:
+    """B/s of each of the few that leave a unit, so many ``ranks`` of a group side by side with those of the next: on
+    its part of a card that serves several, and of the way up, which all of the unit could share. Of groups that
+    straddle units, two have ranks there that cross.
+    """
+    tier, below = group.tiers[level], group.tiers[level - 1] if level else None
+    held = below.span if below and below.scope == "inter" else group.node_span
+    crossing = group.stride * ranks
+    up = tier.bandwidth * held / crossing / (2 if group.scattered else 1)
+    return max(tier.bandwidth, min(tier.port / min(crossing, tier.behind), up))
 
 
 def port_loads(load: tuple[float, ...], phase: Phase, group: Group) -> list[float]:

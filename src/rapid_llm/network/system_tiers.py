@@ -91,7 +91,7 @@ def network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
     wire = technology.latency if node.nics.latency is None else node.nics.latency
     reach = total if fabric.topology == "single-switch" else leaf_nodes(node, fabric) * node.accelerators
     reduces = fabric.in_network_reduction
-    port = (node.nics.bandwidth or technology.bandwidth) * max(1.0, node.nics.count / node.accelerators)
+    served = node.accelerators // cards_of(node)
     upper = (fabric.hops - 1) * SWITCH_HOP
     leaf = Tier(
         "leaf",
@@ -102,7 +102,8 @@ def network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
         "switch",
         "inter",
         reduces,
-        port=port,
+        behind=served,
+        port=rate * served,
         astray=upper if fabric.topology == "rail-optimized" else 0.0,
     )
     spine = Tier(
@@ -114,11 +115,18 @@ def network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
         "switch",
         "inter",
         reduces,
-        port=port,
+        behind=served,
+        port=rate * served,
     )
     if total <= reach:
         return (leaf,)
-    return (leaf, spine) if reach > node.accelerators else (spine,)
+    tiers = (leaf,) if reach > node.accelerators else ()
+    pod = (fabric.arity // 2) ** 2 // cards_of(node) * node.accelerators if fabric.arity else total
+    if pod >= total:
+        return (*tiers, spine)
+    if pod > max(reach, node.accelerators):
+        tiers = (*tiers, replace(spine, span=pod))
+    return (*tiers, replace(spine, name="core", latency=spine.latency + 2 * SWITCH_HOP))
 
 
 def _chips(node: Node, fabric: ScaleOutFabric, total: int) -> Tier:
@@ -149,7 +157,7 @@ def _between_cards(node: Node, system: System) -> Tier:
     technology, wires = link(node.nics.link), between_cards(system)
     latency = (technology.latency if node.nics.latency is None else node.nics.latency) + SWITCH_HOP
     rate, name = wires.reach(wires.places, node.accelerators), system.fabric.topology
-    port = min(_card(node)[1], float(wires.topology.bandwidth.min()))
+    port = min(one_card(node)[1], float(wires.topology.bandwidth.min()))
     return Tier(name, system.accelerators, rate, latency, technology.name, "wired", "inter", port=port, wires=wires)
 
 
@@ -158,7 +166,7 @@ def between_cards(system: System) -> Wires:
     """The network between all cards, node after node: routers of nodes that are joined directly, or a dragonfly."""
     fabric, node, nodes = system.fabric, system.groups[0].node, system.groups[0].count
     assert fabric is not None
-    count, card, wire = _card(node)
+    count, card, wire = one_card(node)
     if fabric.topology == "dragonfly":
         built = dragonfly(fabric, nodes * count, card, wire + SWITCH_HOP, 2 * SWITCH_HOP)
     else:
@@ -168,7 +176,7 @@ def between_cards(system: System) -> Wires:
     return Wires(built, node.accelerators, count)
 
 
-def _card(node: Node) -> tuple[int, float, float]:
+def one_card(node: Node) -> tuple[int, float, float]:
     """Cards of a node that serve accelerators, B/s of each, and seconds from one over a cable to another."""
     assert node.nics is not None
     technology, count = link(node.nics.link), cards_of(node)

@@ -9,7 +9,7 @@ from rapid_llm.hardware.system import Node, System
 from rapid_llm.network import shapes
 from rapid_llm.network.clusters import fat_tree, leaf_spine, nested, switch
 from rapid_llm.network.fabric import Fabric, of_equal_nodes
-from rapid_llm.network.system_tiers import SWITCH_HOP, cards_of, leaf_nodes
+from rapid_llm.network.system_tiers import SWITCH_HOP, leaf_nodes, one_card
 from rapid_llm.network.tier import Tier
 from rapid_llm.network.topology import Builder, Topology
 from rapid_llm.network.wiring import first
@@ -94,19 +94,15 @@ def _scale_out(system: System, node: Node, fabric: Fabric, total: int) -> Topolo
     out, cards = system.fabric, node.nics
     if out is None or cards is None:
         raise InputError(f"system '{system.name}' has no network between its nodes.", field="system.fabric")
-    boxes, count = total // node.accelerators, cards_of(node)
+    boxes, (count, port, wire) = total // node.accelerators, one_card(node)
     name, box = f"{system.name} x {boxes}", _box(node, fabric, node.accelerators)
     if (wires := fabric.tiers[-1].wires) is not None:
         return nested([box] * boxes, wires.topology, name=name, per_box=count)
-    tier = next(t for t in fabric.tiers if t.scope == "inter")
-    rate = tier.bandwidth * (max(out.oversubscription, 1.0) if tier.name == "spine" else 1.0)
-    port = rate * node.accelerators / count
     rail = out.topology == "rail-optimized"
     below = leaf_nodes(node, out) * (1 if rail else count)
     single = out.topology == "single-switch"
-    wire = tier.latency - (out.hops * SWITCH_HOP if tier.name == "spine" else SWITCH_HOP)
     if out.arity:
-        tree = fat_tree(out.arity, port, wire + SWITCH_HOP, upper=2 * SWITCH_HOP)
+        tree = fat_tree(out.arity, port, wire + SWITCH_HOP, upper=(out.hops - 1) * SWITCH_HOP)
         if len(tree.accelerators) < system.groups[0].count * count:
             raise InputError(
                 f"a fat tree of switches with {out.arity} ports has {len(tree.accelerators)} places, but system "

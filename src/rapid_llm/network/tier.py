@@ -35,10 +35,11 @@ class Tier:
 
     bandwidth: B/s per accelerator and direction while all of them communicate; latency: one hop (s); kind: ``switch``
     non-blocking, ``full`` a link per pair, ``ring``, ``torus`` of ``dimensions``, ``axis`` one of those, ``shared`` one
-    host bridge, whose units cross over a single link; ``behind`` accelerators each, whose groups share it, ``wired``
-    any other constructor, whose ``wires`` say what a pattern loads on them. ``port``: B/s of one whose neighbours are
-    silent, where that is more; ``astray``: what a hop to another rail adds (s); ``lengths`` of a torus's dimensions
-    where its file says them, or of a ring of chips, and ``rates`` (B/s) of them where they differ.
+    host bridge, whose units cross over a single link, ``wired`` any other constructor, whose ``wires`` say what a
+    pattern loads on them; ``behind``: accelerators that share such a link of a bridge, or a network card. ``port``: B/s
+    of one whose neighbours are silent, where that is more; ``astray``: what a hop to another rail adds (s);
+    ``lengths`` of a torus's dimensions where its file says them, or of a ring of chips, and ``rates`` (B/s) of them
+    where they differ.
     """
 
     name: str

@@ -1,51 +1,79 @@
 """Rows over the spines of a leaf–spine network, placed so that no spine takes more than its share."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rapid_llm.network.jit import njit
 from rapid_llm.network.tasks import Floats, Ints
 from rapid_llm.network.topology import NODE_KINDS, Topology
+
+Bools = NDArray[np.bool_]
 
 CLASSES = 16
 """Different amounts that are placed class by class; of more, rows stay where they are."""
 
 
 def over_spines(topology: Topology, length: Ints, links: Ints, amounts: Floats) -> bool:
-    """Place rows on spines anew, in ``links``; whether the network has spines that are all alike.
+    """Place rows on spines anew, in ``links``, and on the cores above them; whether the network has such that are all
+    alike.
 
-    Such a network is rearrangeably non-blocking: leaves that send and receive at most D equal rows need D / spines of
-    them on a link, since edges of a bipartite graph of degree D take D colours (König 1916; Beneš 1965).
+    It is rearrangeably non-blocking then: leaves that send and receive at most D equal rows need D / spines of them on
+    a link, since edges of a bipartite graph of degree D take D colours (König 1916; Beneš 1965). Of a fat tree, the
+    spines that the same cores join are one choice, over whose cores pods meet as leaves do over spines.
     """
-    spine = topology.node_kind == NODE_KINDS.index("spine")
-    tops, up, down = np.flatnonzero(spine), spine[topology.target], spine[topology.source]
-    leaves, place = np.unique(topology.source[up], return_inverse=True)
-    table = np.full((2, len(leaves), len(tops)), -1, np.int64)
-    table[0, place, np.searchsorted(tops, topology.target[up])] = np.flatnonzero(up)
-    back = np.searchsorted(leaves, topology.target[down])
-    alike = not (up & down).any() and up.sum() == down.sum() == table[0].size > 0
-    alike = alike and len(np.unique(topology.bandwidth[up | down])) == 1
-    if not alike or not np.isin(topology.target[down], leaves).all():
-        return False
-    table[1, back, np.searchsorted(tops, topology.source[down])] = np.flatnonzero(down)
-    if (table < 0).any():
-        return False
-    at = np.flatnonzero(up[links])  # the link to a spine; the next one leads down
+    spine, core = (topology.node_kind == NODE_KINDS.index(kind) for kind in ("spine", "core"))
+    source, target = topology.source, topology.target
+    planes: dict[tuple[int, ...], int] = {}
+    choice = np.zeros(topology.nodes, np.int64)
+    for one in np.flatnonzero(spine).tolist():
+        cores = target[(source == one) & core[target]]
+        choice[one] = planes.setdefault(tuple(cores.tolist()) or (one,), len(planes))
+        choice[cores] = np.arange(len(cores))
+    lower = ~spine & ~core
+    leaves, near = _ways(topology, lower[source] & spine[target], spine[source] & lower[target], choice)
+    pods, far = _ways(topology, spine[source] & core[target], core[source] & spine[target], choice)
+    at = np.flatnonzero(lower[source[links]] & spine[target[links]])
     row = np.repeat(np.arange(len(length)), length)[at]
-    values, kind = np.unique(amounts[row], return_inverse=True)
-    if len(values) > CLASSES or len(np.unique(row)) < len(row):
+    kind = np.unique(amounts[row], return_inverse=True)[1]
+    if not near.size or (core.any() and not far.size) or kind.max(initial=0) >= CLASSES or len(set(row)) < len(row):
         return False
-    first = np.searchsorted(leaves, topology.source[links[at]])
-    second = np.searchsorted(leaves, topology.target[links[at + 1]])
-    turn = 0
-    for one in range(len(values)):
-        mine = np.flatnonzero(kind == one)
-        most = max(np.bincount(ends).max() for ends in (first[mine], second[mine]))
-        slots = -(-int(most) // len(tops)) * len(tops)
-        chosen = (coloured(first[mine], second[mine], len(leaves), slots) + turn) % len(tops)
-        links[at[mine]] = table[0, first[mine], chosen]
-        links[at[mine] + 1] = table[1, second[mine], chosen]
-        turn += int(most)
+    high = core[target[links[at + 1]]]
+    _place(links, at, at + np.where(high, 3, 1), topology, (leaves, near, kind))
+    if high.any():
+        _place(links, at[high] + 1, at[high] + 2, topology, (pods, far, kind[high]))
     return True
+
+
+def _ways(topology: Topology, up: Bools, down: Bools, choice: Ints) -> tuple[Ints, Ints]:
+    """Nodes from which links lead ``up``, and of each the link to every choice and the one ``down`` from it
+    [2, nodes, choices]; nothing where some lack one, or carry less.
+    """
+    nodes, place = np.unique(topology.source[up], return_inverse=True)
+    many, back = int(choice[topology.target[up]].max(initial=-1)) + 1, np.searchsorted(nodes, topology.target[down])
+    table = np.full((2, len(nodes), many), -1, np.int64)
+    table[0, place, choice[topology.target[up]]] = np.flatnonzero(up)
+    alike = up.sum() == down.sum() == table[0].size and len(np.unique(topology.bandwidth[up | down])) == 1
+    if not alike or not np.isin(topology.target[down], nodes).all():
+        return nodes, table[:0]
+    table[1, back, choice[topology.source[down]]] = np.flatnonzero(down)
+    return nodes, table if (table >= 0).all() else table[:0]
+
+
+def _place(links: Ints, up: Ints, down: Ints, topology: Topology, over: tuple[Ints, Ints, Ints]) -> None:
+    """Choose a way for rows whose links ``up`` and ``down`` are at these places, amount by amount (``kind``)."""
+    nodes, table, kind = over
+    first = np.searchsorted(nodes, topology.source[links[up]])
+    second = np.searchsorted(nodes, topology.target[links[down]])
+    ways, turn = table.shape[2], 0
+    for one in range(int(kind.max(initial=-1)) + 1):
+        mine = np.flatnonzero(kind == one)
+        if not len(mine):
+            continue
+        most = int(max(np.bincount(ends).max() for ends in (first[mine], second[mine])))
+        chosen = (coloured(first[mine], second[mine], len(nodes), -(-most // ways) * ways) + turn) % ways
+        links[up[mine]] = table[0, first[mine], chosen]
+        links[down[mine]] = table[1, second[mine], chosen]
+        turn += most
 
 
 @njit(cache=True)
