@@ -22,7 +22,7 @@ OTHERS = [name for name in operators.kernel_names() if operators.kernel(name).fa
 MOES = [name for name in OTHERS if operators.kernel(name).family == "moe"]
 PREFILLS = [name for name in operators.kernel_names() if operators.kernel(name).family == "attention"]
 DECODES = [name for name in operators.kernel_names() if operators.kernel(name).family == "decode"]
-FREE = [name for name in DECODES if not operators.kernel(name).fills]
+FREE = [name for name in DECODES if not operators.kernel(name).ruled]
 """Those that do not follow an engine's rule, which may choose the slower way of two."""
 FREE += [name for name in PREFILLS if operators.kernel(name).decode in FREE]
 A_TILE = 0.06  # of a window of 1024 keys
@@ -216,3 +216,11 @@ def test_a_library_that_dispatches_by_rows_takes_those_tiles():
         for m in (1, 16, 17, 64, 65, 128, 129, 8192)
     ]
     assert tiles == [(16, 64)] * 2 + [(64, 64)] * 2 + [(64, 128)] * 2 + [(128, 128)] * 2
+
+
+@given(st.sampled_from(PREFILLS), st.sampled_from(DEVICES), st.sampled_from([1.0, 2.0]), SEEDS)
+def test_two_queries_take_no_less_than_one(kernel, name, kv_bytes, seed):
+    columns = {**shapes("decode", seed), "kv_bytes": kv_bytes}
+    device = hardware.accelerator(name)
+    one, two = (price(kernel, {**columns, "new": columns["new"] * new}, device)[0] for new in (1.0, 2.0))
+    assert np.all(two.seconds >= one.seconds * (1 - 1e-9))

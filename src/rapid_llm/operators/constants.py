@@ -40,7 +40,7 @@ class ContextConstants:
     rate: Fraction
     bandwidth: Fraction
     item: Seconds
-    overlap: Positive
+    overlap: Positive = 4.0
     softmax: NonNegative = 0.0
     token: Seconds = 0.0
     spill: Fraction = 0.7

@@ -184,17 +184,19 @@ class DecodeKernel(Kernel):
 
     ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
     one work item takes, or ``query_pad`` where there are at most ``narrow``; ``cluster``: so many items of more heads
-    read their cache once for each other; ``split_tokens`` is the least length of a split, ``most_splits`` their largest number;
-    ``groups``: least and most query heads of a KV head that share a work item, ``powers``: only where they are a power
-    of two, ``fills``: only where sequences times KV heads, times blocks of ``fills_by`` tokens where it is given, are
-    that share of the compute units; the others run alone on vector units, in steps of ``lone_tile``. ``splits_alone``:
-    rows with one query head a KV head are split too; ``waves``: items are split by rule, into parts of ``split_tokens``
-    that make at most so many waves, ``parts``: into so many, whatever their length; ``warps``: instructions of a warp
-    multiply (``Rates.warps``), so that ``rate`` is a share of what those reach; ``regroups``: copies of Q and O bring
-    the heads of a group together; ``appends``: a kernel of its own rotates the new token and writes it into the cache
-    before, ``casts``: how many light ones more scale and round Q, K and V to 8 bits; ``widens``: another one writes an 8-bit cache out in 16 bits first, at this share of the bandwidth; 0: none;
-    ``product_bits`` as in prefill. ``shared``: bytes of shared memory of the block of one work item, which then waits for its tiles most of its time, whatever the clock, beside as many more as a unit has room for; 0: an item
-    keeps its unit busy.
+    read their cache once for each other; ``split_tokens`` is the least length of a split, ``most_splits`` their largest
+    number; ``groups``: least and most query heads of a KV head that share a work item, ``powers``: only where they are
+    a power of two, ``fills``: only where sequences times KV heads, times blocks of ``fills_by`` tokens where it is
+    given, are that share of the compute units; the others run alone on vector units, in steps of ``lone_tile``.
+    ``splits_alone``: rows with one query head a KV head are split too; ``waves``: items are split by rule, into parts
+    of ``split_tokens`` that make at most so many waves, ``parts``: into so many, whatever their length; ``warps``:
+    instructions of a warp multiply (``Rates.warps``), so that ``rate`` is a share of what those reach; ``regroups``:
+    copies of Q and O bring the heads of a group together; ``appends``: a kernel of its own rotates the new token and
+    writes it into the cache before, ``casts``: so many light ones more scale and round Q, K and V to 8 bits;
+    ``widens``: the share of the bandwidth at which another one writes a cache of 8 bits out in 16 first, 0 without;
+    ``product_bits`` as in prefill. ``shared``: bytes of shared memory of the block of one work item, which then waits
+    for its tiles most of its time, whatever the clock, beside as many more as a unit has room for; 0: an item keeps its
+    unit busy, or has it for itself where it ``waits`` all the same.
     """
 
     family: Literal["decode"]
@@ -222,6 +224,11 @@ class DecodeKernel(Kernel):
     product_bits: Literal[8, 16] = 16
     shared: Bytes = 0
     waits: bool = False
+
+    @property
+    def ruled(self) -> bool:
+        """Whether rules of the length decide what runs, so that one key more may take less."""
+        return self.fills > 0.0 or self.waves > 0.0 or any({"fills", "waves"} & set(v) for v in self.variants.values())
 
     @property
     def steady(self) -> tuple[str, ...]:

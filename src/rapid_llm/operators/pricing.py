@@ -1,7 +1,7 @@
 """From columns to seconds: the one function that the rooms above call."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, cast
 
 import numpy as np
@@ -221,8 +221,11 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
             prices = price_context(rows, tiled, constants, r)
         if not cached:
             return prices
-        last, small = _last_query(rows), chosen.decode_8bit is not None and some(rows[10] <= 1.0)
-        return _no_less(prices, _attention(last, chosen, r, architecture) if small else one_query(last))
+        small = chosen.decode_8bit is not None and some(rows[10] <= 1.0)
+        alone = partial(_attention, chosen=chosen, r=r, architecture=architecture) if small else one_query
+        if cast(DecodeKernel, _kernel(chosen.decode)).ruled:
+            prices = _no_less(prices, alone(_alone(rows, 0.0)))
+        return _no_less(prices, alone(_alone(rows, rows[1] - 1.0)))
 
     def run(rows: tuple[Column, ...], decode: bool) -> Prices:
         return one_query(rows) if decode else _merge(rows, (rows[2] > 0.0) & (rows[9] == 0.0), queries)
@@ -230,14 +233,14 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
     return _merge(columns, is_decode(columns), run)
 
 
-def _last_query(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The last of the queries alone, over the same cache."""
+def _alone(columns: tuple[Column, ...], before: float | Column) -> tuple[Column, ...]:
+    """One of the queries alone, over the same cache and those ``before`` it."""
     batch, new, past, *rest = columns
-    return (batch, new / new, past + new - 1.0, *rest)
+    return (batch, new / new, past + before, *rest)
 
 
 def _no_less(prices: Prices, least: Prices) -> Prices:
-    """Queries over a cache (drafts that are verified, chunks of a prompt) take no less than the last of them alone,
+    """Queries over a cache (drafts that are verified, chunks of a prompt) take no less than one of them alone,
     which another kernel with constants of its own prices."""
     longer = least.seconds > prices.seconds
     if not some(longer):
