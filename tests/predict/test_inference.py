@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from rapid_llm.execution import Machine
 from rapid_llm.nouns import replaced
 from rapid_llm.predict import evaluate, plans_of, predict
-from rapid_llm.predict.inference import Job, fed, room
+from rapid_llm.predict.admission import fed, room
+from rapid_llm.predict.replica import Job
 from rapid_llm.scenario import from_mapping
 from rapid_llm.workload import points_of
 

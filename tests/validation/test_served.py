@@ -47,6 +47,23 @@ def test_a_run_is_a_closed_loop_of_its_mean_lengths():
     assert abs(predict(from_mapping(case.scenario)).tpot_s / case.measured - 1) < 0.15
 
 
+def test_runs_of_a_tool_of_their_own_have_the_lengths_that_they_name():
+    case = cases({"source": "local:h100_sxm/trtllm/1.0.0rc3/meta-llama_Llama-3.1-8B.csv"})[0]
+    work = case.scenario["workload"]
+    assert (work["prompt_tokens"], work["output_tokens"], "prompt_spread" in work) == (1024, 1024, False)
+
+
+def test_servers_run_as_their_scripts_start_them():
+    waits, whole = cases({})[0].scenario["runtime"], cases({"isl": "8192"})[0].scenario["runtime"]
+    assert (waits["serving"], whole["serving"]) == ({"max_batched_tokens": 16384},) * 2
+    few = cases({"tp_size": "2"})[0].scenario["runtime"]["serving"]
+    assert (few["batch_wait"], few["batch_wait_share"]) == (20, 0.9)
+    deepseek = {"backend": "sglang", "backend_version": "0.5.9", "model_path": "deepseek-ai/DeepSeek-R1-0528"}
+    seen = [cases(deepseek | {"concurrency": c, "batch_size": c})[0].scenario["runtime"] for c in ("8", "32")]
+    assert [one["serving"]["receive_interval"] for one in seen] == [10, 30]
+    assert "first wave" in cases(deepseek | {"backend_version": ""})[0].reason
+
+
 def test_a_run_in_two_dumps_counts_once_and_disaggregated_ones_not():
     assert len(cases({}, {"source": "another dump"})) == 2
     assert not cases({"mode": "disagg"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import ceil, floor
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from rapid_llm.dtypes import Precision
 from rapid_llm.execution import ForwardSteps, Machine, Slow
 from rapid_llm.hardware import System
-from rapid_llm.memory import CATEGORIES, Account, cache_room
+from rapid_llm.memory import Account
 from rapid_llm.model import Model
 from rapid_llm.network.flow_prices import Links
 from rapid_llm.nouns import light
 from rapid_llm.parallelism import Plans
-from rapid_llm.predict.arrivals import by_chance, gathered, in_waves, until_read
+from rapid_llm.predict.admission import ahead, coming, fed, room
+from rapid_llm.predict.arrivals import gathered, in_waves, until_read
 from rapid_llm.predict.benching import sized
 from rapid_llm.predict.job import decoded
 from rapid_llm.predict.lockstep import Lockstep, lockstep
@@ -28,8 +29,6 @@ from rapid_llm.workload import Inference, Points, join, points_of
 from rapid_llm.workload.lengths import longest
 
 Column = NDArray[np.float64]
-
-KV_CACHE = CATEGORIES.index("kv_cache")
 
 
 @light(kw_only=True)
@@ -213,21 +212,6 @@ def _in_flight(job: Job, requests: int) -> InferenceTable:
     return in_rounds(replace(evaluate(job, together), account=table.account), requests, max(admitted, together))
 
 
-def room(table: InferenceTable, requests: int, job: Job, *, output: float) -> int:
-    """Requests of one replica whose prompts and that share of their ``output`` fit beside weights and workspace.
-
-    The cache takes what the engine's budget leaves beside the rest; the fullest stage decides. ``table`` accounts for
-    ``requests`` of them at the length of its last point.
-    """
-    free, cache = cache_room(table.account)[-1], table.account.by_category[KV_CACHE, -1]
-    held = job.held(output) / (table.points.past[-1] + table.points.new[-1])
-    if job.source:  # keys and values of the encoder do not grow with the output
-        cache, held = job.account(requests, output).by_category[KV_CACHE, -1], 1.0
-    with np.errstate(divide="ignore"):
-        fit = np.where(cache > 0, free / (cache / requests * held), np.inf).min()
-    return max(0, int(min(fit, job.max_requests)))
-
-
 def in_rounds(table: InferenceTable, requests: int, admitted: int) -> InferenceTable:
     """The table of ``requests`` of which the cache holds ``table.running`` to their end and admits ``admitted``.
 
@@ -299,7 +283,7 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     others = (requests - 1.0) / groups * (1.0 + job.drafts) * work.beams
     budget = max(1.0, job.budget - (others if engine.mixed_steps else 0.0))
     most = budget / job.read_tokens if engine.chunks_prompts else max(1.0, budget // job.read_tokens)
-    together = min(requests / groups if job.in_phase else gathered(engine, *_coming(job, requests, groups)), most)
+    together = min(requests / groups if job.in_phase else gathered(engine, *coming(job, requests, groups)), most)
     together = max(1.0, together) if job.whole else together
     passes = requests / together
     batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
@@ -345,24 +329,6 @@ def decode_steps_of(job: Job, running: float) -> InferenceTable:
     )
 
 
-def fed(job: Job) -> int:
-    """Requests that the token budget keeps busy; in mixed steps every token takes of it: budget O / (S + O) a stage.
-    Prompts alone fill their passes."""
-    work, engine = job.work, job.engine
-    if not job.model.writes:
-        return max(1, min(job.max_requests, job.stages * int(job.budget // job.read_tokens)))
-    if not engine.mixed_steps:
-        return job.max_requests
-    each = (1.0 + job.drafts) * work.beams
-    tokens = job.read_tokens + 1.0 + job.decode_steps * each
-    kept = job.budget * (1.0 + job.decode_steps) / tokens
-    if not engine.chunks_prompts:
-        whole = np.arange(1.0, max(1.0, job.budget // job.read_tokens) + 1.0)
-        room = np.maximum(1.0, (job.budget - whole * job.read_tokens) / each)
-        kept = float(np.minimum(room, whole * (1.0 + job.decode_steps)).max())
-    return max(1, min(job.max_requests, int(job.stages * kept)))
-
-
 def _cycle(  # noqa: PLR0917
     job: Job, points: Points, steps: ForwardSteps, account: Account, groups: int, shared: Lockstep
 ) -> InferenceTable:
@@ -391,10 +357,10 @@ def _cycle(  # noqa: PLR0917
     if job.work.output_tokens > 1:
         period = own + others * prompt + alone * step
         reading = (others * prompt) / period
-        before = min(others, _ahead(job, requests, reading))
+        before = min(others, ahead(job, requests, reading))
         if requests > 1:
-            mean, coming = period / (mine + others + alone), _coming(job, requests, groups)
-            wait = until_read(engine, *coming, step=step, mean=mean, decoding=1.0 - reading)
+            mean, come = period / (mine + others + alone), coming(job, requests, groups)
+            wait = until_read(engine, *come, step=step, mean=mean, decoding=1.0 - reading)
     after = others - before
     return InferenceTable(
         points=points,
@@ -409,21 +375,6 @@ def _cycle(  # noqa: PLR0917
         decode_s=after * prompt + alone * step,
         gaps=job.work.output_tokens - 1,
     )
-
-
-def _coming(job: Job, requests: int, groups: int) -> tuple[float, float]:
-    """Prompts that come a step, and how many of them fill the share of the token budget that the engine waits for."""
-    engine = job.engine
-    filled = (engine.batch_wait_share * job.budget - (requests - 1.0) / groups) / job.read_tokens
-    return requests / (groups * (1.0 + job.decode_steps)), filled
-
-
-def _ahead(job: Job, requests: int, reading: float) -> float:
-    """Passes with prompts of others that a prompt waits for, where these take a share of the time: no more than half of
-    them are ahead."""
-    room = job.budget / job.read_tokens
-    together, each = max(1.0, floor(room)), max(1.0, 1.0 / room)
-    return each * min(by_chance(reading, reading / together), (requests - 1.0) / together / 2.0)
 
 
 def _row(points: Points, at: int) -> Points:

@@ -12,8 +12,9 @@ import numpy as np
 from rapid_llm.dtypes import dtype
 from rapid_llm.lowering.cache import cache_bytes
 from rapid_llm.parallelism import Parallelism, Plans
+from rapid_llm.predict.admission import room
 from rapid_llm.predict.halves import HalvedSteps, Halves, way
-from rapid_llm.predict.inference import InferenceTable, decode_steps_of, room, static_batch
+from rapid_llm.predict.inference import InferenceTable, decode_steps_of, static_batch
 from rapid_llm.predict.replica import Job, job_of
 from rapid_llm.scenario import Scenario, pool_scenario
 from rapid_llm.workload import Inference

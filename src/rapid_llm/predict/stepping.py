@@ -267,7 +267,8 @@ def _token_nodes(engine: Serving) -> list[float]:
     """Numbers of tokens: every one while few, then both sides of every tile and of every captured batch."""
     limit = max(engine.max_batched_tokens, engine.max_sequences)
     steps = [*range(TILE, limit + TILE, TILE), *engine.capture_sizes]
-    return sorted({float(x) for x in range(1, EVERY_TOKEN + 1)} | {float(s + d) for s in steps for d in (0, 1)})
+    nodes = {float(x) for x in range(1, EVERY_TOKEN + 1)} | {float(s + d) for s in steps for d in (0, 1)}
+    return sorted(nodes | {2.0 * (max(steps) + 1)})  # the slope beyond is that of many tiles, not of one's start
 
 
 def _chunk_nodes(limit: float) -> list[float]:

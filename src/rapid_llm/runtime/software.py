@@ -60,7 +60,8 @@ class Host:
     ``per_layer``: gaps of a layer pass that are always exposed, by phase: the accelerator's own between kernels that
     are launched one by one, whatever its host; ``per_step``: scheduler, input preparation, sampling, detokenising;
     ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first
-    launch of one request, ``per_prompt_token`` more for each token of its prompt (HTTP, JSON, tokenising); ``serial``: share of the shorter of launching and running a pass that does not hide
+    launch of one request, ``per_prompt_token`` more for each token of its prompt (HTTP, JSON, tokenising);
+    ``serial``: share of the shorter of launching and running a pass that does not hide
     behind the longer; ``jitter``: how unevenly both run, so that a pass takes their norm of exponent 1 / jitter,
     which is more than the longer where they are alike; ``waits``: as serial, of passes through experts, whose host
     waits for how many tokens each gets; ``broadcast``: a step's inputs sent from the scheduling process to one more
@@ -316,10 +317,10 @@ class Serving:
     has, on accelerators where the kernel of experts runs them in the same launch.
 
     How soon a prompt is read that arrives while others run: behind the running step and ``steps_ahead`` more, which are
-    decided already; an engine looks for arrivals every ``receive_interval`` decode steps (SGLang
-    scheduler-recv-interval), and puts prompts off for up to ``batch_wait`` steps unless they fill ``batch_wait_share`` of
-    the token budget (TensorRT-LLM batch_wait_timeout_iters, batch_wait_max_tokens_ratio). ``first_event``: tokens of the
-    first event that a stream sends (SGLang stream-interval; engines that send the first token at once have 1).
+    decided already; an engine looks for arrivals every ``receive_interval`` decode steps (SGLang's
+    scheduler-recv-interval), and puts prompts off for up to ``batch_wait`` steps unless they fill ``batch_wait_share``
+    of the token budget (TensorRT-LLM's batch_wait_timeout_iters and batch_wait_max_tokens_ratio). ``first_event``:
+    tokens of the first event that a stream sends (SGLang's stream-interval; 1 where the first token leaves at once).
     ``tokenised_together``: prompts that one call of the tokenizer takes, of those that wait for it.
     """
 

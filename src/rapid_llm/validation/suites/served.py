@@ -86,7 +86,7 @@ def _told(row: Row) -> Row:
 
 
 def _drawn(row: Row) -> bool:
-    return not row["source"].startswith(EXACT)
+    return not row.get("source", "").startswith(EXACT)
 
 
 def _looped(scenario: Mapping[str, Any], *, drawn: bool) -> Mapping[str, Any]:

@@ -1,0 +1,65 @@
+"""What an engine admits: requests that its cache holds and its token budget feeds, prompts that come and wait."""
+
+from __future__ import annotations
+
+from math import floor
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rapid_llm.memory import CATEGORIES, cache_room
+from rapid_llm.predict.arrivals import by_chance
+from rapid_llm.predict.replica import Job
+
+if TYPE_CHECKING:
+    from rapid_llm.predict.inference import InferenceTable
+
+KV_CACHE = CATEGORIES.index("kv_cache")
+
+
+def room(table: InferenceTable, requests: int, job: Job, *, output: float) -> int:
+    """Requests of one replica whose prompts and that share of their ``output`` fit beside weights and workspace.
+
+    The cache takes what the engine's budget leaves beside the rest; the fullest stage decides. ``table`` accounts for
+    ``requests`` of them at the length of its last point.
+    """
+    free, cache = cache_room(table.account)[-1], table.account.by_category[KV_CACHE, -1]
+    held = job.held(output) / (table.points.past[-1] + table.points.new[-1])
+    if job.source:  # keys and values of the encoder do not grow with the output
+        cache, held = job.account(requests, output).by_category[KV_CACHE, -1], 1.0
+    with np.errstate(divide="ignore"):
+        fit = np.where(cache > 0, free / (cache / requests * held), np.inf).min()
+    return max(0, int(min(fit, job.max_requests)))
+
+
+def fed(job: Job) -> int:
+    """Requests that the token budget keeps busy; in mixed steps every token takes of it: budget O / (S + O) a stage.
+    Prompts alone fill their passes."""
+    work, engine = job.work, job.engine
+    if not job.model.writes:
+        return max(1, min(job.max_requests, job.stages * int(job.budget // job.read_tokens)))
+    if not engine.mixed_steps:
+        return job.max_requests
+    each = (1.0 + job.drafts) * work.beams
+    tokens = job.read_tokens + 1.0 + job.decode_steps * each
+    kept = job.budget * (1.0 + job.decode_steps) / tokens
+    if not engine.chunks_prompts:
+        whole = np.arange(1.0, max(1.0, job.budget // job.read_tokens) + 1.0)
+        rest = np.maximum(1.0, (job.budget - whole * job.read_tokens) / each)
+        kept = float(np.minimum(rest, whole * (1.0 + job.decode_steps)).max())
+    return max(1, min(job.max_requests, int(job.stages * kept)))
+
+
+def coming(job: Job, requests: int, groups: int) -> tuple[float, float]:
+    """Prompts that come a step, and how many of them fill the share of the token budget that the engine waits for."""
+    engine = job.engine
+    filled = (engine.batch_wait_share * job.budget - (requests - 1.0) / groups) / job.read_tokens
+    return requests / (groups * (1.0 + job.decode_steps)), filled
+
+
+def ahead(job: Job, requests: int, reading: float) -> float:
+    """Passes with prompts of others that a prompt waits for, where these take a share of the time: no more than half of
+    them are ahead."""
+    whole = job.budget / job.read_tokens
+    together, each = max(1.0, floor(whole)), max(1.0, 1.0 / whole)
+    return each * min(by_chance(reading, reading / together), (requests - 1.0) / together / 2.0)
