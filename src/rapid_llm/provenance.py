@@ -2,7 +2,7 @@
 
 A file has one ``source:`` and ``kind:`` (default datasheet) for its numbers; a mapping inside it may have its own, and
 any number may be ``{value: ..., source: ..., kind: ...}``. ``base: NAME`` inherits: mappings merge, all else replaces.
-``aliases:`` are further names of the file; ``notes:`` are for readers and dropped.
+``aliases:`` are further names of the file, or of one of its ``versions:``; ``notes:`` are for readers and dropped.
 """
 
 import os
@@ -74,10 +74,11 @@ class Catalogue:
         """Document and sources of one entry."""
         if is_path(name):
             return self.inherit(read_yaml(name))
-        return _entry(self, self.resolve(name))
+        return _entry(self, self.resolve(name).partition("@")[0])
 
     def resolve(self, name: str) -> str:
-        """The entry that a name or an alias stands for; InputError with the nearest names otherwise."""
+        """The entry that a name or an alias stands for (``name@version`` where it is one of a version); InputError with
+        the nearest names otherwise."""
         if name in _names(self):
             return name
         found = _aliases(self).get(name.casefold())
@@ -145,8 +146,11 @@ def _aliases(catalogue: Catalogue) -> dict[str, str]:
     for name in _names(catalogue):
         file = resources.files(catalogue.package).joinpath(catalogue.folder, f"{name}.yaml")
         if "aliases:" in (text := file.read_text("utf-8")):
-            for alias in parse_yaml(text, f"{name}.yaml").data.get("aliases") or ():
-                found.setdefault(str(alias).casefold(), name)
+            data = parse_yaml(text, f"{name}.yaml").data
+            versions = {f"{name}@{version}": fields for version, fields in (data.get("versions") or {}).items()}
+            for entry, fields in {name: data, **versions}.items():
+                for alias in fields.get("aliases") or ():
+                    found.setdefault(str(alias).casefold(), entry)
     return found
 
 

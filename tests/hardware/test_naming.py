@@ -20,6 +20,9 @@ from rapid_llm.errors import InputError
         ("Intel Gaudi 2 96GB", "gaudi2"),
         ("M2 Ultra 76\u2011Core GPU 192GB", "apple-m2-ultra"),
         ("Google TPU v5e", "tpu-v5e"),
+        ("Tesla V100-SXM2-16GB", "v100-sxm-16gb"),
+        ("NVIDIA A100-PCIE-40GB", "a100-pcie-40gb"),
+        ("AWS Trainium2", "trainium2"),
     ],
 )
 def test_a_written_name_means_one_accelerator(written, name):
@@ -31,7 +34,7 @@ def test_a_written_name_means_one_accelerator(written, name):
     "written",
     [
         "RTX 4070 Ti SUPER",  # another product
-        "Tesla V100-SXM2-16GB",  # another memory
+        "NVIDIA L40S 24GB",  # another memory
         "NVIDIA H1000",
         "AMD MI250 128GB",  # two of the catalogue's
         "80GB",

@@ -255,8 +255,7 @@ def test_key_value_heads():
     with pytest.raises(InputError) as error:
         read("parallelism.tp=16")
     assert str(error.value) == (
-        "parallelism.tp 16 must divide num_key_value_heads 8: megatron-core keeps no copies of them. "
-        "Try 1, 2, 4, 8."
+        "parallelism.tp 16 must divide num_key_value_heads 8: megatron-core keeps no copies of them. Try 1, 2, 4, 8."
     )
     with pytest.raises(InputError) as error:
         read(

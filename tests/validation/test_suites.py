@@ -250,3 +250,26 @@ def test_runs_of_the_sweep_that_failed(tmp_path):
         ("peak", "first_reserved"),
         ("persistent", "first_persistent"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("framework", "name"),
+    [
+        ("NVIDIA NeMo Framework 25.04", "megatron-core@nemo"),
+        ("LLM Foundry", "composer"),
+        ("GPT-NeoX (Megatron + DeepSpeed)", "megatron-core@deepspeed"),
+        ("Optimum Habana", "deepspeed"),
+        ("AMD Primus (Megatron backend)", "megatron-core"),
+    ],
+)
+def test_frameworks_without_a_rule_are_those_of_the_catalogue(tmp_path, framework, name):
+    row = {**GPT_175B, "source": "somebody", "framework": framework, "recompute": ""}
+    (case,) = training.cases(table("training", tmp_path, row))
+    assert case.scenario is not None, case.reason
+    assert case.scenario["runtime"] == name
+
+
+def test_recompute_that_an_unknown_source_does_not_state_is_left_to_the_framework(tmp_path):
+    row = {**GPT_175B, "source": "somebody", "framework": "LLM Foundry", "recompute": ""}
+    (case,) = training.cases(table("training", tmp_path, row))
+    assert "recompute" not in case.scenario["workload"]

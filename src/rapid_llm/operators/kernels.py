@@ -33,7 +33,8 @@ NEAREST: Final[dict[str, tuple[str, ...]]] = {
     "ada": ("ampere",), "blackwell-rtx": ("ada", "ampere"), "hopper": ("blackwell",), "blackwell": ("hopper",),
     "cdna2": ("cdna3", "ampere"), "cdna3": ("ampere",), "cdna4": ("cdna3", "ampere"), "gaudi": ("hopper",),
     "rdna3": ("cdna3", "ampere"),
-    "tpu": ("hopper",), "neuron": ("tpu", "hopper"), "xe2": ("ampere",), "apple": ("ada", "ampere"), "apple9": ("apple", "ada"),
+    "tpu": ("hopper",), "neuron": ("tpu", "hopper"), "xe2": ("ampere",),
+    "apple": ("ada", "ampere"), "apple9": ("apple", "ada"),
 }  # fmt: skip
 """The architectures whose numbers stand in for one that a kernel was not measured on, the nearest first: those whose
 matrix instructions work alike."""

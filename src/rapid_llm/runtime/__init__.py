@@ -1,6 +1,6 @@
 """How software executes: kernels, fusion, graph capture, overlap, host cost, allocator."""
 
-from rapid_llm.runtime.catalogue import USUAL, load, names, runs_on, sources, usual
+from rapid_llm.runtime.catalogue import USUAL, load, names, runs_on, sources, usual, written
 from rapid_llm.runtime.software import (
     EXCHANGES,
     Allocator,
@@ -39,4 +39,5 @@ __all__ = [
     "runs_on",
     "sources",
     "usual",
+    "written",
 ]

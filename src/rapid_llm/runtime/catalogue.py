@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rapid_llm.documents import Document, build
 from rapid_llm.errors import InputError, did_you_mean, nearest
-from rapid_llm.provenance import Catalogue, Sources
+from rapid_llm.provenance import Catalogue, Sources, is_path
 from rapid_llm.runtime.software import Runtime
 
 CATALOGUE = Catalogue("rapid_llm.runtime", "data", "runtime")
@@ -55,7 +55,17 @@ USUAL: Final[Mapping[str, tuple[str, ...]]] = {
 @lru_cache(maxsize=128)
 def load(name: str, architecture: str = "") -> Runtime:
     """The runtime of a name, an alias or ``name@version`` on an architecture; InputError with the nearest otherwise."""
+    name = written(name)
     return build_runtime(CATALOGUE.document(name.partition("@")[0]), name, architecture)
+
+
+def written(name: str) -> str:
+    """``framework`` or ``framework@version`` as the catalogue writes what a name or an alias stands for."""
+    if is_path(name):
+        return name
+    base, at, version = name.partition("@")
+    found = CATALOGUE.resolve(base)
+    return f"{found.partition('@')[0]}@{version}" if at else found
 
 
 def build_runtime(document: Document, name: str, architecture: str = "") -> Runtime:
@@ -69,6 +79,7 @@ def build_runtime(document: Document, name: str, architecture: str = "") -> Runt
 
 def entry(name: str) -> tuple[Document, Sources]:
     """What the file of a runtime says, as the version that ``name`` asks for has it, and the source of each number."""
+    name = written(name)
     base, _, version = name.partition("@")
     document, found = CATALOGUE.entry(base)
     if not version:
@@ -94,7 +105,8 @@ def _of_version(document: Document, name: str) -> dict[str, Any]:
                 field="runtime",
                 suggestions=nearest(version, versions),
             )
-        return _merge(data, {**versions[version], "version": version})
+        own = {key: value for key, value in versions[version].items() if key != "aliases"}
+        return _merge(data, {**own, "version": version})
     return data
 
 

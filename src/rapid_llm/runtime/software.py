@@ -232,8 +232,9 @@ class Training:
     sequences, the default first, of those ``window_exchange`` with sliding windows and ``latent_exchange`` with latent
     attention; ``offloads`` anything to the host at all, the optimizer from ``offload_zero_stage`` on;
     ``pipeline_offload`` activations can leave for the host beside a pipeline; ``without`` the axes that the framework
-    does not have; ``experts_need_sp`` under tensor parallelism; ``repeats_kv_heads`` where it is wider than those are many; ``sharded_masters`` ZeRO-3 shards the fp32 masters and
-    has no other weights; ``frees_gradients`` there are none before the first backward pass of a step;
+    does not have; ``experts_need_sp`` under tensor parallelism; ``repeats_kv_heads`` where it is wider than those are
+    many; ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there are
+    none before the first backward pass of a step;
     ``gather_buffers`` whole inputs that sequence parallelism gathers into buffers kept for ever; ``step_buffers`` bytes
     per parameter that ZeRO-1 and 2 hold from one optimizer step to the next forward pass; ``owned_buffers`` bytes
     beside the optimizer's per parameter that a rank updates under them; ``coalesced_shards`` ZeRO hands all its

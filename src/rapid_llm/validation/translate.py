@@ -1,5 +1,6 @@
 """The words of published tables as parts of a scenario; the rules are data (``data/translation.yaml``)."""
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
@@ -119,12 +120,28 @@ def _has_runtime(name: str) -> bool:
     return True
 
 
+@lru_cache(maxsize=256)
+def _runtime_in(words: str, workload: str) -> str | None:
+    """The first runtime of a workload that some of the words name: ``PyTorch FSDP2 (torchtune 0.5)`` is torchtune's."""
+    pieces = [piece.split() for piece in re.split(r"[/,;+()]", words)]
+    spans = [piece[i:j] for piece in pieces for i in range(len(piece)) for j in range(len(piece), i, -1)]
+    for span in sorted(spans, key=len, reverse=True):
+        name = "-".join(span)
+        if _has_runtime(name) and runtime.load(name).workload == workload:
+            return runtime.written(name)
+    return None
+
+
 def runtime_of(row: Row) -> str | Mapping[str, Any]:
-    """Runtime that the ``framework`` or ``engine`` cell names, or a change of one; Skip where no rule or none does."""
+    """Runtime that the ``framework`` or ``engine`` cell names, or a change of one: by a rule, else by the names and
+    aliases of the catalogue; Skip where neither does."""
     rule = first("runtimes", row)
     words = row.get("framework") or row.get("engine", "")
     if rule is None:
-        raise Skip(f"no rule for the software '{words}'")
+        named = _runtime_in(words, "training" if row.get("framework") else "inference")
+        if named is None:
+            raise Skip(f"no rule for the software '{words}'")
+        return named
     found: str | Mapping[str, Any] = rule["runtime"]
     name = found["base"] if isinstance(found, Mapping) else found
     if not _has_runtime(name):

@@ -132,9 +132,10 @@ def scenario_of(row: Row) -> Mapping[str, Any]:
             "global_batch_size": count(row, "global_batch"),
             "micro_batch_size": count(row, "micro_batch"),
             "sequence_length": count(row, "seq_len"),
-            "recompute": recompute_of(row),
         },
     }
+    if (recompute := recompute_of(row)) is not None:
+        scenario["workload"]["recompute"] = recompute
     if rule := translate.first("predictors", row):
         scenario["workload"]["mtp_layers"] = rule["layers"]
     if offload := _sharding(row).get("offload"):
@@ -173,10 +174,13 @@ def _sharding(row: Row) -> Mapping[str, Any]:
     return rule
 
 
-def recompute_of(row: Row) -> str | Mapping[str, Any]:
-    """Recompute mode of a row, or its fields; none where it does not say."""
-    rule = translate.first("recomputes", row)
-    return rule["recompute"] if rule else "none"
+def recompute_of(row: Row) -> str | Mapping[str, Any] | None:
+    """Recompute mode of a row, or its fields. Where it does not say: none in the sources that the rules know, else what
+    the framework's users run (None)."""
+    if rule := translate.first("recomputes", row):
+        named: str | Mapping[str, Any] = rule["recompute"]
+        return named
+    return "none" if translate.first("runtimes", row) else None
 
 
 def _own_bandwidth(row: Row, scenario: Mapping[str, Any]) -> str | Mapping[str, Any]:
