@@ -209,6 +209,8 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "fp8-wo": _preset("bf16", weights="fp8_wo"),
         "int8-wo": _preset("fp16", weights="int8_wo"),
         "int4-wo": _preset("fp16", weights="int4_wo"),
+        # Kimi K2 Thinking and its followers (model cards): experts of 4-bit weights, all else in 16 bits.
+        "int4-experts": _preset("bf16", experts="int4_wo"),
         "q8-0": _preset("fp16", weights="q8_0", head="q8_0"),
         "q6-k": _preset("fp16", weights="q6_k", head="q6_k"),
         "q5-k": _preset("fp16", weights="q5_k_m", head="q6_k"),
