@@ -209,7 +209,7 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "fp8-wo": _preset("bf16", weights="fp8_wo"),
         "int8-wo": _preset("fp16", weights="int8_wo"),
         "int4-wo": _preset("fp16", weights="int4_wo"),
-        # checkpoints of Kimi K2 Thinking and K2.5: routed experts alone, the rest in 16 bit
+        # Kimi K2 Thinking and its followers (model cards): experts of 4-bit weights, all else in 16 bits.
         "int4-experts": _preset("bf16", experts="int4_wo"),
         "q8-0": _preset("fp16", weights="q8_0", head="q8_0"),
         "q6-k": _preset("fp16", weights="q6_k", head="q6_k"),

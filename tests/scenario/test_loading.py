@@ -55,6 +55,7 @@ def test_defaults_are_resolved_and_named(write):
         ("deepseek-v3", "dgx-h200", "fp8-block", "checkpoint of deepseek-v3"),
         ("deepseek-v3", "dgx-a100", "fp8-wo", "checkpoint of deepseek-v3"),
         ("gpt-oss-20b", "a100-sxm", "mxfp4-experts", "checkpoint of gpt-oss-20b"),
+        ("kimi-k2.5", "dgx-h200", "int4-experts", "checkpoint of kimi-k2.5"),
         ("llama-3.1-8b", "h100-sxm", "bf16", "default of vllm"),
     ],
 )

@@ -285,7 +285,13 @@ def _precision(
 
 _WHOLE = frozenset(("name", "compute", "weights", "activations", "communication", "kv_cache", "gradients", "optimizer"))
 """What a precision that lacks nothing says: it is laid over no other."""
-CHECKPOINTS = {"fp8": ("fp8-block", "fp8-wo"), "mxfp4": ("mxfp4-experts",), "int4": ("int4-wo",), "int8": ("int8-wo",)}
+CHECKPOINTS = {
+    "fp8": ("fp8-block", "fp8-wo"),
+    "mxfp4": ("mxfp4-experts",),
+    "int4": ("int4-wo",),
+    "int4-experts": ("int4-experts",),
+    "int8": ("int8-wo",),
+}
 """Formats of checkpoints, to the presets in which engines run them, the first whose rate an accelerator has."""
 
 

@@ -96,7 +96,8 @@ def decoder(f: Fields, layers: Sequence[Block], **changes: Any) -> Model:
 
 
 def quantization(f: Fields) -> str | None:
-    """The number format of the checkpoint: fp8, mxfp4, nvfp4, int4, int8; None for 16-bit weights."""
+    """The number format of the checkpoint: fp8, mxfp4, nvfp4, int4 (int4-experts where attention is left in 16 bits),
+    int8; None for 16-bit weights."""
     for holder in (f.data, f.document.data):
         if holder.get("expert_dtype") == "fp4":
             return "mxfp4"
@@ -118,7 +119,8 @@ def _format(config: Mapping[str, Any]) -> str | None:
     if bits is None and method == "bitsandbytes":
         bits = 4 if config.get("load_in_4bit") else 8
     kind = "fp" if weights.get("type") == "float" else "int"
-    return f"{kind}{bits}" if bits else method or None
+    apart = any("self_attn" in str(name) for name in config.get("ignore") or ())
+    return f"{kind}{bits}{'-experts' if apart and f'{kind}{bits}' == 'int4' else ''}" if bits else method or None
 
 
 def layer_types(f: Fields) -> list[str] | None:
