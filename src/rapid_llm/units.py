@@ -154,6 +154,11 @@ def _count(value: Any) -> Any:
     return int(value)
 
 
+def _whole_number(value: Any) -> Any:
+    """``1e6`` is a whole number as good as ``1000000``."""
+    return int(value) if isinstance(value, float) and abs(value) <= MAX_COUNT and value == value // 1 else value
+
+
 def _number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"must be a number (got {_say(value)}).{_spelled(value)}")
@@ -181,11 +186,11 @@ def _schema(dimension: str) -> WithJsonSchema:
 
 Bytes = Annotated[int, Unit("B"), _quantity("bytes", integer=True), Field(ge=0), _schema("bytes")]
 BytesPerSecond = Annotated[
-    float, Unit("B/s"), _quantity("bandwidth", least=MIN_BANDWIDTH), Field(gt=0), _schema("bandwidth")
+    float, Unit("B/s"), _quantity("bandwidth", least=MIN_BANDWIDTH, most=1e21), Field(gt=0), _schema("bandwidth")
 ]
-FlopsPerSecond = Annotated[float, Unit("FLOP/s"), _quantity("flops"), Field(gt=0), _schema("flops")]
-Hertz = Annotated[float, Unit("Hz"), _quantity("frequency"), Field(gt=0), _schema("frequency")]
-Watts = Annotated[float, Unit("W"), _quantity("power"), Field(ge=0), _schema("power")]
+FlopsPerSecond = Annotated[float, Unit("FLOP/s"), _quantity("flops", most=1e24), Field(gt=0), _schema("flops")]
+Hertz = Annotated[float, Unit("Hz"), _quantity("frequency", most=1e15), Field(gt=0), _schema("frequency")]
+Watts = Annotated[float, Unit("W"), _quantity("power", most=1e12), Field(ge=0), _schema("power")]
 JoulesPerByte = Annotated[float, Unit("J/B"), _quantity("energy per byte"), Field(gt=0), _schema("energy per byte")]
 Seconds = Annotated[float, Unit("s"), _quantity("time", most=MAX_SECONDS), Field(ge=0), _schema("time")]
 Fraction = Annotated[float, Field(gt=0, le=1), _quantity("fraction", bare=True)]
@@ -201,7 +206,7 @@ Share = Annotated[float, BeforeValidator(_share), Field(gt=0, le=1), _quantity("
 """A fraction that a fault leaves."""
 Count = Annotated[int, Field(ge=1), BeforeValidator(_count)]
 """A whole number of things: an integer, or a float without a fraction (``1e6``), up to MAX_COUNT."""
-Whole = Annotated[int, Field(ge=0, le=10**18, strict=True)]
+Whole = Annotated[int, Field(ge=0, le=10**18, strict=True), BeforeValidator(_whole_number)]
 """A whole number, none included; tokens that were counted go beyond MAX_COUNT."""
 Positive = Annotated[float, Field(gt=0), BeforeValidator(_number)]
 NonNegative = Annotated[float, Field(ge=0), BeforeValidator(_number)]

@@ -120,7 +120,11 @@ def test_an_accelerator_is_not_read_off_a_table_in_another_unit(tmp_path, factor
             ["h100-sxm,1,512,512,bf16,3 us"],
             "a number above 0 (got '3 us').",
         ),
-        ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,1,512,512,bf16,3"], "at least 40 are needed."),
+        (
+            "gpu,m,n,k,dtype,latency_us",
+            ["h100-sxm,1,512,512,bf16,3"],
+            "at least 40 are needed. Try more --minutes for the benchmark, or several --table.",
+        ),
         ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,1,512,512,fp64,3"], "cublas, which takes rows of dtype bf16."),
         ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,1,512,x,bf16,3"], ":2: k must be a number above 0 (got 'x')."),
         ("gpu,m,n,k,dtype,latency_us", ["h100-sxm,0,512,512,bf16,3"], ":2: m must be a number above 0 (got '0')."),

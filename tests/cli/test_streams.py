@@ -73,3 +73,20 @@ def test_an_interrupt_that_a_library_turns_into_an_error_of_its_own_stays_one(mo
     monkeypatch.setattr(app, "app", lambda *_, **__: 1 / 0)
     with pytest.raises(KeyboardInterrupt):
         door.run(["list", "models"], lambda: True)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_named():
+    ran = shell(f"{COMMAND.replace('list models', 'calibrate --emit-benchmark --out /dev/full')}")
+    assert (ran.returncode, ran.stderr) == (2, "/dev/full cannot be written: no space left on device.\n")
+
+
+def test_blocks_have_stand_ins_where_an_encoding_has_none():
+    command = "infer llama-3.1-8b --system h100-sxm --batch-size 4 --prompt-tokens 64 --output-tokens 8"
+    ran = shell(f"PYTHONIOENCODING=ascii {COMMAND.replace('list models', command)}")
+    assert ran.returncode == 0
+    assert "?" not in ran.stdout
+    bar, legend = ran.stdout[ran.stdout.index("\nmemory ") + 1 :].splitlines()[:2]
+    assert set(bar.split("[")[1].split("]")[0].strip()) == {
+        part[0] for part in legend.strip().split("  ") if not part.startswith("free")
+    }

@@ -18,6 +18,8 @@ from .shell import rapid_llm
 
 SERVED = "--dp 4 --batch-size 4 --prompt-tokens 8 --output-tokens 8"
 TRAINED = ["llama-3.1-8b", "--system", "dgx-h100", "--global-batch-size", "8", "--sequence-length", "4096"]
+ASKED = ("--prompt-tokens", "8", "--output-tokens", "8")
+CLOCK = "system.node.accelerator.clocks.boost"
 HELIX = "--cp 4 --exchange ulysses --set parallelism.helix=true"
 SENTENCES = [
     (("trian",), "'trian' is not a verb of rapid-llm. Did you mean 'train'? See: rapid-llm --help"),
@@ -102,6 +104,40 @@ SENTENCES = [
         tuple(f"infer llama-3.1-8b --system dgx-h100 {HELIX} {SERVED}".split()),
         "parallelism.helix deals the cache of decode over cp, without an exchange of heads or shift (got cp 4, "
         "exchange ulysses, ulysses 4). Try to leave exchange and ulysses out.",
+    ),
+    (
+        ("network", "collective", "all_reduce", "--system", "h100-sxm", "--size", "1MiB"),
+        "'h100-sxm' is one accelerator, which has nobody to talk to. Try a system, such as dgx-h100.",
+    ),
+    (
+        ("run", ""),
+        "an argument is an empty text: is a variable of the shell unset? See: rapid-llm --help",
+    ),
+    (
+        tuple(f"infer llama-3.1-8b --system h100-sxm --set model.num_hiden_layers=16 {SERVED}".split()),
+        "model.num_hiden_layers changes nothing of llama-3.1-8b, whose reader knows no such field. "
+        "Did you mean 'num_hidden_layers'?",
+    ),
+    (
+        ("infer", "llama-3.1-8b", "--system", "h100-sxm", *ASKED, "--slo", "tpot=1s,tpot=2s"),
+        "--slo tpot=1s,tpot=2s: tpot stands there twice. Keep one of them.",
+    ),
+    (
+        tuple(f"infer llama-3.1-8b --system dgx-h100 --prefill tp=2,tp=4 {SERVED}".split()),
+        "prefill tp=2,tp=4: tp stands there twice. Keep one of them.",
+    ),
+    (
+        tuple(f"infer llama-3.1-8b --system h100-sxm --runtime vllm@ {SERVED}".split()),
+        "runtime 'vllm' has no version ''. It has: 0.10, eager, 2025, 2024, 2023.",
+    ),
+    (("train", *TRAINED, "--out", ""), "--out needs a value (got an empty text)."),
+    (
+        ("validate", "training", "--rows", "no/such/rows.csv"),
+        "--rows no/such/rows.csv: there is no folder no/such. Create it, or name another file.",
+    ),
+    (
+        tuple(f"infer llama-3.1-8b --system h100-sxm --set {CLOCK}=1e9GHz {SERVED}".split()),
+        "system.node.accelerator.clocks.boost must be at most 1e+15 Hz (got 1e+18 Hz). Try '1.98 GHz'.",
     ),
     (("network", "links", "no/such/links.csv"), "no/such/links.csv: no such file. There is no folder 'no/such'."),
     (

@@ -57,7 +57,8 @@ SENTENCES = [
     ),
     (
         {"hidden_size": 64},
-        "config.json: architecture '(none)' is unknown and num_attention_heads is missing. Try a model YAML with both.",
+        "config.json: no architecture is named and num_attention_heads is missing. Try base: llama-3.1-8b beside what "
+        "differs, or a whole config.json.",
     ),
     (without("hidden_size"), "config.json: hidden_size is missing; this architecture needs it."),
     (

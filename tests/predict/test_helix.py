@@ -133,8 +133,14 @@ def test_windows_are_dealt_too():
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        ({"tp": 8, "cp": 1}, "parallelism.helix deals the cache of decode over cp, without an exchange of heads or shift (got"),
-        ({"tp": 1, "cp": 4, "ulysses": 4}, "parallelism.helix deals the cache of decode over cp, without an exchange of heads"),
+        (
+            {"tp": 8, "cp": 1},
+            "parallelism.helix deals the cache of decode over cp, without an exchange of heads or shift (got",
+        ),
+        (
+            {"tp": 1, "cp": 4, "ulysses": 4},
+            "parallelism.helix deals the cache of decode over cp, without an exchange of heads",
+        ),
         (
             {"tp": 8, "cp": 3},
             "parallelism.helix cuts num_attention_heads 128 over tp 8 x cp 3 = 24 ranks, which leaves",

@@ -316,7 +316,7 @@ def test_sentences_of_a_file(write, old, new, sentence):
         ("parallelism.tp={a: 1", "the value of parallelism.tp is not valid YAML (got '{a: 1')."),
         ("workload.recompute=5", "workload.recompute.mode 5 is unknown. Known: none, selective, full."),
         ("workload.batch_size=5", "unknown field 'workload.batch_size'. Did you mean 'global_batch_size'?"),
-        ("faults=5", "faults must be a list (got 5). Try faults: []."),
+        ("faults=5", "faults must be a list (got 5). Try faults: [{nic: node0.nic0, down: true}]."),
         ("precision=true", "precision must be a name or a mapping of fields (got true)."),
         ("runtime=true", "runtime must be a name, a path or a mapping of fields (got true)."),
         ("model.blocks=5", "model.blocks describe a whole model and stand without base. Try the fields of a "

@@ -53,10 +53,18 @@ def calibrate(name: str, files: Sequence[Path]) -> Sustained:
     train = [s.half("fit") for s in found]
     streaming = np.concatenate([np.zeros(0), *(_bandwidth(s, device) for s in train)])
     times = np.concatenate([np.zeros(0), *(s.seconds for s in train)])
+    if not found:
+        of = sorted({s.accelerator for s in sound})
+        raise InputError(
+            f"the tables are of {', '.join(of)}, and none of their rows is of {device.name}. Try: rapid-llm calibrate "
+            f"accelerator {of[0]}, or {device.name} in column gpu.",
+            field="table",
+        )
     if len(streaming) < _LEAST or len(times) < 100 * _LEAST:
         raise InputError(
             f"the tables hold {len(times)} bf16 GEMMs of {device.name} to fit on, {len(streaming)} of them streaming "
-            f"weights over {_OVER_L2:g} x L2 at m <= {_STREAM_ROWS}: at least {100 * _LEAST} and {_LEAST} are needed.",
+            f"weights over {_OVER_L2:g} x L2 at m <= {_STREAM_ROWS}: at least {100 * _LEAST} and {_LEAST} are needed. "
+            "Try more --minutes for the benchmark, or several --table.",
             field="table",
         )
     hbm = min(float(np.quantile(streaming, _STREAM_QUANTILE)) / device.memory.hbm.bandwidth, 1.0)

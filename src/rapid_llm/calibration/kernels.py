@@ -213,7 +213,7 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
     if rows < LEAST_ROWS:
         raise InputError(
             f"the tables hold {rows} rows of kernel {kernel.name} on {architecture} to fit on: "
-            f"at least {LEAST_ROWS} are needed.",
+            f"at least {LEAST_ROWS} are needed. Try more --minutes for the benchmark, or several --table.",
             field="table",
         )
     off = float(np.median(np.concatenate([s.seconds / s.price(kernel) for s in train])))

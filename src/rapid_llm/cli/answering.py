@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rapid_llm.cli import text
-from rapid_llm.cli.files import page_file, write_page
+from rapid_llm.cli.files import page_file, whole_folder, write_page
 from rapid_llm.cli.flags import Answering, Fitting, Serving, in_flags
 from rapid_llm.cli.style import show, status
 from rapid_llm.cli.text import json_text
@@ -111,7 +111,9 @@ def _answer(scenario: Scenario, answering: Serving) -> int:
 
 
 def check_pages(answering: Serving) -> None:
-    """InputError where a page that was asked for has no name of a page."""
+    """InputError where a folder or a page that was asked for has no name of one."""
+    if answering.out is not None:
+        whole_folder(answering.out)
     for flag, file in (("--timeline", _timeline(answering)), ("--memory-timeline", answering.memory_timeline)):
         if file is not None:
             page_file(flag, file)

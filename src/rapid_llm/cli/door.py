@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def _answer(argv: Sequence[str], interrupted: Callable[[], bool]) -> int:
     as_json = "--json" in argv
     warnings.simplefilter("ignore")  # of libraries, about their own future: nothing that a user could act on
     try:
+        _refuse_empty(argv)
         result = app(spelled_out(argv), exit_on_error=False, print_error=False, result_action="return_value")
     except RapidError as error:
         return _tell(error, as_json=as_json)
@@ -72,6 +74,13 @@ def _answer(argv: Sequence[str], interrupted: Callable[[], bool]) -> int:
             raise
         return _tell(_ours(error, argv), as_json=as_json)
     return result if isinstance(result, int) else 0
+
+
+def _refuse_empty(argv: Sequence[str]) -> None:
+    """InputError for an argument without any text, as an unset variable of a shell leaves it."""
+    for before, word in pairwise(["", *argv]):
+        if not word and not before.startswith("--"):
+            raise InputError("an argument is an empty text: is a variable of the shell unset? See: rapid-llm --help")
 
 
 def _tell(error: RapidError, *, as_json: bool = False) -> int:

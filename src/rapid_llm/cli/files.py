@@ -27,11 +27,30 @@ def _file(flag: str, file: str, suffixes: tuple[str, ...], what: str) -> Path:
     return path
 
 
+def write_text(file: str | Path, text: str) -> None:
+    """Write a file; InputError with its name where the disk is full, which the system tells without."""
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file} cannot be written: {(error.strerror or 'failed').lower()}.") from None
+
+
+def whole_folder(folder: str) -> Path:
+    """The folder of ``--out``, made where it is not there; InputError where a file has its name."""
+    if not folder:
+        raise InputError("--out needs a value (got an empty text).")
+    out = Path(folder)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {folder} is a file. Name a folder.")
+    out.mkdir(parents=True, exist_ok=True)
+    return out
+
+
 def write_page(flag: str, file: str, html: str) -> None:
     """Write a page where a flag says."""
-    page_file(flag, file).write_text(html, encoding="utf-8")
+    write_text(page_file(flag, file), html)
 
 
 def write_picture(flag: str, file: str, svg: str) -> None:
     """Write a picture where a flag says."""
-    _file(flag, file, (".svg",), "picture is SVG").write_text(svg, encoding="utf-8")
+    write_text(_file(flag, file, (".svg",), "picture is SVG"), svg)

@@ -12,6 +12,7 @@ from rapid_llm import operators
 from rapid_llm.calibration import accelerators, kernels
 from rapid_llm.calibration.benchmark import script
 from rapid_llm.calibration.kernels import Calibration, Errors
+from rapid_llm.cli.files import write_text
 from rapid_llm.cli.style import show
 from rapid_llm.cli.text import json_text
 from rapid_llm.errors import InputError
@@ -23,7 +24,7 @@ def emit_benchmark(out: str | None) -> int:
     if out is None:
         sys.stdout.write(script())
     else:
-        Path(out).write_text(script(), "utf-8")
+        write_text(out, script())
         then = "rapid-llm calibrate kernel cublas --table tables/gemm.csv"
         show([f"written      {out}", f"run it       python {out} --out tables, then: {then}"])
     return 0

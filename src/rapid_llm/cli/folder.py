@@ -9,10 +9,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from rapid_llm.cli.files import write_page
+from rapid_llm.cli.files import whole_folder, write_page, write_text
 from rapid_llm.cli.page import page
 from rapid_llm.cli.text import json_text
-from rapid_llm.errors import InputError
 from rapid_llm.predict.explaining import explain
 from rapid_llm.predict.report import Cost, Report, plain_value
 from rapid_llm.scenario import Scenario
@@ -20,14 +19,11 @@ from rapid_llm.scenario import Scenario
 
 def write(scenario: Scenario, report: Report, folder: str) -> None:
     """Write scenario.yaml, report.json, breakdown.csv, kernels.csv and report.html into ``folder``."""
-    out = Path(folder)
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {folder} is a file. Name a folder.")
-    out.mkdir(parents=True, exist_ok=True)
+    out = whole_folder(folder)
     with (out / "scenario.yaml").open("w", encoding="utf-8") as stream:
         YAML().dump(dict(report.scenario), stream)
-    (out / "report.json").write_text(json_text(report.to_dict()) + "\n", encoding="utf-8")
-    (out / "report.html").write_text(page(report), encoding="utf-8")
+    write_text(out / "report.json", json_text(report.to_dict()) + "\n")
+    write_text(out / "report.html", page(report))
     if report.breakdown is not None:
         _table(out / "breakdown.csv", _breakdown(report.breakdown))
         _table(out / "kernels.csv", (plain_value(row) for row in explain(scenario)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rapid_llm import hardware
 from rapid_llm.charts import heat_map
-from rapid_llm.cli.files import write_page, write_picture
+from rapid_llm.cli.files import whole_folder, write_page, write_picture, write_text
 from rapid_llm.cli.style import show
 from rapid_llm.cli.text import drawn_links, json_text
 from rapid_llm.documents import parse_yaml
@@ -113,12 +113,9 @@ def deliver(  # noqa: PLR0917
         title, *rest = lines
         show([title, *drawn_links(names), *rest])
     if out is not None:
-        folder = Path(out)
-        if folder.exists() and not folder.is_dir():
-            raise InputError(f"--out {out} is a file. Name a folder.")
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "collective.json").write_text(json_text(answer) + "\n", "utf-8")
-        (folder / "collective.html").write_text(drawn, "utf-8")
+        folder = whole_folder(out)
+        write_text(folder / "collective.json", json_text(answer) + "\n")
+        write_text(folder / "collective.html", drawn)
 
 
 def drawings(flow: Contended | None) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rapid_llm import charts
 from rapid_llm.cli import text
-from rapid_llm.cli.files import write_page
+from rapid_llm.cli.files import page_file, write_page
 from rapid_llm.cli.style import show
 from rapid_llm.cli.text import json_text
 from rapid_llm.errors import InputError
@@ -40,6 +40,11 @@ class Files:
 
 def score(suites: Sequence[str], *, data: str | None, as_json: bool, files: Files) -> int:
     """Run the suites, write the files that were asked for and print the scorecard."""
+    if files.html is not None:
+        page_file("--html", files.html)
+    for flag, file in (("--rows", files.rows), ("--quantiles", files.quantiles)):
+        if file is not None and not Path(file).parent.is_dir():
+            raise InputError(f"{flag} {file}: there is no folder {Path(file).parent}. Create it, or name another file.")
     card = run(suites, data, progress=_progress if sys.stderr.isatty() else None)
     _refuse_nothing(card)
     if files.rows is not None:

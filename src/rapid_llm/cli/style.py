@@ -38,6 +38,7 @@ def status(doing: str) -> Iterator[None]:
 
 def show(lines: Iterable[str]) -> None:
     """Print lines to standard output."""
+    lines = [_writable(line) for line in lines]
     if not sys.stdout.isatty():
         print("\n".join(lines))
         return
@@ -46,6 +47,20 @@ def show(lines: Iterable[str]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     for line in lines:
         console.print(_styled(line))
+
+
+_MARKS = dict(zip("█▓▒░▚▞▤▥▦", "#=+-%@*&x", strict=True))
+_PLAIN = str.maketrans(_MARKS | {"µ": "u", "±": "+-", "…": "...", "·": "|"})
+"""What a terminal or a file shows whose encoding has no blocks: other marks, each as different."""
+
+
+def _writable(line: str) -> str:
+    """A line in characters that standard output has."""
+    try:
+        line.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return line.translate(_PLAIN)
+    return line
 
 
 def _styled(line: str) -> str:

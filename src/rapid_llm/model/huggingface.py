@@ -277,16 +277,17 @@ def _wrapped(fields: Fields, wrapper: Wrapper) -> Model:
 
 def _unknown(fields: Fields) -> Model:
     """Read an unknown architecture as a Llama where it says all that a Llama says and nothing else."""
-    name = (_architectures(fields) or [str(fields.data.get("model_type") or "(none)")])[0]
+    name = (_architectures(fields) or [str(fields.data.get("model_type") or "")])[0]
+    unknown = f"architecture '{name}' is unknown" if name else "no architecture is named"
     missing = [needed for needed in _NEEDED if not fields.has(needed)]
     if missing:
         what = f"{missing[0]} is missing"
-        raise fields.error(f"architecture '{name}' is unknown and {what}. Try a model YAML with both.", "architectures")
+        instead = "a model YAML with both" if name else "base: llama-3.1-8b beside what differs, or a whole config.json"
+        raise fields.error(f"{unknown} and {what}. Try {instead}.", "architectures")
     foreign = next((f for f, v in fields.data.items() if v and any(w in f for w in _NOT_LLAMA)), None)
     if foreign is not None:
         raise fields.error(
-            f"architecture '{name}' is unknown and {foreign} says that it is not a plain decoder. "
-            "Try a model YAML with a known architecture.",
+            f"{unknown} and {foreign} says that it is not a plain decoder. Try a model YAML with a known architecture.",
             "architectures",
         )
     return llama.llama(fields)

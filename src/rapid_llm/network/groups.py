@@ -69,7 +69,12 @@ class Group:
 
 
 def group_of(fabric: Fabric, ranks: int, stride: int) -> Group:
-    """Nest a group in the tiers: a tier holds ``span / stride`` of its ranks."""
+    """Nest a group in the tiers: a tier holds ``span / stride`` of its ranks. InputError where it does not fit."""
+    if not fabric.tiers:
+        raise InputError(
+            f"'{fabric.name}' is one accelerator, which has nobody to talk to. Try a system, such as dgx-h100.",
+            field="accelerators",
+        )
     reach = fabric.tiers[-1].span if fabric.tiers else 1
     if ranks < 1 or stride < 1 or (ranks - 1) * stride >= reach:
         alone = all(tier.scope == "intra" for tier in fabric.tiers)

@@ -127,6 +127,8 @@ def _limits(slo: str, name_of: str) -> dict[str, float]:
             raise InputError(
                 f"{name_of} {slo}: '{part.strip()}' is not a limit, such as ttft=1s or tpot=30ms.{meant}", field="slo"
             )
+        if name in limits:
+            raise InputError(f"{name_of} {slo}: {name} stands there twice. Keep one of them.", field="slo")
         try:
             limits[name] = parse(value, "time")
         except ValueError as error:

@@ -93,10 +93,10 @@ def entry(name: str) -> tuple[Document, Sources]:
 def _of_version(document: Document, name: str) -> dict[str, Any]:
     """The fields of a runtime, those of the version that ``name`` asks for above its own."""
     data = dict(document.data)
-    base, _, version = name.partition("@")
+    base, at, version = name.partition("@")
     versions = data.pop("versions", None) or {}
     data.pop("aliases", None)
-    if version and version != str(data["version"]):
+    if at and version != str(data["version"]):
         if version not in versions:
             meant, known = did_you_mean(version, versions), ", ".join([str(data["version"]), *versions])
             said = filter(None, (f"runtime '{base}' has no version '{version}'.", meant, f"It has: {known}."))

@@ -94,6 +94,8 @@ def _pool(name: str, written: Any) -> Mapping[str, Any]:
             known = sorted(_POOL)
             message = unknown_name(f"field of pools.{name}", field, known)
             raise InputError(message, field=f"pools.{name}", suggestions=nearest(field, known))
+        if field in found:
+            raise InputError(f"{name} {written}: {field} stands there twice. Keep one of them.", field=f"pools.{name}")
         found[field] = int(value) if value.isdigit() else value
     return found
 

@@ -190,8 +190,52 @@ def _model(document: Document, value: Mapping[str, Any], path: str) -> Model:
             )
         return whole
     below, _ = MODELS.inherit(_below(document, value, path))
+    read = _Read(below.data)
+    found = read_document(replace(below, data=read))
+    if "base" in value:
+        _refuse_unread(document, value, path, read)
     name = _changed(value, str(value["base"]))["name"] if "base" in value else str(value.get("name", "model"))
-    return replace(read_document(below), name=name)
+    return replace(found, name=name)
+
+
+class _Read(dict[str, Any]):
+    """The fields of a model, and which of them its reader asked for."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        super().__init__(data)
+        self.asked = set[object]()
+
+    def __contains__(self, key: object) -> bool:
+        self.asked.add(key)
+        return super().__contains__(key)
+
+    def __getitem__(self, key: str) -> Any:
+        self.asked.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A field or a default."""
+        self.asked.add(key)
+        return super().get(key, default)
+
+
+def _refuse_unread(document: Document, value: Mapping[str, Any], path: str, read: _Read) -> None:
+    """InputError for a field laid over a known model that its reader never asks for: a slip, or nothing that counts."""
+    unread = next((key for key in value if key not in read.asked and key not in _LABELS), None)
+    if unread is None:
+        return
+    known = [key for key in map(str, read.asked) if key not in _LABELS]
+    close = nearest(unread, known)
+    hint = f"Did you mean '{close[0]}'?" if close else "Try to leave it out."
+    raise document.error(
+        f"{join(path, unread)} changes nothing of {value['base']}, whose reader knows no such field. {hint}",
+        join(path, unread),
+        close,
+    )
+
+
+_LABELS = frozenset(("base", "name", "source", "kind", "notes", "aliases"))
+"""Fields of a model that say nothing of its shape."""
 
 
 def _below(document: Document, value: Mapping[str, Any], path: str) -> Document:
@@ -208,6 +252,10 @@ def _system_named(name: str) -> System:
     if not is_path(name):
         return hardware.system(name)
     written = read_yaml(name)
+    if {"model", "workload"} <= written.data.keys():
+        raise InputError(
+            f"system '{name}' is a scenario file, which holds a system and its job. Try rapid-llm run {name}."
+        )
     own = written.data.keys() - {"base", "name", "aliases", "source", "kind", "notes"}
     base = str(written.data.get("base", ""))
     if base in hardware.system_names() or not (own & _CHIP or base in hardware.accelerator_names()):

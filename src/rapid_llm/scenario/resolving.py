@@ -171,7 +171,8 @@ def _faults(document: Document) -> tuple[Fault, ...]:
     """What is slow, degraded or down; whether the job has such a place is left to the checks."""
     written = document.data.get("faults") or ()
     if not isinstance(written, (list, tuple)):
-        raise document.error(f"faults must be a list (got {show(written)}). Try faults: [].", "faults")
+        tried = "[{nic: node0.nic0, down: true}]"
+        raise document.error(f"faults must be a list (got {show(written)}). Try faults: {tried}.", "faults")
     return tuple(build(Fault, item, document, f"faults[{index}]") for index, item in enumerate(written))
 
 

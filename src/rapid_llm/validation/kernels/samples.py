@@ -172,10 +172,13 @@ def device_of(path: Path) -> Accelerator:
 
 
 def _known(name: str) -> Accelerator:
+    """The accelerator of a cell: of the catalogue, also as a driver names it, or of a file."""
+    plain = name if name.endswith((".yaml", ".yml")) else name.partition("/")[0].strip()  # AMD Instinct MI250X/MI250
     try:
-        return hardware.accelerator(name)
+        return hardware.accelerator(plain)
     except InputError as error:
-        raise UnknownAccelerator(error.message, field="table", suggestions=error.suggestions) from None
+        hint = "; the path of your own YAML file in column gpu works too."
+        raise UnknownAccelerator(f"{error.message}{hint}", field="table", suggestions=error.suggestions) from None
 
 
 def _spelled(codes: NDArray[np.str_], path: Path) -> NDArray[np.str_]:
