@@ -103,6 +103,7 @@ class Shapes:
     context_parallel: bool
     cache_dealt: bool
     gathers_experts: str
+    gathers_by: str
     head: tuple[float, str]
     evenness: Column
     source: Column
@@ -206,6 +207,7 @@ class Shapes:
             prefill=1.0 - decode,
             training=training,
             gathers_experts="none" if training else runtime.communication.gathers_experts,
+            gathers_by=runtime.communication.gathers_by,
             evenness=np.full_like(new, evenness),
             source=np.full_like(new, source),
             starts=np.where(past > 0, 0.0, 1.0) * (1.0 - decode),
