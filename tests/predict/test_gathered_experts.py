@@ -11,9 +11,9 @@ from rapid_llm.workload import points_of
 EACH, HIDDEN, TOP_K, BF16, FP8 = 64, 4096, 8, 2.0, 1.0  # requests of a rank; Qwen3-235B
 
 
-def scenario(gathers, *, model="qwen3-235b-a22b", precision="fp8", ep=4, system="hgx-h200"):
+def scenario(gathers, *, model="qwen3-235b-a22b", precision="fp8", ep=4, system="hgx-h200", by="all_gather"):
     work = {"kind": "inference", "batch_size": EACH * ep, "prompt_tokens": 1024, "output_tokens": 100}
-    runtime = {"base": "tensorrt-llm", "communication": {"gathers_experts": gathers}}
+    runtime = {"base": "tensorrt-llm", "communication": {"gathers_experts": gathers, "gathers_by": by}}
     base = {"model": model, "system": system, "runtime": runtime, "precision": precision}
     return from_mapping({**base, "accelerators": ep, "parallelism": {"ep": ep}, "workload": work})
 
@@ -38,6 +38,15 @@ def test_tokens_of_all_ranks_come_and_sums_go_back(precision, element):
     whole = 4 * EACH * HIDDEN
     found = messages(scenario("few", precision=precision))
     assert found == {"all_gather": pytest.approx(whole * element), "reduce_scatter": pytest.approx(whole * BF16)}
+
+
+def test_shares_of_their_own_sizes_are_broadcast_and_reduced_one_by_one():
+    """allgatherOp.cpp and reducescatterOp.cpp of TensorRT-LLM, but on SM 120 (its pull request 7965)."""
+    whole = 4 * EACH * HIDDEN
+    assert messages(scenario("few", by="broadcast")) == {"broadcast": pytest.approx(whole * (FP8 + BF16))}
+    chips = "blackwell", "hopper", "blackwell-rtx"
+    found = [runtimes.load("tensorrt-llm", chip).communication.gathers_by for chip in chips]
+    assert found == ["broadcast", "broadcast", "all_gather"]
 
 
 def test_few_are_groups_of_no_more_ranks_than_a_token_has_experts():

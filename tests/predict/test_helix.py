@@ -18,7 +18,8 @@ Q, K, HSZ, H, F = 128, 8, 128, 16384, 53248  # Llama-3.1-405B, the dense model o
 def scenario(model="llama-3.1-405b", overlap=False, **plan):
     work = {"kind": "inference", "batch_size": BATCH, "prompt_tokens": CACHED, "output_tokens": 100}
     base = {"model": model, "system": "gb200-nvl72", "precision": "bf16", "parallelism": plan, "workload": work}
-    return from_mapping({**base, "runtime": {"base": "tensorrt-llm", "overlap": {"batch_exchange": overlap}}})
+    runtime = {"base": "tensorrt-llm", "overlap": {"batch_exchange": overlap}, "serving": {"chunks_prompts": True}}
+    return from_mapping({**base, "runtime": runtime})
 
 
 def helix(tp=8, cp=8, **rest):

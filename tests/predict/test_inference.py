@@ -48,7 +48,7 @@ class TestJobsOfSoManyRequests:
     @pytest.mark.parametrize("batching", ["static", "continuous"])
     def test_whole_waves_take_a_request_each_and_the_rest_its_own(self, batching):
         def alone(n):
-            return predict(scenario(batch_size=n, batching=batching)).e2e_s
+            return predict(scenario(batch_size=n, batching=batching, total_requests=n)).run_time_s
 
         job = predict(scenario(batch_size=8, batching=batching, total_requests=27))
         assert job.run_time_s == pytest.approx(3 * alone(8) + alone(3))
@@ -60,14 +60,17 @@ class TestJobsOfSoManyRequests:
         auto = {"batch_size": "auto", "batching": "continuous"}
         few = predict(scenario(**auto, total_requests=5))
         assert few.running_requests == 5
-        assert few.run_time_s == pytest.approx(predict(scenario(batch_size=5, batching="continuous")).e2e_s)
+        assert few.run_time_s == pytest.approx(
+            predict(scenario(**{**auto, "batch_size": 5}, total_requests=5)).run_time_s
+        )
 
     def test_a_long_queue_nears_the_rate_of_one_without_end(self):
+        """But for prompts, which equal lengths read in bursts, where those of an endless queue are spread."""
         auto = {"batch_size": "auto", "batching": "continuous"}
         endless = predict(scenario(**auto)).output_tokens_per_s
         rates = [predict(scenario(**auto, total_requests=n)).output_tokens_per_s for n in (300, 3_000, 300_000)]
         assert rates == sorted(rates)
-        assert rates[-1] == pytest.approx(endless, rel=0.01)
+        assert rates[-1] == pytest.approx(endless, rel=0.05)
 
     def test_replicas_share_the_queue(self):
         one = scenario(batch_size=8, total_requests=80)
@@ -82,14 +85,13 @@ class TestJobsOfSoManyRequests:
 
     @pytest.mark.parametrize("batching", ["static", "continuous"])
     def test_times_are_means_over_requests_that_all_wait_at_the_start(self, batching):
-        alone = predict(scenario(batch_size=64, batching=batching))
+        alone = predict(scenario(batch_size=64, batching=batching, total_requests=64))
         reports = [predict(scenario(batch_size=64, batching=batching, total_requests=64 * n)) for n in (1, 2, 3)]
         assert [one.waves for one in reports] == [1, 2, 3]
-        assert reports[0].e2e_s == pytest.approx(alone.e2e_s)
         static = predict(scenario(batch_size=64, batching="static"))
         assert (0.5 if batching == "continuous" else 1.0) * static.ttft_s <= reports[0].ttft_s <= static.ttft_s
         for waves, one in enumerate(reports):
-            assert one.ttft_s == pytest.approx(reports[0].ttft_s + waves / 2 * alone.e2e_s)
+            assert one.ttft_s == pytest.approx(reports[0].ttft_s + waves / 2 * alone.run_time_s)
             assert one.tpot_s == pytest.approx(reports[0].tpot_s)
             assert one.e2e_s == pytest.approx(one.ttft_s + 199 * one.tpot_s) and one.e2e_s <= one.run_time_s
             assert min(leaf.seconds for leaf in one.breakdown.leaves()) >= 0.0

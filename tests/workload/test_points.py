@@ -41,8 +41,9 @@ def test_one_output_token_has_no_decode_step():
 
 def test_decode_runs_the_next_captured_batch():
     points = points_of([(3, 1, 50, 1), (8, 1, 50, 1), (9, 1, 50, 1), (40, 1, 50, 1), (3, 7, 0, 1)])
-    assert points.padded((1, 2, 4, 8, 16)).tolist() == [4, 8, 16, 40, 3]
-    assert points.padded(()).tolist() == [3, 8, 9, 40, 3]
+    assert points.padded((1, 2, 4, 8, 16), 64).tolist() == [4, 8, 16, 40, 3]
+    assert points.padded((1, 2, 4, 8, 16), 12).tolist() == [4, 8, 12, 40, 3], "no graph of more than ever run"
+    assert points.padded((), 64).tolist() == [3, 8, 9, 40, 3]
 
 
 def test_join_keeps_the_order():

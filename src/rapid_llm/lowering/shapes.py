@@ -104,6 +104,7 @@ class Shapes:
     cache_dealt: bool
     gathers_experts: str
     shared_as_routed: bool
+    gathers_by: str
     head: tuple[float, str]
     evenness: Column
     source: Column
@@ -208,6 +209,7 @@ class Shapes:
             training=training,
             gathers_experts="none" if training else runtime.communication.gathers_experts,
             shared_as_routed=not training and runtime.serving is not None and runtime.serving.shared_as_routed,
+            gathers_by=runtime.communication.gathers_by,
             evenness=np.full_like(new, evenness),
             source=np.full_like(new, source),
             starts=np.where(past > 0, 0.0, 1.0) * (1.0 - decode),

@@ -74,9 +74,7 @@ def inference_footprint(
     engine = runtime.serving or Serving(kv_block_tokens=1)
     common = unit.shapes.kv, engine.kv_block_tokens
     lengths = np.array([cached])
-    each = cache_bytes(
-        model, plans.tp, lengths, *common, source=source, kvp=plans.kvp, windows=engine.frees_windows
-    )
+    each = cache_bytes(model, plans.tp, lengths, *common, source=source, kvp=plans.kvp, windows=engine.frees_windows)
     return DecodeBytes(unit, cached, each * plans.micro_batch / plans.cp)
 
 

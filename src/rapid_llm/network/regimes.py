@@ -113,7 +113,12 @@ def _from_memory(cost: LinkCost) -> LinkCost:
 def _filling(  # noqa: PLR0917
     op: str, template: Template, group: Group, costs: list[LinkCost], protocol: Protocol, line: Line
 ) -> tuple[Line, ...]:
-    """The line with its first chunk on every hop: a steeper line while the chunks grow, a higher one beyond."""
+    """The line with its first chunk on every hop: a steeper line while the chunks grow, a higher one beyond. A chain
+    takes a piece in every channel whole at each hop but the last, which waits for all of them."""
+    pieces = costs[-1].relay if protocol.slots and op == "broadcast" and group.nodes == 1 else 0
+    if pieces:
+        behind = (group.bounds[-1] - 2.0) * line.per_byte
+        return replace(line, per_byte=line.per_byte + behind), replace(line, fixed=line.fixed + behind * pieces)
     switched = ALGORITHMS[template.algorithm] == "nvls"
     everywhere = protocol.fill if op == "all_reduce" and (group.nodes > 1 or switched) else 0.0
     crossed = [hops(phase, group.bounds, group.crossings) for phase in template.phases]

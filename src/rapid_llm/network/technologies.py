@@ -60,7 +60,8 @@ class LinkCost:
     ``efficiency`` down to ``memory``. ``tuner`` is what decides between protocols, where the least time does not;
     ``without`` names those that are off there, and ``most`` is how many ranks the library runs over such links.
     ``fill`` what a dependent hop takes more, under any protocol, once all
-    channels together have a ``chunk`` to move (B), in proportion below.
+    channels together have a ``chunk`` to move (B), in proportion below. ``relay``: bytes, in all channels together,
+    that a rank of a chain takes whole before it passes them on, under a protocol without flags.
     """
 
     launch: Seconds
@@ -68,6 +69,7 @@ class LinkCost:
     efficiency: Fraction
     fill: Seconds = 0.0
     chunk: Bytes = 0
+    relay: Bytes = 0
     slice: Seconds = 0.0
     fence: Seconds = 0.0
     flush: Seconds | None = None

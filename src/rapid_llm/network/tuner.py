@@ -39,6 +39,8 @@ def belief(way: Way, library: Library) -> Belief | None:
     if believed is None or way.group.nodes > 1 or way.protocol not in believed.rate:
         return None
     steps = sum(sum(hops(phase, way.group.bounds, way.group.crossings)) for phase in way.template.phases)
+    if way.template.phases[0].pattern == "relay":  # a chain of channels that are alike counts one hop
+        steps = 1
     start = library.protocols[way.protocol].believed
     heads = min(1.0, way.group.bounds[-1] / HEADS) if way.algorithm == "nvls" else 1.0
     rate = believed.rate[way.protocol] * heads

@@ -64,8 +64,9 @@ class Job:
 
     @property
     def in_phase(self) -> bool:
-        """Whether requests that start in one burst also end in one, and those behind them start so: equal lengths."""
-        return self.work.total_requests is not None and not self.work.varied
+        """Whether requests that start in one burst also end in one, and those behind them start so: equal lengths of a
+        job that queues at its start. A loop, and a queue without end, are taken as spread evenly."""
+        return self.work.total_requests is not None and not self.work.varied and not self.work.closed_loop
 
     @property
     def read_tokens(self) -> float:

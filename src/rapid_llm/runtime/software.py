@@ -154,13 +154,15 @@ class Communication:
     ``nics``: how many network cards of a node its collectives drive; None: all. ``expert``: a library (a name in
     ``network/data/experts``) made for dispatch to experts and combine, in place of all-to-alls; ``gathers_experts``:
     groups whose ranks gather the tokens of all in inference, and scatter sums of results, in place of either: few, of
-    no more ranks than a token has experts, or all.
+    no more ranks than a token has experts, or all; ``gathers_by`` one all-gather, and its reverse, or, where it gives
+    every rank's share its own size, a group of broadcasts, and of reductions.
     """
 
     library: str
     small_all_reduce: str | None = None
     expert: str | None = None
     gathers_experts: Literal["none", "few", "all"] = "none"
+    gathers_by: Literal["all_gather", "broadcast"] = "all_gather"
     compute_units: Whole = 0
     nics: Count | None = None
     piece: Seconds = 0.0

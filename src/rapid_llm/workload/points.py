@@ -48,8 +48,8 @@ class Points:
         return replace(self, new=np.where(self.decode, self.new + drafts, self.new)) if drafts else self
 
     def padded(self, sizes: tuple[int, ...], most: int) -> Column:
-        """Sequences that each decode pass runs as [N]: the next of the captured sizes, which an engine of at most so many
-        sequences captures no more of; beyond the last, as they are."""
+        """Sequences that each decode pass runs as [N]: the next of the captured sizes, ``most`` where an engine runs no
+        more; beyond the last, as they are."""
         if not sizes:
             return self.batch
         captured = np.asarray(sizes, dtype=np.float64)
