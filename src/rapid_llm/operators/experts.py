@@ -43,6 +43,7 @@ _SEARCHED: Final = ((16.0, 64.0, 128.0), (64.0, 64.0, 64.0), (64.0, 128.0, 64.0)
 _WIDEST: Final = 1048576.0  # above every expert width: makes one number of experts and width
 _IN_FLIGHT: Final = 4.0  # tiles that share a compute unit
 _SOONER: Final = 0.45  # of its latency L2 answers before memory (263 against 479 cycles on H100, Luo et al. 2024)
+_VISITS: Final = 2.0  # of a kernel that writes and of one that reads, to all that is handed on
 _STAGES: Final = 4.0  # k-steps whose operands such a launcher of one tile a block loads ahead (opt_flags.py)
 _KIB: Final = 1024.0
 _SOME: Final = 1e-3  # rows
@@ -100,10 +101,11 @@ def price_moe(columns: tuple[Column, ...], kernel: MoeKernel, c: MoeConstants, r
     else:
         run = _turns(_launched(pairs / experts / kernel.pairs_a_row, kernel.row_tile), loads, columns, r)
     compute = 2.0 * run * _WIDE / (r.reached(c.rate) * r.peak)
-    memory = r.stream(hit * matrices * hidden * inter * w_bytes, c.bandwidth) + hit * c.expert
     passes = (c.row_passes * rows + c.token_passes * tokens) * _ROW_BYTES * hidden
+    weights, between = hit * matrices * hidden * inter * w_bytes, passes / _VISITS
+    memory = r.stream(weights, c.bandwidth, weights + between) + hit * c.expert
     flops, moved = moe_work(columns)
-    variable = join(compute, memory, _LIBRARY_SIDES) + passes / r.hbm + c.pair * pairs
+    variable = join(compute, memory, _LIBRARY_SIDES) + r.hand_on(passes, 1.0, between) + c.pair * pairs
     return summarise(r.launch + c.setup, variable, work=(flops, moved + passes), sides=(compute, memory))
 
 
@@ -166,7 +168,7 @@ def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: Tile
     between = 2.0 if kernel.activates else 2.0 * (matrices - 1.0) + 1.0
     passes = (scanned * (between * inter + 2.0 * hidden) + tokens * hidden) * _ROW_BYTES
     flops, moved = moe_work(columns)
-    variable = gemms + r.stream(passes, c.passes, _between(columns, kernel))
+    variable = gemms + r.hand_on(passes, c.passes, _between(columns, kernel))
     fixed = r.launch + c.setup * (kernel.launches + where(pairs > rows, kernel.remaps, 0.0))
     return summarise(fixed, variable, work=(flops, moved + passes), sides=(compute, memory))
 

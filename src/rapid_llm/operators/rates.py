@@ -16,6 +16,9 @@ from rapid_llm.operators.families import Column
 _RESIDENT_STEEPNESS: Final = 8.0
 
 
+PARTITIONS: Final = {"ampere": 2.0, "hopper": 2.0, "blackwell": 4.0}
+"""Architectures whose L2 is in parts that each keep a copy of what all read: less fits, and writes pass through."""
+
 _LARGEST_UNIT: Final = 8192.0
 """16-bit FLOPs that the largest unit kernels were measured on finishes in a cycle (an SM of Blackwell). A core with
 more (a TensorCore of a TPU, a matrix engine of Gaudi) has that many tiles in flight at once, so that what a tile costs
@@ -71,8 +74,8 @@ class Rates(NamedTuple):
     bandwidth and ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the
     reachable bandwidth of buffers that stay in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident``
     how many bytes stay: 0 in a model, which cycles through more than fits; ``shared`` memory of one compute unit in
-    bytes, 0 where that is not known; ``draw`` what a unit can take from memory in B/s; ``replay`` how a benchmark comes
-    back.
+    bytes, 0 where that is not known; ``draw`` what a unit can take from memory in B/s; ``rereads`` whether L2 keeps
+    what is written for the next kernel; ``replay`` how a benchmark comes back.
     """
 
     units: int
@@ -92,6 +95,7 @@ class Rates(NamedTuple):
     resident: float
     shared: float
     draw: float
+    rereads: bool = True
     replay: Replay = Replay()
 
     def multiplies(self, bits: int, *, warps: bool = False) -> float:
@@ -127,6 +131,10 @@ class Rates(NamedTuple):
             near = self.near(moved if held is None else held)
             seconds = seconds * (1.0 - near) + near * smaller(seconds, moved / (l2_share * self.l2))
         return seconds
+
+    def hand_on(self, moved: Column, share: float, held: Column) -> Column:
+        """Seconds for ``moved`` bytes that kernels write and the next ones read, ``held`` of them at a time."""
+        return self.stream(moved, share, held) if self.rereads else moved / (share * self.hbm)
 
     def near(self, held: Column) -> float | Column:
         """The share that L2 still has of so many bytes when a replayed benchmark comes back to them."""
@@ -171,6 +179,7 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         resident=float(l2.capacity) if l2 and replayed else 0.0,
         shared=float(accelerator.memory.shared_per_unit or 0.0),
         draw=max(accelerator.vector * clock / (_VECTOR_FLOPS * units), dma),
+        rereads=accelerator.architecture not in PARTITIONS,
         replay=replayed if isinstance(replayed, Replay) else Replay(),
     )
 

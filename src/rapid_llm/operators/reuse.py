@@ -11,15 +11,13 @@ from typing import Final
 import numpy as np
 
 from rapid_llm.operators.families import Column
-from rapid_llm.operators.rates import Rates
+from rapid_llm.operators.rates import PARTITIONS, Rates
 
 _RAW_BYTES: Final = 2.0  # activations before a kernel's own quantise pass are 16 bit
 _SHARES: Final = (0.5, 0.8)
 """Share of L2 bandwidth at which tiles read what they find there: copied line by line, in boxes (TMA)."""
 _BY_LINE: Final = frozenset(("volta", "turing", "ampere", "ampere-rtx", "ada"))
 """Architectures whose tiles are copied line by line."""
-_PARTITIONS: Final = {"ampere": 2.0, "hopper": 2.0, "blackwell": 4.0}
-"""Architectures whose L2 is in parts that each keep a copy of what all read: less fits, and writes pass through."""
 _KEPT: Final = 0.75  # of such an L2 holds what one launch touches; a rotation of many is read by all parts
 
 Part = tuple[Column, Column]
@@ -40,8 +38,8 @@ class Reuse:
         self.launch = inputs + self.w + self.y
         self.rotation = copies * self.w + self.y + inputs * (copies if r.replay.inputs else 1.0)
         self.written = self.launch
-        if architecture in _PARTITIONS:
-            self.launch, self.rotation = self.launch / _KEPT, self.rotation * _PARTITIONS[architecture]
+        if architecture in PARTITIONS:
+            self.launch, self.rotation = self.launch / _KEPT, self.rotation * PARTITIONS[architecture]
             self.written = np.full_like(self.launch, np.inf)
         self.input = self.rotation if r.replay.inputs else self.launch
 
