@@ -257,7 +257,7 @@ def test_own_routes_and_background_traffic_cost_what_they_take(own):
         ),
         (["edges.csv", "all_reduce", "--fault", "link: [gpu0, gpu2], down: true"], 2, "is joined to gpu3, gpu1."),
         (["edges.csv", "all_reduce", "--fault", "accelerator: 2, down: true"], 3, "disconnected: no live path joins"),
-        (["dgx-h100", "all_reduce", "--accelerators", "12"], 2, "12 accelerators do not fill whole nodes of 8; try 8."),
+        (["dgx-h100", "all_reduce", "--accelerators", "20000"], 2, "has 16384 accelerators, not 20000."),
     ],
 )
 def test_own_links_that_make_no_sense_are_one_sentence(own, words, code, sentence):
@@ -448,6 +448,14 @@ def test_ranks_are_placed_on_accelerators_of_ones_own(tmp_path):
     ran = rapid_llm(*asked, "--place", "gpu0,gpu2", "--accelerators", "4")
     assert ran.code == 2
     assert "--place names 2 accelerators, and --accelerators asks for 4; leave one out." in ran.err
+
+
+def test_links_of_a_system_carry_any_ranks_at_any_places():
+    asked = ("network", "links", "dgx-h100", "all_reduce", "--size", "1MiB", "--json")
+    some = json.loads(rapid_llm(*asked, "--accelerators", "12").out)  # a node and a half
+    assert (some["accelerators"], some["ranks_on"][-1]) == (12, "node1.gpu3")
+    there = json.loads(rapid_llm(*asked, "--place", "node0.gpu0,node3.gpu5,node9.gpu1").out)
+    assert there["ranks_on"] == ["node0.gpu0", "node3.gpu5", "node9.gpu1"]
 
 
 def test_links_that_are_shared_by_turns_are_told_of_ones_own(tmp_path):

@@ -53,6 +53,16 @@ def test_nvlink_pairs_reach_the_rest_over_the_host():
     assert host.bandwidth == pytest.approx(31.5e9, rel=1e-3)
 
 
+def test_cards_without_peer_to_peer_meet_in_host_memory():
+    """GeForce: two RTX 4090 exchange 15 GB/s each way, not 25 of their lanes; offloading keeps the lanes."""
+    (host,) = tiers("rtx-4090-2")
+    assert (host.link, host.kind) == ("host-staged", "shared")
+    assert host.bandwidth * library("nccl").links["host-staged"].memory == pytest.approx(15e9, rel=0.01)
+    assert hardware.system("rtx-4090-2").groups[0].node.host_link.link == "pcie4-x16"
+    assert tiers("rtx-pro-6000-8")[0].link == "pcie5-x16"
+    assert [tier.link for tier in tiers("rtx-3090-2-nvlink")] == ["nvlink3"]
+
+
 def test_torus_has_one_tier():
     (torus,) = tiers("tpu-v5p-pod")
     assert (torus.kind, torus.dimensions) == ("torus", 3)

@@ -149,6 +149,13 @@ def test_an_exchange_reaches_more_of_host_memory_than_a_ring():
 
 
 @pytest.mark.parametrize("library", ["vllm-custom-all-reduce", "sglang-custom-all-reduce"])
+def test_engines_read_no_peer_through_host_memory(library):
+    pair = Fabric.of(hardware.system("rtx-4090-2"))
+    found = candidates("all_reduce", 4 * KIB, 2, fabric=pair, library="nccl", small=library)
+    assert {one.algorithm for one in found} == {"ring"}
+
+
+@pytest.mark.parametrize("library", ["vllm-custom-all-reduce", "sglang-custom-all-reduce"])
 def test_engines_leave_more_than_two_cards_over_pci_express_to_nccl(library):
     box = Fabric.of(hardware.system("l40s-pcie-8"))
     two, four = (candidates("all_reduce", 4 * KIB, n, fabric=box, library="nccl", small=library) for n in (2, 4))

@@ -147,8 +147,9 @@ class Accelerator:
     ``peak`` maps a compute dtype to its dense matrix rate in FLOP/s (or OP/s); ``vector`` is the fp32 rate outside
     the matrix units. ``compute_units`` are SMs, CUs or cores: what a kernel's blocks are scheduled on;
     ``exponentials`` that one takes in a clock (FlashAttention-3, section 3.1). ``host_speed``: single-thread speed of
-    the CPUs that it is usually sold with, over an EPYC 7742 (DGX A100); ``host_memory_bandwidth``: B/s that the CPUs of
-    such a server stream.
+    the CPUs that it is usually sold with, over an EPYC 7742 (DGX A100); ``peer_to_peer``: whether its driver lets
+    others read and write its memory over ``host_link``; ``host_memory_bandwidth``: B/s that the CPUs of such a server
+    stream.
     """
 
     name: str
@@ -163,6 +164,7 @@ class Accelerator:
     memory: Memory
     scale_up: ScaleUp | None = None
     host_link: str
+    peer_to_peer: bool = True
     host_speed: Positive = 1.0
     host_memory_bandwidth: BytesPerSecond = HOST_MEMORY_BANDWIDTH
     power: Power

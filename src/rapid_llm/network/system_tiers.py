@@ -8,9 +8,12 @@ from rapid_llm.hardware.system import SHAPES, LinkUse, Node, ScaleOutFabric, Sca
 from rapid_llm.network.technologies import link
 from rapid_llm.network.tier import Tier, near_cube
 from rapid_llm.network.wiring import Wires, direct, dragonfly, links_of_port, routed
+from rapid_llm.units import Si
 
 SWITCH_HOP = 0.25e-6
 """Seconds through one network switch and its cable (Quantum-2: about 130 ns port to port; 20 m of fibre: 100 ns)."""
+STAGED = "host-staged"
+"""The link of accelerators whose driver has no peer-to-peer: through host memory."""
 TORUS_DIMENSIONS = 3
 """Assumed of a torus whose links do not say."""
 
@@ -20,7 +23,9 @@ def node_tiers(node: Node) -> tuple[Tier, ...]:
     count, use = node.accelerators, node.host_link
     if count == 1:
         return ()
-    up = node.scale_up
+    up, lanes = node.scale_up, link(use.link)
+    if not node.accelerator.peer_to_peer and lanes.staged is not None:
+        use = LinkUse(link=STAGED, bandwidth=Si(lanes.staged * (use.bandwidth or lanes.bandwidth)), count=use.count)
     shared: tuple[Tier, ...] = (_bridge("host", use, count),)
     if node.socket_link is not None:
         shared = (_bridge("host", use, count // 2), _bridge("sockets", node.socket_link, count))

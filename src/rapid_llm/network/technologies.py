@@ -23,7 +23,8 @@ class Link:
     """One link unit of a technology: B/s per direction, latency of one hop in seconds (wire, port and switch).
 
     ``scope`` is ``intra`` inside a node (or rack-scale domain) and ``inter`` between nodes; ``torus_dimensions`` the
-    rank of the torus that these links form; ``downlinks`` the ports toward nodes of a leaf switch of these links.
+    rank of the torus that these links form; ``downlinks`` the ports toward nodes of a leaf switch of these links;
+    ``staged`` what of the bandwidth two accelerators exchange through host memory that do not reach each other.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Link:
     scope: Scope
     torus_dimensions: Count | None = None
     downlinks: Count = 32
+    staged: Fraction | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
