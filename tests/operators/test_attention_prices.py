@@ -215,3 +215,37 @@ def test_heads_with_sinks_go_to_the_kernel_that_has_a_place_for_them():
 def test_engines_split_a_cache_into_a_fixed_number_of_parts_at_most():
     long = {"new": 1, "past": 65535, "batch": 1, "heads": 4, "kv_heads": 1}
     assert price("l40s", "sglang-triton-decode", **long).seconds > 3 * price("l40s", "flashinfer", **long).seconds
+
+
+def latent(kernel, accelerator="b200-sxm", **changes):
+    shape = {"batch": 128, "new": 1, "past": 32767, "kv_heads": 1, "head_dim": 576, "v_head_dim": 512, "shared_kv": 1}
+    return price(accelerator, kernel, **shape | changes).seconds[0]
+
+
+def test_tiles_of_few_heads_read_a_latent_cache_each():
+    """32 heads are two tiles of 16, which draw it twice; 128 of TensorRT-LLM are two units that read it once."""
+    assert latent("trtllm-gen-mla-decode", heads=32) > 1.2 * latent("trtllm-gen-mla-decode", heads=16)
+    assert latent("mla-decode", heads=128) < latent("mla-decode", heads=32)
+    assert latent("trtllm-gen-mla-decode", heads=128) > 1.2 * latent("mla-decode", heads=128)
+
+
+def test_a_latent_cache_of_8_bits_that_is_widened_first_takes_longer_than_one_of_16():
+    wide, narrow = (latent("fa3-mla", "h100-sxm", heads=16, kv_bytes=size) for size in (2, 1))
+    assert narrow > 2.0 * wide
+
+
+def test_casting_queries_adds_a_pass_over_them():
+    row = {"accelerator": "b200-sxm", "dtype": "fp8", "kv_bytes": 1}
+    apart = price(kernel="sglang-gen-kv8", **row).seconds - price(kernel="sglang-gen-fp8", **row).seconds
+    elements = BASE["batch"] * BASE["new"] * BASE["heads"] * BASE["head_dim"]
+    assert 3.0 * elements / 8e12 < apart[0] < 3.0 * elements / 2e12
+
+
+@pytest.mark.parametrize(("kernel", "dim"), [("sglang-gen", 192), ("sglang-fa3", 512)])
+def test_heads_that_a_kernel_was_not_built_for_go_to_another(kernel, dim):
+    row = {"accelerator": "b200-sxm", "head_dim": dim, "v_head_dim": dim}
+    assert price(kernel=kernel, **row).seconds == price(kernel="sglang-triton-attention", **row).seconds
+    assert (
+        price(kernel=kernel, new=1, past=500, **row).seconds
+        == price(kernel="sglang-triton-decode", new=1, past=500, **row).seconds
+    )

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rapid_llm.errors import InputError
 from rapid_llm.validation import running, tables
 from rapid_llm.validation.kernels.baselines import three_constants
-from rapid_llm.validation.kernels.columns import convolution
+from rapid_llm.validation.kernels.columns import context, convolution
 from rapid_llm.validation.kernels.loads import Routed, loads
 from rapid_llm.validation.kernels.samples import read_cells
 from rapid_llm.validation.suites import SUITES
@@ -91,6 +92,13 @@ def test_one_new_token_is_decode(tmp_path):
         "attention", tmp_path, "attn_context_h100_sxm.csv", CONTEXT + "1,1,64,8,1,128,0,bf16,bf16,9,vllm,1,x\n"
     )
     assert "generation" in case.reason
+
+
+def test_a_window_of_none_that_was_handed_on_is_one_of_a_token():
+    names = ("batch", "isl", "prefix", "heads", "kv_heads", "head_dim", "window", "kv_dtype", "source", "version")
+    rows = [("1", "64", "0", "8", "1", "128", "0", "bf16", kernel, "0.5.10") for kernel in ("trtllm_mha", "triton")]
+    cells = {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    assert context(cells)["window"].tolist() == [1.0, 0.0]
 
 
 def test_tables_of_unknown_accelerators_are_set_aside_in_a_sentence(tmp_path):

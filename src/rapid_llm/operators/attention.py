@@ -97,7 +97,7 @@ def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConst
     dim, v_dim = columns[5:7]
     if kernel.padded_head:
         dim, v_dim = np.exp2(np.ceil(np.log2(dim))), np.exp2(np.ceil(np.log2(v_dim)))
-    softmax = c.softmax / 2.0 * r.in_attention(kernel.product_bits) / r.exponentials
+    softmax = c.softmax / 2.0 * r.in_attention(kernel.product_bits, warps=kernel.warps) / r.exponentials
     width: Column = np.sqrt((dim + v_dim) * (dim + v_dim) + softmax * softmax)
     return width / where(isin(columns[5], kernel.spilling), c.spill, 1.0) if kernel.spilling else width
 
@@ -125,7 +125,7 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     rate = r.reached(c.rate)
     if some(backward):
         rate = where(backward > 0, r.reached(c.backward_rate or _BACKWARD * c.rate) / 2.5, rate)
-    peak = r.in_attention(kernel.product_bits) * rate
+    peak = r.in_attention(kernel.product_bits, warps=kernel.warps) * rate
     column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / peak  # of one KV position of one tile
     one, last = column_time * mean + c.item / r.beside(kernel.shared), column_time * longest + c.item
     if kernel.split_kv:

@@ -146,9 +146,11 @@ class AttentionKernel(Kernel):
     thread a column of K, up to 512), one over Q, K and V with rotary (``qkv``), or one over a ``latent`` and the rotary
     parts of Q and K. ``fresh``: K and V are 16-bit activations, whatever the cache holds. ``latent`` names the
     kernel for rows whose K and V differ in width (latent attention), ``sinks`` the one for heads with a learned logit
-    beside their scores, where this one has no place for it. ``varlen``: prompts and the sequences that decode
-    beside them are one launch. ``shared``: bytes of shared memory of the block of one tile, which waits for its first
-    keys whatever the clock, beside as many more as a unit has room for; 0: a tile keeps its unit busy.
+    beside their scores, where this one has no place for it, ``otherwise`` the one for the head sizes that it was not
+    built for (``odd_heads``). ``varlen``: prompts and the sequences that decode beside them are one launch. ``shared``:
+    bytes of shared memory of the block of one tile, which waits for its first
+    keys whatever the clock, beside as many more as a unit has room for; 0: a tile keeps its unit busy. ``warps``: as of
+    decode, instructions of a warp multiply.
     """
 
     family: Literal["attention"]
@@ -169,7 +171,10 @@ class AttentionKernel(Kernel):
     cached_8bit: str | None = None
     latent: str | None = None
     sinks: str | None = None
+    odd_heads: tuple[Count, ...] = ()
+    otherwise: str | None = None
     varlen: bool = False
+    warps: bool = False
     shared: Bytes = 0
 
     @property

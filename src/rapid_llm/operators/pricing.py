@@ -203,6 +203,10 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
         return _merge(
             columns, latent, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture)
         )
+    if chosen.otherwise and some(odd := np.isin(columns[5], chosen.odd_heads)):
+        partner = cast(AttentionKernel, _kernel(chosen.otherwise).shaped(architecture))
+        plain = _without(chosen, "otherwise")
+        return _merge(columns, odd, lambda rows, mine: _attention(rows, partner if mine else plain, r, architecture))
     if chosen.cached_8bit and some(small := ~is_decode(columns) & (columns[10] <= 1.0)):
         eight, plain = _over_8_bits(chosen, architecture), _without(chosen, "cached_8bit")
         return _merge(columns, small, lambda rows, mine: _attention(rows, eight if mine else plain, r, architecture))

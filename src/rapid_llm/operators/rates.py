@@ -102,9 +102,9 @@ class Rates(NamedTuple):
         """Matrix rate in FLOP/s of products on 8 or 16 bits, by instructions of one warp or by any."""
         return (self.warps if warps else self.peak) * (self.eight_bit if bits == 8 else 1.0)
 
-    def in_attention(self, bits: int) -> float:
-        """Matrix rate in FLOP/s of attention's products on 8 or 16 bits."""
-        return self.attention * (self.eight_bit if bits == 8 else 1.0)
+    def in_attention(self, bits: int, *, warps: bool = False) -> float:
+        """Matrix rate in FLOP/s of attention's products on 8 or 16 bits, by instructions of one warp or by any."""
+        return (min(self.warps, self.attention) if warps else self.attention) * (self.eight_bit if bits == 8 else 1.0)
 
     def reached(self, rate: float | Column) -> float | Column:
         """The share of the peak that a kernel reaches which reaches ``rate`` of a whole matrix pipe.

@@ -121,6 +121,8 @@ _SGLANG_FA3 = "fa3|flash_attention"
 _EIGHT_BIT = "vllm_flash_attn.*|vllm_flashinfer_fi.*"
 _GENERATED = "trtllm_mha|vllm_flashinfer_trtllmdecode"
 _ON_B200 = f"{_GENERATED}|flashinfer"
+_TRITON_HEADS = {"source": "triton", "gpu": "l40s", "window": "0"}
+_ODD_HEADS = {"source": "triton", "gpu": "!l40s", "head_dim": "192|512"}
 _TRITON_SCANS = "fused_recurrent.*|chunk_gated_delta_rule|.*triton.*"
 _FLASHINFER_SCANS = ".*flashinfer.*|.*packed_decode.*"
 _CUTLASS_MOE = ({"dtype": "bf16", "framework": "trtllm"}, {"dtype": "bf16", "source": "torch_grouped_mm"})
@@ -150,7 +152,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _context("sglang-gen", "bf16", {"source": "trtllm_mha"}),
     _context("sglang-gen-fp8", "fp8", {"source": "trtllm_mha"}),
     *(_context(f"fa{n}", "bf16", {"source": f"flash_attn_{n}"}) for n in (2, 3, 4)),  # of training: one's own tables
-    _context("sglang-triton-attention", "bf16", {"source": "triton", "gpu": "l40s", "window": "0"}),
+    _context("sglang-triton-attention", "bf16", _TRITON_HEADS, {**_ODD_HEADS, "kv_dtype": "bf16|fp8"}),
     _cached("vllm-triton-attention", "vllm_triton_attn"),  # 16-bit products of what the cache holds
     _cached("trtllm-fmha-kv8", "torch_flow"),
     _cached("vllm-fa3-kv8", "vllm_flash_attn_fa3"),
@@ -172,7 +174,7 @@ SLICES: Final[tuple[KernelSlice, ...]] = (
     _decode("sglang-gen-decode", "bf16", {"source": _ON_B200, "gpu": "b200-sxm", "framework": "sglang"}),
     _decode("trtllm-gen-decode-fp8", "fp8", {"source": _GENERATED, "framework": "vllm"}),
     _decode("sglang-gen-decode-fp8", "fp8", {"source": _GENERATED, "framework": "sglang"}),
-    _decode("sglang-triton-decode", "bf16", {"source": "triton", "gpu": "l40s", "window": "0"}),
+    _decode("sglang-triton-decode", "bf16", _TRITON_HEADS, _ODD_HEADS),
     _decode("vllm-triton-decode", "fp8", {"source": "vllm_triton_attn"}),
     _decode("trtllm-decode", "bf16", {"framework": "trtllm"}),
     _decode("trtllm-decode-fp8", "fp8", {"framework": "trtllm"}),
@@ -266,6 +268,10 @@ def chosen(part: KernelSlice, engine: str, table_dtype: str, architecture: str) 
     except InputError:
         return None
     kernel = operators.kernel(name).shaped(architecture)
+    if other := getattr(kernel, "otherwise", None):
+        instead = cast(AttentionKernel, operators.kernel(other))
+        if part.kernel in (other, instead.decode):
+            name, kernel = other, instead.shaped(architecture)
     if part.schema == "kernel_mla":
         kernel = operators.kernel(cast(AttentionKernel, kernel).latent or name).shaped(architecture)
         if "decode" in part.kernel:
