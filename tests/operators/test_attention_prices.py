@@ -215,3 +215,16 @@ def test_heads_with_sinks_go_to_the_kernel_that_has_a_place_for_them():
 def test_engines_split_a_cache_into_a_fixed_number_of_parts_at_most():
     long = {"new": 1, "past": 65535, "batch": 1, "heads": 4, "kv_heads": 1}
     assert price("l40s", "sglang-triton-decode", **long).seconds > 3 * price("l40s", "flashinfer", **long).seconds
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "changes", "milliseconds"),
+    [  # AMD-AGI/Primus-Turbo, ROCm/aiter #815 and HazyResearch/HipKittens: AITER's kernels
+        ("mi300x", {"batch": 2, "new": 8192, "heads": 64}, 4.51),
+        ("mi300x", {"batch": 4, "heads": 32, "new": 8192, "backward": 1}, 14.72),
+        ("mi350x", {"batch": 16, "heads": 64, "new": 8192}, 19.21),
+        ("mi355x", {"batch": 8, "heads": 64, "new": 8192, "backward": 1}, 20.89),
+    ],
+)
+def test_measured_points_of_amd(accelerator, changes, milliseconds):
+    assert price(accelerator, "fa2", **changes).seconds[0] * 1e3 == pytest.approx(milliseconds, rel=0.07)
