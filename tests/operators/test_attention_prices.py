@@ -224,7 +224,10 @@ def test_engines_split_a_cache_into_a_fixed_number_of_parts_at_most():
         ("mi300x", {"batch": 4, "heads": 32, "new": 8192, "backward": 1}, 14.72),
         ("mi350x", {"batch": 16, "heads": 64, "new": 8192}, 19.21),
         ("mi355x", {"batch": 8, "heads": 64, "new": 8192, "backward": 1}, 20.89),
+        ("b200-sxm", {"new": 8192, "heads": 16, "kv_heads": 16, "backward": 1}, 2.274),  # Dao-AILab/flash-attention #2280
+        ("b200-sxm", {"new": 8192, "heads": 16, "kv_heads": 16, "backward": 1, "causal": 0}, 4.043),
     ],
 )
-def test_measured_points_of_amd(accelerator, changes, milliseconds):
-    assert price(accelerator, "fa2", **changes).seconds[0] * 1e3 == pytest.approx(milliseconds, rel=0.07)
+def test_measured_points_of_training(accelerator, changes, milliseconds):
+    kernel = "fa4" if accelerator == "b200-sxm" else "fa2"
+    assert price(accelerator, kernel, **changes).seconds[0] * 1e3 == pytest.approx(milliseconds, rel=0.07)
