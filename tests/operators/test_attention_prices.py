@@ -219,12 +219,12 @@ def test_engines_split_a_cache_into_a_fixed_number_of_parts_at_most():
 
 @pytest.mark.parametrize(
     ("accelerator", "changes", "milliseconds"),
-    [  # AMD-AGI/Primus-Turbo, ROCm/aiter #815 and HazyResearch/HipKittens: AITER's kernels
+    [  # AMD-AGI/Primus-Turbo, ROCm/aiter #815 and HazyResearch/HipKittens: AITER's; Dao-AILab/flash-attention #2280
         ("mi300x", {"batch": 2, "new": 8192, "heads": 64}, 4.51),
         ("mi300x", {"batch": 4, "heads": 32, "new": 8192, "backward": 1}, 14.72),
         ("mi350x", {"batch": 16, "heads": 64, "new": 8192}, 19.21),
         ("mi355x", {"batch": 8, "heads": 64, "new": 8192, "backward": 1}, 20.89),
-        ("b200-sxm", {"new": 8192, "heads": 16, "kv_heads": 16, "backward": 1}, 2.274),  # Dao-AILab/flash-attention #2280
+        ("b200-sxm", {"new": 8192, "heads": 16, "kv_heads": 16, "backward": 1}, 2.274),
         ("b200-sxm", {"new": 8192, "heads": 16, "kv_heads": 16, "backward": 1, "causal": 0}, 4.043),
     ],
 )
