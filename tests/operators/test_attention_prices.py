@@ -249,3 +249,19 @@ def test_heads_that_a_kernel_was_not_built_for_go_to_another(kernel, dim):
         price(kernel=kernel, new=1, past=500, **row).seconds
         == price(kernel="sglang-triton-decode", new=1, past=500, **row).seconds
     )
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "changes", "milliseconds"),
+    [  # AMD-AGI/Primus-Turbo, ROCm/aiter #815 and HazyResearch/HipKittens: AITER's; Dao-AILab/flash-attention #2280
+        ("mi300x", {"batch": 2, "new": 8192, "heads": 64}, 4.51),
+        ("mi300x", {"batch": 4, "heads": 32, "new": 8192, "backward": 1}, 14.72),
+        ("mi350x", {"batch": 16, "heads": 64, "new": 8192}, 19.21),
+        ("mi355x", {"batch": 8, "heads": 64, "new": 8192, "backward": 1}, 20.89),
+        ("b200-sxm", {"new": 8192, "heads": 16, "kv_heads": 16, "backward": 1}, 2.274),
+        ("b200-sxm", {"new": 8192, "heads": 16, "kv_heads": 16, "backward": 1, "causal": 0}, 4.043),
+    ],
+)
+def test_measured_points_of_training(accelerator, changes, milliseconds):
+    kernel = "fa4" if accelerator == "b200-sxm" else "fa2"
+    assert price(accelerator, kernel, **changes).seconds[0] * 1e3 == pytest.approx(milliseconds, rel=0.07)

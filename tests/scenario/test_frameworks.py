@@ -22,6 +22,7 @@ JOB = {
         ("megatron-lm", "megatron-core"),  # of a framework
         ("colossal-ai", "deepspeed"),
         ("torchtune", "torchtitan"),
+        ("NeMo-AutoModel", "torchtitan@automodel"),
         ("llmfoundry", "composer"),
         ("paxml", "maxtext"),
         ("nxdt", "neuron"),
