@@ -160,7 +160,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     ends = 2.0 * batch * heads * (dim + v_dim)
     moved = cache + ends
     stream = r.stream(moved, c.bandwidth)
-    rows = where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
+    padded = np.ceil(group / kernel.query_pad) * kernel.query_pad
+    rows = where(together, where(group > kernel.query_few, padded, float(kernel.query_few)), 1.0)
     peak = r.multiplies(kernel.product_bits, warps=kernel.warps)
     rate = where(together, c.rate * peak, c.lone_rate * r.vector)
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate

@@ -180,24 +180,26 @@ class AttentionKernel(Kernel):
 class DecodeKernel(Kernel):
     """Split-KV attention of one query per sequence.
 
-    ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
-    one work item takes; ``split_tokens`` is the least length of a split, ``most_splits`` their largest number;
-    ``groups``: least and most query heads of a KV head that share a work item, ``powers``: only where they are a power
-    of two, ``fills``: only where sequences times KV heads, times blocks of ``fills_by`` tokens where it is given, are
-    that share of the compute units; the others run alone on vector units, in steps of ``lone_tile``. ``splits_alone``:
-    rows with one query head a KV head are split too; ``waves``: items are split by rule, into parts of ``split_tokens``
-    that make at most so many waves, ``parts``: into so many, whatever their length; ``warps``: instructions of a warp
-    multiply (``Rates.warps``), so that ``rate`` is a share of what those reach; ``regroups``: copies of Q and O bring
-    the heads of a group together; ``appends``: a kernel of its own rotates the new token and writes it into the cache
-    before; ``product_bits`` as in prefill. ``shared``: bytes of shared memory of the block of one work item, which then
-    waits for its tiles most of its time, whatever the clock, beside as many more as a unit has room for; 0: an item
-    keeps its unit busy.
+    ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, but to ``query_few`` where
+    they are no more (a smaller matrix instruction), ``query_tile`` is the most that one work item takes;
+    ``split_tokens`` is the least length of a split, ``most_splits`` their largest number; ``groups``: least and
+    most query heads of a KV head that share a work item, ``powers``: only where they are a power of two, ``fills``:
+    only where sequences times KV heads, times blocks of ``fills_by`` tokens where it is given, are that share of
+    the compute units; the others run alone on vector units, in steps of ``lone_tile``. ``splits_alone``: rows with
+    one query head a KV head are split too; ``waves``: items are split by rule, into parts of ``split_tokens`` that
+    make at most so many waves, ``parts``: into so many, whatever their length; ``warps``: instructions of a warp
+    multiply (``Rates.warps``), so that ``rate`` is a share of what those reach; ``regroups``: copies of Q and O
+    bring the heads of a group together; ``appends``: a kernel of its own rotates the new token and writes it into
+    the cache before; ``product_bits`` as in prefill. ``shared``: bytes of shared memory of the block of one work
+    item, which then waits for its tiles most of its time, whatever the clock, beside as many more as a unit has
+    room for; 0: an item keeps its unit busy.
     """
 
     family: Literal["decode"]
     constants: Map[DecodeConstants]
     kv_tile: Count
     query_pad: Count = 16
+    query_few: int = 0
     query_tile: Count = 64
     split_tokens: Count = 256
     most_splits: Count = 1 << 20
