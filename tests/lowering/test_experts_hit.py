@@ -47,3 +47,22 @@ def test_experts_that_nobody_speaks_of_are_as_popular_as_their_router_leaves_the
 
     assert hit({}) == pytest.approx(hit({"skew": skew}), rel=0.02)
     assert hit({"skew": 0.8}) < 0.95 * hit({"skew": 0})
+
+
+def test_shared_experts_among_the_routed_ones_are_experts_that_every_token_has():
+    """AITER and SGLang on CDNA append them (num_fused_shared_experts): no product of their own, one expert more."""
+
+    def kernels(runtime):
+        work = {"kind": "inference", "batch_size": 16, "prompt_tokens": 64, "output_tokens": 2}
+        given = {"model": "deepseek-r1", "system": "mi300x-8", "parallelism": {"tp": 8}, "runtime": runtime}
+        lowered = evaluate(from_mapping({**given, "workload": work})).steps.priced.lowered
+        table = next(t for t in lowered.kernels if t.family == "moe")
+        apart = sum(t.count[i].sum() for t in lowered.kernels for i, n in enumerate(t.names) if n.startswith("shared_"))
+        return apart, table.columns["hit"][0, 1], table.columns["pairs"][0, 1]
+
+    beside, hit, pairs = kernels({"base": "sglang", "serving": {"shared_as_routed": False}})
+    none, one_more, more = kernels("sglang")
+    assert beside > 0
+    assert none == 0
+    assert one_more == pytest.approx(hit + 1)
+    assert more == pytest.approx(pairs * 9 / 8)

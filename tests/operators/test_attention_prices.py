@@ -89,6 +89,17 @@ def test_query_heads_share_only_where_that_fills_the_accelerator():
     assert price(kernel="trtllm-decode-2025", **filled).seconds[0] == price(kernel="trtllm-decode", **filled).seconds[0]
 
 
+def test_cdna_multiplies_4_or_16_query_heads_of_a_kv_head():
+    """mfma4 up to 4 query heads, mfma16 beyond (vLLM csrc/rocm/attention.cu)."""
+
+    def seconds(heads):
+        return float(price("mi300x", "flash-decode", batch=64, new=1, past=4095, heads=8 * heads).seconds[0])
+
+    assert seconds(2) == pytest.approx(seconds(4), rel=0.02)
+    assert seconds(8) == pytest.approx(seconds(16), rel=0.02)
+    assert seconds(8) > 1.3 * seconds(4)
+
+
 def test_blocks_wait_beside_each_other_in_shared_memory_whatever_the_clock():
     chosen = operators.kernel("flash-decode")
     ada, ampere = (rates(hardware.accelerator(name), "bf16") for name in ("l40s", "a100-sxm"))

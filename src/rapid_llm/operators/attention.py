@@ -170,7 +170,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     moved = cache + ends
     reads = where(few, tiles, np.ceil(tiles / kernel.cluster))
     stream = larger(r.stream(moved, c.bandwidth), where(reads > 1.0, cache * reads / (r.units * r.draw), 0.0))
-    rows = where(together, np.ceil(group / kernel.query_pad) * kernel.query_pad, 1.0)
+    padded = np.ceil(group / kernel.query_pad) * kernel.query_pad
+    rows = where(together, where(group > kernel.query_few, padded, float(kernel.query_few)), 1.0)
     peak = r.multiplies(kernel.product_bits, warps=kernel.warps)
     rate = where(together, c.rate * peak, c.lone_rate * r.vector)
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate

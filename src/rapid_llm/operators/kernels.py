@@ -188,7 +188,8 @@ class AttentionKernel(Kernel):
 class DecodeKernel(Kernel):
     """Split-KV attention of one query per sequence.
 
-    ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, ``query_tile`` is the most that
+    ``kv_tile`` rounds lengths up; ``query_pad`` rounds the query heads of a KV head up, but to
+    ``query_few`` where they are no more (a smaller matrix instruction), ``query_tile`` is the most that
     one work item takes, or ``query_pad`` where there are at most ``narrow``; ``cluster``: so many items of more heads
     read their cache once for each other; ``split_tokens`` is the least length of a split, ``most_splits`` their largest
     number; ``groups``: least and most query heads of a KV head that share a work item, ``powers``: only where they are
@@ -209,6 +210,7 @@ class DecodeKernel(Kernel):
     constants: Map[DecodeConstants]
     kv_tile: Count
     query_pad: Count = 16
+    query_few: int = 0
     query_tile: Count = 64
     narrow: int = 0
     cluster: Count = 1
