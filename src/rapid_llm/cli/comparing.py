@@ -38,6 +38,8 @@ _QUANTITIES: Mapping[str, Callable[[float], str]] = {
 _UNITS: Mapping[str, Callable[[Any], str]] = {
     "tokens_per_s": format_rate,
     "tokens_per_s_per_accelerator": format_rate,
+    "tokens_per_s_per_user": format_rate,
+    "requests_per_s": lambda value: f"{text.amount(value)} requests/s",
     "mfu": format_percent,
     "_bytes": format_bytes,
     "time_s": text.seconds,
@@ -82,16 +84,27 @@ def compare(a: str, b: str, *, as_json: bool) -> int:
 
 
 def _asked(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The input fields that differ, hardware last; of another model or runtime only the name."""
-    renamed = [f"scenario.{noun}." for noun in ("model", "runtime") if _differs(f"scenario.{noun}.name", first, second)]
+    """The input fields that differ, names first and hardware last; of another model, runtime or precision the name."""
+    renamed = [f"scenario.{noun}." for noun in _NAMED if _another(f"scenario.{noun}.name", first, second)]
 
     def tells(key: str) -> bool:
         inside = any(key.startswith(noun) and key != f"{noun}name" for noun in renamed)
         return key.startswith("scenario.") and not key.endswith(".aliases") and not inside
 
     keys = [key for key in dict.fromkeys([*first, *second]) if tells(key) and _differs(key, first, second)]
-    keys.sort(key=lambda key: key.startswith("scenario.system."))
+    keys.sort(key=lambda key: (key not in _FIRST, key.startswith("scenario.system.")))
     return [{"field": key, "a": first.get(key), "b": second.get(key)} for key in keys]
+
+
+_NAMED = ("model", "runtime", "precision")
+_FIRST = frozenset((*(f"scenario.{noun}.name" for noun in (*_NAMED, "system")), "scenario.accelerators"))
+"""What a reader wants to know before all else that differs."""
+
+
+def _another(key: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether two names are of different things, and not of one that is changed in one of both."""
+    a, b = (str(one.get(key)).removesuffix(" (changed)") for one in (first, second))
+    return a != b
 
 
 def _differs(key: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
@@ -164,6 +177,8 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        value = ", ".join(map(str, value)) or "none"
     if isinstance(value, (int, float)):
         return f"{value:,.5g}" if isinstance(value, float) else f"{value:,}"
     number, _, unit = str(value).partition(" ")
