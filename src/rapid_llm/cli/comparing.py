@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from rapid_llm.cli import text, words
@@ -122,8 +123,39 @@ def _result(file: str) -> Mapping[str, Any]:
         return predict(load(file)).to_dict()
     data = read_yaml(file).data
     if "feasible" not in data:
-        raise InputError(f"{file} is not a result: it has no 'feasible'. Make one with: rapid-llm run FILE --json")
+        raise InputError(f"{file} is not a result: it has no 'feasible'. Make one with: {_MADE}")
+    wrong = next(_malformed(data), None)
+    if wrong is not None:
+        raise InputError(f"{file} is not a result as --json prints it: see '{wrong}'. Make one with: {_MADE}")
     return data
+
+
+_MADE = "rapid-llm run FILE --json"
+
+
+def _malformed(data: Mapping[str, Any]) -> Iterator[str]:
+    """The fields of a result that are not what an answer has there."""
+    if not isinstance(data["feasible"], bool):
+        yield "feasible"
+    if not isinstance(data.get("scenario"), Mapping):
+        yield "scenario"
+    flat = dict(_leaves({key: value for key, value in data.items() if key != "breakdown"}, ""))
+    for key in _RESULTS:
+        if not isinstance(flat.get(key), (int, float, NoneType)):
+            yield key
+    if data.get("breakdown") is not None and not _is_cost(data["breakdown"]):
+        yield "breakdown"
+
+
+def _is_cost(cost: Any) -> bool:
+    """Whether this is a node of a breakdown, all of its children included."""
+    return (
+        isinstance(cost, Mapping)
+        and isinstance(cost.get("name"), str)
+        and isinstance(cost.get("seconds"), (int, float))
+        and isinstance(cost.get("children"), list)
+        and all(map(_is_cost, cost["children"]))
+    )
 
 
 def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
