@@ -251,3 +251,31 @@ def test_json_error_carries_field_and_line(tmp_path: Path):
 def test_numbers_beyond_any_use_are_refused(argv, sentence):
     found = rapid_llm(*argv.split())
     assert (found.code, found.err.strip()) == (2, sentence)
+
+
+WRONG_RESULTS = [
+    ('{"feasible": 3}', "feasible"),
+    ('{"feasible": true, "scenario": 3}', "scenario"),
+    ('{"feasible": true, "scenario": {}, "mfu": "x"}', "mfu"),
+    ('{"feasible": true, "scenario": {}, "step_time_s": [1]}', "step_time_s"),
+    ('{"feasible": true, "scenario": {}, "breakdown": {"children": [1]}}', "breakdown"),
+    ('{"feasible": true, "scenario": {}, "breakdown": {"name": "a", "seconds": 1, "children": [{}]}}', "breakdown"),
+]
+
+
+@pytest.mark.parametrize(("text", "field"), WRONG_RESULTS)
+def test_a_result_that_is_none(tmp_path, text, field):
+    file = tmp_path / "a.json"
+    file.write_text(text)
+    ran = rapid_llm("diff", str(file), str(file))
+    sentence = f"{file} is not a result as --json prints it: see '{field}'. Make one with: rapid-llm run FILE --json\n"
+    assert (ran.code, ran.out, ran.err) == (2, "", sentence)
+
+
+def test_more_experts_are_chosen_than_there_are():
+    job = ("--system", "dgx-h100", "--batch-size", "1", "--prompt-tokens", "8", "--output-tokens", "8")
+    ran = rapid_llm("infer", "mixtral-8x7b", *job, "--tp", "2", "--set", "model.num_experts_per_tok=9")
+    assert (ran.code, ran.err) == (
+        2,
+        "num_experts_per_tok of mixtral-8x7b (changed) is more than its 8 experts. Try at most 8.\n",
+    )

@@ -248,3 +248,34 @@ def test_ports_that_nothing_joins_are_said(tmp_path):
 
     assert assumed("--tp", "8") == [note]
     assert assumed("--tp", "8", "--set", "system.node.scale_up.topology=switch") == []
+
+
+def test_what_differs_is_named_first_and_in_words(tmp_path):
+    job = "workload: {kind: inference, batch_size: 4, prompt_tokens: 64, output_tokens: 8}\n"
+    (tmp_path / "a.yaml").write_text(f"model: llama-3.1-8b\nsystem: h100-sxm\n{job}")
+    (tmp_path / "b.yaml").write_text(f"model: llama-3.1-8b\nsystem: h200-sxm\nprecision: fp8\nbase: a.yaml\n{job}")
+    (tmp_path / "c.yaml").write_text("base: a.yaml\nprecision: {base: bf16, kv_cache: fp8}\n")
+    fields, results = rapid_llm("diff", str(tmp_path / "a.yaml"), str(tmp_path / "b.yaml")).out.split("\n\n")
+    assert [line.split()[0] for line in fields.splitlines()[1:3]] == ["precision.name", "system.name"]
+    assert "precision.compute" not in fields
+    units = {line.split()[0]: line.split()[2] for line in results.splitlines() if "_per_s" in line}
+    assert units == {
+        "tokens_per_s_per_accelerator": "tokens/s",
+        "output_tokens_per_s_per_user": "tokens/s",
+        "output_tokens_per_s": "tokens/s",
+        "total_tokens_per_s": "tokens/s",
+        "requests_per_s": "requests/s",
+    }
+    changed = rapid_llm("diff", str(tmp_path / "a.yaml"), str(tmp_path / "c.yaml")).out.split("\n\n")[0]
+    assert [line.split() for line in changed.splitlines()[1:]] == [
+        ["precision.name", "bf16", "bf16", "(changed)"],
+        ["precision.kv_cache", "bf16", "fp8"],
+    ]
+
+
+def test_one_accelerator_needs_no_rank_to_be_named():
+    job = ("--batch-size", "4", "--prompt-tokens", "64", "--output-tokens", "8")
+    alone = rapid_llm("infer", "llama-3.1-8b", "--system", "h100-sxm", *job).out
+    pair = rapid_llm("infer", "llama-3.1-8b", "--system", "dgx-h100", "--tp", "2", *job).out
+    assert "fullest rank" not in alone
+    assert "on the fullest rank (rank" in pair

@@ -110,6 +110,7 @@ HEAD = "from,to,bandwidth,latency\n"
         (HEAD + HEAD.replace("latency", "1"), ":2: links[0].bandwidth is not a quantity, such as '3.35 TB/s' "
          "(got 'bandwidth')."),
         (HEAD, ": has a header and no row below it."),
+        ("from,to,bandwidth\na,b,1e40 GB/s\n", ":2: links[0].bandwidth is beyond any network (got 1e40 GB/s)."),
         ("from,to\na,b\n", ":1: needs the columns from, to, bandwidth."),
         ("from,to,to,bandwidth\na,b,c,1 GB/s\n", ":1: has more than one column to."),
         ("a,b,1 GB/s\nb,c,1 GB/s\n", ":1: has no header: its first line must be from,to,bandwidth."),

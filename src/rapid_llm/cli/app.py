@@ -51,7 +51,7 @@ Model = Annotated[str, Parameter(name="MODEL", help="Catalogue name, YAML file, 
 File = Annotated[str, Parameter(name="FILE", help="Scenario file (YAML).")]
 First = Annotated[str, Parameter(name="A", help="Scenario (YAML) or result (JSON).")]
 Second = Annotated[str, Parameter(name="B", help="The same kind of file.")]
-Json = Annotated[bool, Parameter(name="--json", negative=(), help="One JSON object.")]
+Json = Annotated[bool, Parameter(name="--json", negative=(), help="One JSON object.", show_default=False)]
 
 
 @app.command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from rapid_llm.cli import text, words
@@ -38,6 +39,8 @@ _QUANTITIES: Mapping[str, Callable[[float], str]] = {
 _UNITS: Mapping[str, Callable[[Any], str]] = {
     "tokens_per_s": format_rate,
     "tokens_per_s_per_accelerator": format_rate,
+    "tokens_per_s_per_user": format_rate,
+    "requests_per_s": lambda value: f"{text.amount(value)} requests/s",
     "mfu": format_percent,
     "_bytes": format_bytes,
     "time_s": text.seconds,
@@ -82,16 +85,27 @@ def compare(a: str, b: str, *, as_json: bool) -> int:
 
 
 def _asked(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The input fields that differ, hardware last; of another model or runtime only the name."""
-    renamed = [f"scenario.{noun}." for noun in ("model", "runtime") if _differs(f"scenario.{noun}.name", first, second)]
+    """The input fields that differ, names first and hardware last; of another model, runtime or precision the name."""
+    renamed = [f"scenario.{noun}." for noun in _NAMED if _another(f"scenario.{noun}.name", first, second)]
 
     def tells(key: str) -> bool:
         inside = any(key.startswith(noun) and key != f"{noun}name" for noun in renamed)
         return key.startswith("scenario.") and not key.endswith(".aliases") and not inside
 
     keys = [key for key in dict.fromkeys([*first, *second]) if tells(key) and _differs(key, first, second)]
-    keys.sort(key=lambda key: key.startswith("scenario.system."))
+    keys.sort(key=lambda key: (key not in _FIRST, key.startswith("scenario.system.")))
     return [{"field": key, "a": first.get(key), "b": second.get(key)} for key in keys]
+
+
+_NAMED = ("model", "runtime", "precision")
+_FIRST = frozenset((*(f"scenario.{noun}.name" for noun in (*_NAMED, "system")), "scenario.accelerators"))
+"""What a reader wants to know before all else that differs."""
+
+
+def _another(key: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether two names are of different things, and not of one that is changed in one of both."""
+    a, b = (str(one.get(key)).removesuffix(" (changed)") for one in (first, second))
+    return a != b
 
 
 def _differs(key: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
@@ -109,8 +123,39 @@ def _result(file: str) -> Mapping[str, Any]:
         return predict(load(file)).to_dict()
     data = read_yaml(file).data
     if "feasible" not in data:
-        raise InputError(f"{file} is not a result: it has no 'feasible'. Make one with: rapid-llm run FILE --json")
+        raise InputError(f"{file} is not a result: it has no 'feasible'. Make one with: {_MADE}")
+    wrong = next(_malformed(data), None)
+    if wrong is not None:
+        raise InputError(f"{file} is not a result as --json prints it: see '{wrong}'. Make one with: {_MADE}")
     return data
+
+
+_MADE = "rapid-llm run FILE --json"
+
+
+def _malformed(data: Mapping[str, Any]) -> Iterator[str]:
+    """The fields of a result that are not what an answer has there."""
+    if not isinstance(data["feasible"], bool):
+        yield "feasible"
+    if not isinstance(data.get("scenario"), Mapping):
+        yield "scenario"
+    flat = dict(_leaves({key: value for key, value in data.items() if key != "breakdown"}, ""))
+    for key in _RESULTS:
+        if not isinstance(flat.get(key), (int, float, NoneType)):
+            yield key
+    if data.get("breakdown") is not None and not _is_cost(data["breakdown"]):
+        yield "breakdown"
+
+
+def _is_cost(cost: Any) -> bool:
+    """Whether this is a node of a breakdown, all of its children included."""
+    return (
+        isinstance(cost, Mapping)
+        and isinstance(cost.get("name"), str)
+        and isinstance(cost.get("seconds"), (int, float))
+        and isinstance(cost.get("children"), list)
+        and all(map(_is_cost, cost["children"]))
+    )
 
 
 def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,6 +209,8 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        value = ", ".join(map(str, value)) or "none"
     if isinstance(value, (int, float)):
         return f"{value:,.5g}" if isinstance(value, float) else f"{value:,}"
     number, _, unit = str(value).partition(" ")

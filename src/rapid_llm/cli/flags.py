@@ -36,7 +36,9 @@ class Common:
             name="--set", group=_OUTPUT, negative=(), help="Any field, as a.b=c; repeatable.", show_default=False
         ),
     ] = ()
-    json: Annotated[bool, Parameter(group=_OUTPUT, negative=(), help="One JSON object, SI units.")] = False
+    json: Annotated[
+        bool, Parameter(group=_OUTPUT, negative=(), help="One JSON object, SI units.", show_default=False)
+    ] = False
 
 
 _MemoryTimeline = Annotated[
@@ -53,7 +55,8 @@ class Serving(Common):
     out: Annotated[str | None, _in(_OUTPUT, "Folder for the resolved scenario, the report and its tables.")] = None
     memory_timeline: _MemoryTimeline = None
     allow_infeasible: Annotated[
-        bool, Parameter(group=_OUTPUT, negative=(), help="Give times even where memory does not fit.")
+        bool,
+        Parameter(group=_OUTPUT, negative=(), help="Give times even where memory does not fit.", show_default=False),
     ] = False
 
 

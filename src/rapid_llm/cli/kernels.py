@@ -96,7 +96,7 @@ def _lines(found: Mapping[str, Any]) -> list[str]:
         f"time         {format_seconds(found['seconds'])}, bound by {found['bound']}; "
         f"{found['roofline']} {format_seconds(found['roofline_s'])} ({peak} of it reached)",
         f"kernel       {found['kernel']} on {found['accelerator']}{_stand_in(found)}, {found['dtype']}",
-        f"rate         {found['flops_per_second'] / 1e12:.4g} TFLOP/s of {found['flops'] / 1e9:.4g} GFLOP",
+        f"rate         {found['flops_per_second'] / 1e12:.4g} TFLOP/s, {found['flops'] / 1e9:.4g} GFLOP in all",
         f"sides        compute {format_seconds(found['compute_s'])}, memory {format_seconds(found['memory_s'])}",
     ]
     traffic = f"HBM {format_bytes(found['hbm_bytes'])}"

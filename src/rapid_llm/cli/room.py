@@ -21,7 +21,9 @@ def verdict_lines(report: Report, width: int) -> list[str]:
         return [line for violation in report.violations for line in _violation(violation, report, width)]
     memory = report.memory
     said = "narrowly" if memory.verdict == "fits narrowly" else "yes"
-    lines = text.wrapped("fits", f"{said}: {_space(memory, memory.peak_bytes, _limit(memory))}", width=width)
+    lines = text.wrapped(
+        "fits", f"{said}: {_space(memory, memory.peak_bytes, _limit(memory), several=_several(report))}", width=width
+    )
     if memory.probability is not None and said == "narrowly":
         strays, measured = format_percent(spread(report.kind)), _MEASURED[report.kind]
         chance = f"{format_percent(memory.probability)} likely: memory of measured {measured} strays by {strays}"
@@ -34,28 +36,36 @@ def verdict_lines(report: Report, width: int) -> list[str]:
     return lines
 
 
+def _several(report: Report) -> bool:
+    """Whether there is more than one rank to be the fullest."""
+    scenario = report.scenario
+    return "pools" in scenario or int(scenario.get("accelerators", 0)) != 1
+
+
 def _limit(memory: MemoryUse) -> int:
     """What a process may use: the capacity, or the share of it that the runtime takes."""
     return memory.limit_bytes or memory.capacity_bytes
 
 
-def _space(memory: MemoryUse, need: float, have: float) -> str:
+def _space(memory: MemoryUse, need: float, have: float, *, several: bool) -> str:
+    """Need, limit and what is left; where there are ``several`` ranks, of which."""
     free = f"{format_bytes(have - need)} free" if have >= need else f"{format_bytes(need - have)} missing"
-    place = f"on the fullest rank (rank {memory.rank}, stage {memory.stage})"
+    place = f" on the fullest rank (rank {memory.rank}, stage {memory.stage})" if several else ""
     share = (
         f" (the runtime's share of {format_bytes(memory.capacity_bytes)})"
         if _limit(memory) < memory.capacity_bytes
         else ""
     )
     host = f", {format_bytes(memory.host_bytes)} on its host" if memory.host_bytes else ""
-    return f"{format_bytes(need)} of {format_bytes(have)}{share} {place}, {free}{host}"
+    return f"{format_bytes(need)} of {format_bytes(have)}{share}{place}, {free}{host}"
 
 
 def _violation(violation: Violation, report: Report, width: int) -> list[str]:
     """Say why not, and what would help. The whole sentence stands on standard error."""
     is_memory = violation.kind == "memory"
     priced = "step time" if report.kind == "training" else "end-to-end time"
-    why = _space(report.memory, violation.need, violation.have) if is_memory else violation.message
+    space = _space(report.memory, violation.need, violation.have, several=_several(report))
+    why = space if is_memory else violation.message
     lines = text.wrapped("fits", f"NO: {why}", lines=4, width=width)
     for fix in violation.fixes[:_SHOWN_FIXES]:
         cost = f", {priced} x{fix.step_time_ratio:.2f}" if fix.step_time_ratio else ""

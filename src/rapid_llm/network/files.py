@@ -23,6 +23,8 @@ MORE: Final = ("latency", "reverse", "kind")
 """``reverse``: bandwidth of the way back, 0 for none; ``kind``: one of LINK_KINDS."""
 MOST_BYTES: Final = 2.0**60
 """A message of more is no message (1 EiB)."""
+MOST: Final = 1e21
+"""Of any quantity in its SI unit: what is beyond has no meaning."""
 GIGA: Final = 1e9
 """Bandwidths are decimal (B/s per GB/s)."""
 GUESSES: Final = {
@@ -91,6 +93,9 @@ def read_traffic(path: Path | str, topology: Topology) -> tuple[Ints, Ints, Floa
     """A CSV of flows beside a collective: ``from``, ``to``, ``bytes``; their nodes, and bytes (``2 GiB``)."""
     rows = _listed(path, ("from", "to", "bytes"))
     ends = [np.array([topology.node(row[end]) for row in rows], np.int64) for end in ("from", "to")]
+    for i in np.flatnonzero(ends[0] == ends[1]).tolist():
+        said = f"a flow goes from {rows[i]['from']} to itself. Leave it out."
+        raise InputError(said, field="to", file=str(path), line=i + 2)
     amount = [_quantity(row["bytes"], "bytes", "bytes", str(path), i + 2) for i, row in enumerate(rows)]
     for i, (row, one) in enumerate(zip(rows, amount, strict=True)):
         if not 0 <= one <= MOST_BYTES:
@@ -336,6 +341,10 @@ def _guess(name: str) -> str:
 
 def _quantity(value: Any, dimension: str, field: str, file: str | None, line: int | None) -> float:
     try:
-        return parse(str(value), dimension)
+        found = parse(str(value), dimension)
     except ValueError as error:
         raise InputError(f"{field} {error}", field=field, file=file, line=line) from error
+    if found > MOST:
+        said = f"{field} is beyond any network (got {value})."
+        raise InputError(said, field=field, file=file, line=line)
+    return found

@@ -69,7 +69,7 @@ def runs(
     count = total if ranks is None else ranks
     if not 2 <= count <= total:
         raise InputError(
-            f"{topology.name} has {total} accelerators; a collective takes 2 or more of them (got {count}).",
+            f"{topology.name} has {total} accelerator{'s' * (total != 1)}; a collective takes 2 or more (got {count}).",
             field="accelerators",
         )
     nodes = placed(topology, count, None if places is None or places == "best" else places)

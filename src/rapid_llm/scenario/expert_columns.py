@@ -9,6 +9,7 @@ def expert_columns(model: Model, routing: Routing) -> dict[str, int]:
     experts = experts_of(model)
     found = {len(layer) for layer in routing.counts}
     return {
+        "overchosen": any(f.num_experts_per_tok > f.num_experts for f in _mixtures(model)),
         "routed": routing != Routing(),
         "counted_experts": next((count for count in found if count != experts), max(found, default=0)),
         "counted_layers": len(routing.counts),
@@ -23,4 +24,8 @@ def expert_columns(model: Model, routing: Routing) -> dict[str, int]:
 
 def experts_of(model: Model) -> int:
     """Routed experts of a layer; 0 where no layer has any."""
-    return max((block.ffn.num_experts for block in model.blocks if isinstance(block.ffn, MoE)), default=0)
+    return max((ffn.num_experts for ffn in _mixtures(model)), default=0)
+
+
+def _mixtures(model: Model) -> list[MoE]:
+    return [block.ffn for block in model.blocks if isinstance(block.ffn, MoE)]

@@ -38,6 +38,15 @@ def _copies(row: Row) -> str:
 
 EXPERTS: tuple[Check, ...] = (
     Check(
+        "tokens choose among the experts that there are",
+        "model",
+        lambda c: c.overchosen == 0,
+        lambda r: (
+            f"num_experts_per_tok of {r['model']} is more than its {r['num_experts']} experts. "
+            f"Try at most {r['num_experts']}."
+        ),
+    ),
+    Check(
         "routing needs experts",
         "workload.routing",
         lambda c: (c.num_experts > 0) | ((c.routed == 0) & (c.expert_adapters == 0)),

@@ -109,6 +109,7 @@ def read(path: Path) -> Table | None:
         return _read_json(path, text)
     try:
         reader = csv.DictReader(io.StringIO(text))
+        reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
         schema = schema_of(frozenset(reader.fieldnames or ()))
         if schema is None:
             return None

@@ -132,7 +132,7 @@ def read_cells(table: Table) -> dict[str, NDArray[np.str_]]:
     InputError where a measured time is no positive number, and for an accelerator that the catalogue does not know.
     """
     reader = csv.reader(io.StringIO(read_table(table.path)))
-    header = next(reader)
+    header = [name.strip() for name in next(reader)]
     numbered = [(reader.line_num, row) for row in reader if row]
     for line, row in numbered:
         if len(row) != len(header):
