@@ -235,8 +235,8 @@ def _exchanged(  # noqa: PLR0917
         out = [there, *out, back]
     if some(gathers):
         whole, when = _together(s) * width, where(gathers, 1.0, 0.0)
-        # a group of broadcasts shares the channels of its rings by bytes: each channel has what it had of one that is as
-        # long as all, and a reduction runs its chain the other way
+        # a group of broadcasts shares the channels of its rings by bytes: each channel has what it had of one as long as
+        # all of them, and a reduction runs its chain the other way
         there, back = ("broadcast", "broadcast") if s.gathers_by == "broadcast" else ("all_gather", "reduce_scatter")
         out = [
             Collective("dispatch", there, "", "ep", whole * _gathered_bytes(s), when=when),
