@@ -235,22 +235,13 @@ def _exchanged(  # noqa: PLR0917
         out = [there, *out, back]
     if some(gathers):
         whole, when = _together(s) * width, where(gathers, 1.0, 0.0)
-        # grouped broadcasts share the channels of their rings by bytes, so that each channel has what one broadcast of all
-        # bytes would give it; a reduction runs the chain the other way
-        there, back = (
-            Collective(name, "all_to_all", "all_to_all", "ep", sent, when=where(exchanges, 1.0, 0.0))
-            for name in ("dispatch", "combine")
-        )
-        out = [there, *out, back]
-    if some(gathers):
-        whole, when = _together(s) * width, where(gathers, 1.0, 0.0)
-        # a group of broadcasts shares the channels of its rings by bytes: each channel has what it had of one of the bytes of
-        # all, and a reduction runs its chain the other way
-        there, back = ("broadcast", "broadcast") if s.gathers_by == "broadcast" else ("all_gather", "reduce_scatter")
+        # grouped broadcasts share the channels of their rings by bytes, so that each channel has what one broadcast of
+        # all bytes would give it; a reduction runs the chain the other way
+        gather, scatter = ("broadcast",) * 2 if s.gathers_by == "broadcast" else ("all_gather", "reduce_scatter")
         out = [
-            Collective("dispatch", there, "", "ep", whole * _gathered_bytes(s), when=when),
+            Collective("dispatch", gather, "", "ep", whole * _gathered_bytes(s), when=when),
             *out,
-            Collective("combine", back, "", "ep", whole * s.act, when=when),
+            Collective("combine", scatter, "", "ep", whole * s.act, when=when),
         ]
     return out
 
