@@ -81,9 +81,9 @@ def _assumed(model: Model, even: str, sees: bool, predicts: bool) -> tuple[str, 
         found.append("scans of Mamba-2 and linear attention take the measured steps of the gated delta rule")
     experts = [b.ffn for b in model.blocks if b.ffn and b.ffn.kind == "moe"]
     if even and experts:
-        falls = even == "inference" and not all(part.balanced for part in experts)
-        popular = f"; which of them a step touches falls as i^-{NATURAL_SKEW}" if falls else ""
-        found.append("tokens spread evenly over ranks of experts" + popular)
+        touched = "" if all(part.balanced for part in experts) else ", as does which of them a step touches"
+        served = f"popularity of experts on a rank falls as i^-{NATURAL_SKEW}{touched}"
+        found.append(served if even == "inference" else "tokens spread evenly over ranks of experts")
     if predicts and not model.num_nextn_predict_layers:
         found.append(
             "a predictor of further tokens is trained beside the model: a layer like its last, and the LM head"

@@ -73,7 +73,8 @@ class Routing:
     ``hottest``: its load over the mean of all ranks; or ``counts``: tokens of each expert as measured, one list for all
     layers or one a layer, or the file that holds them (``workload.counts``); or ``skew``: the i-th most popular expert
     gets tokens as i^-skew (a power law; 0 is even).
-    Where nothing is said, ranks are loaded evenly; which experts a step of inference touches follows ``NATURAL_SKEW``.
+    Where nothing is said, ranks are loaded evenly in training; in inference what they hold, and which experts a step
+    touches, follows ``NATURAL_SKEW``.
     ``placement``: the experts of each rank of an expert group, by their ids, a list a rank or {0: [...], 1: [...]};
     one that several ranks hold shares its tokens among them. Or greedy: by counts, layer by layer, the heaviest first,
     each to the rank that has least (DeepSeek's EPLB), with ``redundant_experts`` further copies of those that are
