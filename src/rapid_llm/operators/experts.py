@@ -164,16 +164,18 @@ def price_tiled_moe(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: Tile
     """
     rows, _, _, pairs, tokens, _, hidden, inter, matrices, *_ = columns
     scanned = rows if kernel.sorts else pairs
-    gemms, compute, memory = _tuned(columns, kernel, c, r)
+    handed = _handed_on(columns, kernel)
+    gemms, compute, memory = _tuned(columns, kernel, c, r, handed)
     between = 2.0 if kernel.activates else 2.0 * (matrices - 1.0) + 1.0
     passes = (scanned * (between * inter + 2.0 * hidden) + tokens * hidden) * _ROW_BYTES
     flops, moved = moe_work(columns)
-    variable = gemms + r.hand_on(passes, c.passes, _between(columns, kernel))
-    fixed = r.launch + c.setup * (kernel.launches + where(pairs > rows, kernel.remaps, 0.0))
+    variable = gemms + r.hand_on(passes, c.passes, handed)
+    launches = kernel.launches + where(pairs > rows, kernel.remaps, 0.0) if kernel.remaps else kernel.launches
+    fixed = r.launch + c.setup * launches
     return summarise(fixed, variable, work=(flops, moved + passes), sides=(compute, memory))
 
 
-def _between(columns: tuple[Column, ...], kernel: TiledMoeKernel) -> Column:
+def _handed_on(columns: tuple[Column, ...], kernel: TiledMoeKernel) -> Column:
     """Bytes of all that is handed from kernel to kernel, the input and the output of the layer among it."""
     rows, _, _, pairs, tokens, _, hidden, inter, matrices, *_ = columns
     widths = (1.0 if kernel.activates else matrices) * inter + hidden
@@ -181,9 +183,11 @@ def _between(columns: tuple[Column, ...], kernel: TiledMoeKernel) -> Column:
     return held
 
 
-def _tuned(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates) -> Sides:
+def _tuned(
+    columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates, handed: Column
+) -> Sides:
     """Both GEMMs with the tile of each row: the fastest of a search where the engine ships it, else the rule's."""
-    gemms = _by_tile(columns, kernel, c, r)
+    gemms = _by_tile(columns, kernel, c, r, handed)
     if np.ndim(columns[0]) == 0:
         shape = float(columns[_AT["experts"]]), float(columns[_AT["inter"]])
         if shape not in kernel.tuned:
@@ -201,7 +205,7 @@ def _tuned(columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConst
 
 
 def _by_tile(
-    columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates
+    columns: tuple[Column, ...], kernel: TiledMoeKernel, c: TiledMoeConstants, r: Rates, handed: Column
 ) -> Callable[[Tile], Sides]:
     """The two GEMMs [R, k] x [k, n] as a function of the tile (bm, bn, bk) of each row: seconds, and both sides.
 
@@ -217,9 +221,10 @@ def _by_tile(
     than have room for their stages of loads. A tile may add an axis before that of the rows.
     """
     rows, hit, largest, pairs, _, _, hidden, inter, matrices, x_bytes, w_bytes = columns
-    hidden, inter = (np.ceil(side / pad) * pad for side, pad in zip((hidden, inter), kernel.pads, strict=True))
+    if kernel.pads != (1, 1):
+        hidden, inter = (np.ceil(side / pad) * pad for side, pad in zip((hidden, inter), kernel.pads, strict=True))
     weight = w_bytes if kernel.weight_bytes is None else kernel.weight_bytes
-    held = hit * matrices * hidden * inter * weight + _between(columns, kernel)
+    held = hit * matrices * hidden * inter * weight + handed
     step = c.step * (1.0 - _SOONER * r.near(held))
     loads = _spread(rows, hit, largest)
     elsewhere = 0.0 if kernel.sorts else larger(pairs - rows, 0.0)
