@@ -81,7 +81,8 @@ class Stepper:
     """Seconds of one step of an engine: one pass through all pipeline stages, and the host.
 
     decode, prefill: the layers without attention, over the tokens of a step without and with prompt tokens; outer:
-    embedding and sends, over tokens, of both; head: over rows; decode_attention: over sequences and their mean cache;
+    embedding and sends, over tokens, of both; head: over rows, and no less than ``least_head`` in a step with prompts,
+    whose kernels may be launched one by one; decode_attention: over sequences and their mean cache;
     prefill_attention: over new tokens and the cached tokens before them. floors: what launching the layers takes where
     no graph is replayed; gaps: per pass, always exposed. shared: launches of attention that prompts and the sequences
     beside them share, where the runtime gives both to one kernel.
@@ -91,6 +92,7 @@ class Stepper:
     prefill: Line
     outer: tuple[Line, Line]
     head: Line
+    least_head: float
     decode_attention: Plane
     prefill_attention: Plane
     shared: float
@@ -125,7 +127,7 @@ class Stepper:
             busy += self._prompts(prompt, prefill_pairs) - (self.shared if sequences else 0.0)
         floor = self.floors[mixed]
         layers = max(busy, floor) + self.serial * min(busy, floor) + self.gaps[mixed]
-        outer = self.outer[mixed](tokens) + self.head(sequences + mixed)
+        outer = self.outer[mixed](tokens) + max(self.head(sequences + mixed), self.least_head * mixed)
         blocks = kv_tokens / self.block + sequences
         return layers + outer + self.per_step + self.per_sequence * sequences + self.per_block * blocks
 
@@ -189,6 +191,7 @@ def stepper(scenario: Scenario) -> Stepper:
         prefill=Line(tokens, prefill.layers),
         outer=(Line(tokens, decode.outer), Line(tokens, prefill.outer)),
         head=Line([0.0, *tokens], [0.0, *decode.head]),
+        least_head=prefill.head[0],
         decode_attention=_plane(job, sequences, lengths, decode=True),
         prefill_attention=_plane(job, news, pasts, decode=False),
         shared=decode.shared,
