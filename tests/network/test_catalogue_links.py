@@ -165,7 +165,7 @@ def test_what_a_library_takes_is_one_number(name, n):
 
 
 def test_what_leaves_a_node_by_one_card_has_all_of_it():
-    """Three in a row on nodes of eight that share a card: chains cross it once, rings come back over it."""
+    """Three in a row on nodes of eight that share a card: chains cross it once."""
     found = list(on_system(hardware.system("a100-pcie-8"), 24, [(3, 1)]))
-    assert {"send_recv", "broadcast", "all_gather"} <= {one.op for one in found if not one.meets}
+    assert {"send_recv", "broadcast"} <= {one.op for one in found if not one.meets}
     assert max(abs(one.off) for one in found if not one.meets) < 0.01
