@@ -22,3 +22,15 @@ def test_the_longest_queue_is_that_of_all_pairs(ring, laps, seed):
     every = np.array([(late[e] - late[b], moving[e] - moving[b]) for b, e in pairs])
     for way in np.array([(1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (0.1, 1.0), (1.0, 0.1)]):
         assert (found @ way).max() == pytest.approx((every @ way).max(), rel=1e-5)
+
+
+def test_corners_that_differ_by_rounding_alone_are_one():
+    """Rings of seven nodes of four, where sums of transfers cancel on the slow links but for their last bits: asking
+    between two such corners for one beyond both never ended.
+    """
+    slow = np.tile([False, False, False, True], 21)
+    far = np.tile(np.repeat([2.75e-6, 2.25e-6, 2.25e-6, 2.25e-6, 2.25e-6, 2.25e-6, 2.75e-6], 4), 3)
+    rounding = 1e-28 * np.random.default_rng(33).integers(0, 9, 85)
+    late = np.concatenate([[0.0], np.cumsum(np.where(slow, far, 6e-7))])
+    moving = np.concatenate([[0.0], np.cumsum(np.where(slow, 0.0, -2.4e-13))]) + rounding
+    assert len(_Queue(late, moving, slow, 28, 54).farthest()) < 28

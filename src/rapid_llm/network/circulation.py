@@ -75,14 +75,16 @@ class _Queue:
     def farthest(self) -> Floats:
         """Those that are the highest in any direction [paths, 2], found by asking between two for one beyond both."""
         corners = [self._highest(1.0, 0.0), self._highest(0.0, 1.0)]
+        least = NEGLIGIBLE * np.abs(self.sums).max(axis=1)  # corners that are less apart are so by rounding
         k = 0
         while k < len(corners) - 1:
             (a, b), (c, d) = corners[k], corners[k + 1]
-            beyond = self._highest(d - b, a - c) if a > c and d > b else corners[k]
-            if (beyond[0] - a) * (d - b) + (beyond[1] - b) * (a - c) > NEGLIGIBLE * (a - c) * (d - b):
-                corners.insert(k + 1, beyond)
-            else:
-                k += 1
+            if a - c > least[0] and d - b > least[1]:
+                beyond = self._highest(d - b, a - c)
+                if (beyond[0] - a) * (d - b) + (beyond[1] - b) * (a - c) > NEGLIGIBLE * (a - c) * (d - b):
+                    corners.insert(k + 1, beyond)
+                    continue
+            k += 1
         return np.array(corners)
 
     def _highest(self, late: float, moving: float) -> tuple[float, float]:
