@@ -61,7 +61,7 @@ def test_footprint_of_a_decode_step() -> None:
     )
     whole, quick = (
         lower(s.model, shapes, s.runtime),
-        inference_footprint(s.model, s.runtime, s.precision, plans, cached=1280),
+        inference_footprint(s.model, s.runtime, s.precision, plans, cached=1280, prompt=1024),
     )
     np.testing.assert_allclose(quick.cache, whole.cache, rtol=1e-12)
     for part in ("working", "logits"):

@@ -162,3 +162,10 @@ def test_what_a_library_takes_is_one_number(name, n):
         sizes = [2**20, 2**24, 2**28]
         closed = price(op, sizes, n, 1, fabric=fabric, library=library).seconds
         assert price_flow(op, sizes, n, 1, carrier).seconds == pytest.approx(closed, rel=0.01), op
+
+
+def test_what_leaves_a_node_by_one_card_has_all_of_it():
+    """Three in a row on nodes of eight that share a card: chains cross it once."""
+    found = list(on_system(hardware.system("a100-pcie-8"), 24, [(3, 1)]))
+    assert {"send_recv", "broadcast"} <= {one.op for one in found if not one.meets}
+    assert max(abs(one.off) for one in found if not one.meets) < 0.01

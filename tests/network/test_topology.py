@@ -167,6 +167,9 @@ def test_bad_numbers_of_a_file_are_told_with_their_line(tmp_path):
     with pytest.raises(InputError, match=r"a flow must be 0 bytes or more, and at most 1 EiB \(got -1MiB\)") as caught:
         read_traffic(flows, shapes.ring(2, 1e9))
     assert caught.value.line == 3
+    flows.write_text("from,to,bytes\ngpu0,gpu1,1MiB\ngpu1,gpu1,1MiB\n")
+    with pytest.raises(InputError, match=r"a flow goes from gpu1 to itself\. Leave it out\."):
+        read_traffic(flows, shapes.ring(2, 1e9))
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,8 @@ def test_windows_are_freed_where_an_engine_does_so():
 
 
 def test_popular_experts_load_the_rank_that_holds_them():
-    assert scattered_load(128, 1, 0.8) == scattered_load(128, 8, 0.0) == 1.0
-    loads = [scattered_load(128, ranks, 0.8) for ranks in (2, 4, 8, 32)]
+    assert scattered_load(128, 1, 0.8) == scattered_load(128, 8, 0.0) == scattered_load(128, 16, 0.8) == 1.0
+    loads = [scattered_load(128, ranks, 0.8) for ranks in (2, 4, 8)]
     assert loads == sorted(loads) and 1.05 < loads[0] < 1.2 and 1.6 < loads[2] < 1.9
 
 

@@ -50,10 +50,10 @@ def training_footprint(
 @light
 class DecodeBytes:
     """The bytes of a decode step of one plan: ``unit``, its lowered pass but for what is cached, is the same object for
-    any length; ``tokens`` that every request has cached after it, ``cache`` [U, P]."""
+    any length; ``prompt``: tokens of every request that its first pass reads, ``cache`` [U, P]."""
 
     unit: Lowered
-    tokens: float
+    prompt: float
     cache: Matrix
 
 
@@ -64,18 +64,19 @@ def inference_footprint(
     plans: Plans,
     *,
     cached: float,
+    prompt: float,
     source: float = 0.0,
     routing: Routing = EVEN,
 ) -> DecodeBytes:
-    """Bytes of the decode step of one plan after which ``cached`` tokens of every request are cached, beside keys and
-    values of ``source`` tokens of an encoder."""
+    """Bytes of the decode step of one plan after which ``cached`` tokens of every request are cached, ``prompt`` of
+    them by its first pass, beside keys and values of ``source`` tokens of an encoder."""
     length = cached if _reads_by_length(model) else SHORT
     unit = _decode((model, runtime, precision), plans, length, source, routing)
     engine = runtime.serving or Serving(kv_block_tokens=1)
     common = unit.shapes.kv, engine.kv_block_tokens
     lengths = np.array([cached])
     each = cache_bytes(model, plans.tp, lengths, *common, source=source, kvp=plans.kvp, windows=engine.frees_windows)
-    return DecodeBytes(unit, cached, each * plans.micro_batch / plans.cp)
+    return DecodeBytes(unit, prompt, each * plans.micro_batch / plans.cp)
 
 
 @lru_cache(maxsize=256)

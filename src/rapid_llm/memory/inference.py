@@ -48,7 +48,7 @@ def inference_account(  # noqa: PLR0917
     """
     allocator = runtime.allocator
     fixed = _sets_aside(runtime) and not step.unit.uncut
-    rest = _rest(step.unit, runtime, precision, offload, beside, 0.0 if fixed else step.tokens)
+    rest = _rest(step.unit, runtime, precision, offload, beside, 0.0 if fixed else step.prompt)
     cache, host, alive = np.einsum("ups,up->ps", step.unit.layers, step.cache), rest.host, rest.alive
     if offload is not None and offload.any:
         away = offload.away(with_layers=runtime.runs_layers_on_host)
@@ -101,16 +101,16 @@ def _rest(  # noqa: PLR0917
     precision: Precision,
     offload: HostShare | None,
     beside: tuple[float, float],
-    cached: float,
+    prompt: float,
 ) -> _Rest:
-    """``cached``: tokens of each request where the widest pass depends on them."""
+    """``prompt``: tokens of each request where the widest pass depends on them."""
     s, layers, allocator = unit.shapes, unit.layers, runtime.allocator
     kinds = len(unit.units) - 2
     sizes = np.full(len(unit.units), dtype(precision.weights).bytes)
     sizes[kinds:] = s.head[0]
     kept = unit.dense * sizes[:, None] + unit.expert * dtype(precision.of_experts.weights).bytes
     weights = np.einsum("ups,up->ps", layers, kept)
-    workspace = _workspace(unit, runtime, cached) + allocator.workspace
+    workspace = _workspace(unit, runtime, prompt) + allocator.workspace
     none = np.zeros_like(weights)
     host = none
     if offload is not None and offload.any:
@@ -166,7 +166,7 @@ def _sets_aside(runtime: Runtime) -> bool:
     return runtime.allocator.utilisation not in (None, 1.0)
 
 
-def _workspace(lowered: Lowered, runtime: Runtime, cached: float) -> Matrix:
+def _workspace(lowered: Lowered, runtime: Runtime, prompt: float) -> Matrix:
     """Bytes of the widest pass [P, S]: a layer over a full token budget, or the sampler over all sequences.
 
     An engine that sets memory aside runs both once before it serves (vLLM ``profile_run``); others hold what the
@@ -177,9 +177,9 @@ def _workspace(lowered: Lowered, runtime: Runtime, cached: float) -> Matrix:
     none = np.zeros(len(s.plans))
     budget, sequences = none + engine.max_batched_tokens, none + engine.max_sequences
     if not _sets_aside(runtime):
-        budget = np.minimum(budget, s.batch * np.maximum(cached, s.source))
+        budget = np.minimum(budget, s.batch * np.maximum(prompt, s.source))
         sequences = np.minimum(sequences, s.batch)
-    budget = np.maximum(budget, cached if lowered.uncut else s.source)
+    budget = np.maximum(budget, prompt if lowered.uncut else s.source)
     present = layers > 0
     widest = lowered.working[:-1] * (budget / np.maximum(s.tokens, 1.0))
     stream = RESIDUAL_STREAMS * budget * lowered.hidden_size * s.act

@@ -33,11 +33,12 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> Vecto
             if tier.wires:
                 alone = max(tier.wires.reach(members, apart, both=False), tier.port / crossing)
             else:
-                alone = _few(level, 1, group) if tier.port else tier.reach(2, apart, group.stride)
+                alone = _few(level, 1, group, 1) if tier.port else tier.reach(2, apart, group.stride)
             rates.append(alone * share)
             continue
         if group.scattered and tier.port and template.phases[0].pattern in ("ring", "relay"):
-            rates.append(_few(level, below, group) * share)
+            ends = 2 if template.phases[0].pattern == "ring" else 1  # one of a unit's two is where a ring comes back
+            rates.append(_few(level, below, group, ends) * share)
             continue
         if group.scattered and tier.scope == "inter":  # few cross, over cards that they need not share
             rates.append(max(tier.bandwidth, tier.port / min(apart, group.node_span)) * share)
@@ -62,15 +63,15 @@ def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> Vecto
     return np.array(rates)
 
 
-def _few(level: int, ranks: int, group: Group) -> float:
+def _few(level: int, ranks: int, group: Group, ends: int) -> float:
     """B/s of each of the few that leave a unit, so many ``ranks`` of a group side by side with those of the next: on
     its part of a card that serves several, and of the way up, which all of the unit could share. Of groups that
-    straddle units, two have ranks there that cross.
+    straddle units, those of both ``ends`` of one may leave it.
     """
     tier, below = group.tiers[level], group.tiers[level - 1] if level else None
     held = below.span if below and below.scope == "inter" else group.node_span
     crossing = group.stride * ranks
-    up = tier.bandwidth * held / crossing / (2 if group.scattered else 1)
+    up = tier.bandwidth * held / crossing / (ends if group.scattered else 1)
     return max(tier.bandwidth, min(tier.port / min(crossing, tier.behind), up))
 
 

@@ -90,8 +90,10 @@ def footprint(scenario: Scenario) -> Footprint:
         capacities = capacities_of(scenario, plans, lowered.layers.shape[2])
         return Footprint(lowered, training_account(lowered, runtime, precision, accelerator, capacities))
     own, source = decoded(model, work)
-    cached = own.prompt_tokens + own.output_tokens * own.beams
-    step = inference_footprint(model, runtime, precision, plans, cached=cached, source=source, routing=work.routing)
+    prompt, cached = own.prompt_tokens, own.prompt_tokens + own.output_tokens * own.beams
+    step = inference_footprint(
+        model, runtime, precision, plans, cached=cached, prompt=prompt, source=source, routing=work.routing
+    )
     predicts = own.speculation is not None and own.speculation.draft == "mtp"
     if scenario.draft is None and not plans.shift and not predicts:
         return Footprint(step.unit, inference_account(step, runtime, precision, accelerator, work.offload))

@@ -18,7 +18,7 @@ from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import Plans
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario import Scenario
-from rapid_llm.workload import NATURAL_SKEW, Inference, Training
+from rapid_llm.workload import BY_CHANCE, NATURAL_SKEW, Inference, Training
 
 
 def plans_of(scenario: Scenario) -> Plans:
@@ -82,7 +82,8 @@ def _assumed(model: Model, even: str, sees: bool, predicts: bool) -> tuple[str, 
     experts = [b.ffn for b in model.blocks if b.ffn and b.ffn.kind == "moe"]
     if even and experts:
         touched = "" if all(part.balanced for part in experts) else ", as does which of them a step touches"
-        served = f"popularity of experts on a rank falls as i^-{NATURAL_SKEW}{touched}"
+        falls = f"popularity of experts of up to {BY_CHANCE} ranks falls as i^-{NATURAL_SKEW}{touched}"
+        served = falls + "; more ranks are even"
         found.append(served if even == "inference" else "tokens spread evenly over ranks of experts")
     if predicts and not model.num_nextn_predict_layers:
         found.append(

@@ -275,8 +275,10 @@ class Job:
         plans = self.plans
         if requests != plans.micro_batch[0] or plans.shift:
             plans = replaced(plans, micro_batch=np.array([float(requests)]), shift=False)
-        software = self.model, self.runtime, self.precision
-        step = inference_footprint(*software, plans, cached=cached, source=self.source, routing=self.work.routing)
+        software, prompt = (self.model, self.runtime, self.precision), float(self.work.prompt_tokens)
+        step = inference_footprint(
+            *software, plans, cached=cached, prompt=prompt, source=self.source, routing=self.work.routing
+        )
         if self.predicts:
             ahead = predictor_bytes(step, self.model, self.precision)
             beside = beside[0] + ahead[0], beside[1] + ahead[1]

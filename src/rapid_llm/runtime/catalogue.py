@@ -71,7 +71,7 @@ def written(name: str) -> str:
 def build_runtime(document: Document, name: str, architecture: str = "") -> Runtime:
     """A runtime from a document whose ``versions:`` may hold the version that ``name`` asks for."""
     data = _of_version(document, name)
-    for part in ("serving", "communication"):
+    for part in ("host", "serving", "communication"):
         if isinstance(data.get(part), Mapping):
             data[part] = {key: _on(architecture, size) for key, size in data[part].items()}
     return build(Runtime, {"name": name, **{k: v for k, v in data.items() if k != "name"}}, document)

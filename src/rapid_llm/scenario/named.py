@@ -23,6 +23,7 @@ from rapid_llm.provenance import is_path
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario.scenario import Draft, system_mapping
 from rapid_llm.units import Count
+from rapid_llm.workload import read_counts
 
 Noun = TypeVar("Noun")
 
@@ -137,6 +138,16 @@ def beside(document: Document, name: str) -> str:
 def _changed(value: Mapping[str, Any], base: str) -> dict[str, Any]:
     own = {key: item for key, item in value.items() if key != "base"}
     return {"name": changed_name(base) if own else base, **own}
+
+
+def counted(document: Document, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Counts of experts from the file that ``routing.counts`` names, from the folder of the scenario first."""
+    routing = value.get("routing")
+    named = routing.get("counts") if isinstance(routing, Mapping) else None
+    if not isinstance(routing, Mapping) or not isinstance(named, (str, Path)):
+        return value
+    found = read_counts(Path(beside(document, str(named))))
+    return {**value, "routing": {**routing, "counts": found}}
 
 
 def changed_name(name: str) -> str:

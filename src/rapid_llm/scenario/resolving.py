@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from math import lcm
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pydantic.dataclasses import dataclass
@@ -21,7 +20,7 @@ from rapid_llm.provenance import is_path
 from rapid_llm.runtime import EXCHANGES, Runtime
 from rapid_llm.scenario.named import (
     DraftInput,
-    beside,
+    counted,
     draft_of,
     model_of,
     own_precision,
@@ -31,7 +30,7 @@ from rapid_llm.scenario.named import (
 )
 from rapid_llm.scenario.scenario import Scenario
 from rapid_llm.units import Count, Positive
-from rapid_llm.workload import RECOMPUTED, Inference, Recompute, Training, Workload, read_counts
+from rapid_llm.workload import RECOMPUTED, Inference, Recompute, Training, Workload
 
 Noun = TypeVar("Noun")
 
@@ -200,7 +199,7 @@ def _field(
 def _workload(document: Document, model: Model, defaults: list[str], value: Any) -> Any:
     """``recompute: full`` is short for ``recompute: {mode: full}``, a list for that of its modules; lengths that a
     model leaves no choice of are filled in."""
-    value = _counted(document, _lengths(model, defaults, value)) if isinstance(value, Mapping) else value
+    value = counted(document, _lengths(model, defaults, value)) if isinstance(value, Mapping) else value
     recompute = value.get("recompute") if isinstance(value, Mapping) else None
     if recompute is None or isinstance(recompute, Recompute):
         return value
@@ -208,16 +207,6 @@ def _workload(document: Document, model: Model, defaults: list[str], value: Any)
         recompute = {"modules": recompute}
     fields = _recompute_fields(document, recompute) if isinstance(recompute, Mapping) else {"mode": recompute}
     return {**value, "recompute": fields}
-
-
-def _counted(document: Document, value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Counts of experts from the file that ``routing.counts`` names, from the folder of the scenario first."""
-    routing = value.get("routing")
-    named = routing.get("counts") if isinstance(routing, Mapping) else None
-    if not isinstance(routing, Mapping) or not isinstance(named, (str, Path)):
-        return value
-    found = read_counts(Path(beside(document, str(named))))
-    return {**value, "routing": {**routing, "counts": found}}
 
 
 def _lengths(model: Model, defaults: list[str], value: Mapping[str, Any]) -> Mapping[str, Any]:

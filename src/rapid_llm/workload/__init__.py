@@ -15,9 +15,10 @@ from rapid_llm.workload.jobs import (
     Workload,
 )
 from rapid_llm.workload.points import KV_TILE_TOKENS, Points, decode_points, join, points_of, prefill_points
-from rapid_llm.workload.routing import NATURAL_SKEW, Routing, misplaced, scattered_load
+from rapid_llm.workload.routing import BY_CHANCE, NATURAL_SKEW, Routing, misplaced, scattered_load
 
 __all__ = [
+    "BY_CHANCE",
     "KV_TILE_TOKENS",
     "NATURAL_SKEW",
     "ONE_LAYER_DRAFTS",

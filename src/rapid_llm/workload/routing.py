@@ -20,6 +20,8 @@ NATURAL_SKEW = 0.8
 """Of tokens over experts where nobody says: what the histograms of observed traces look like (TensorRT-LLM PR 19148,
 ``--expert_pattern powerlaw``, its default)."""
 
+BY_CHANCE = 8
+"""Ranks of an expert group up to which experts sit where their ids put them."""
 LAYERS_DRAWN = 256
 """Layers over which the load of the hottest rank is averaged."""
 
@@ -147,8 +149,9 @@ class Routing:
 @lru_cache(maxsize=256)
 def scattered_load(experts: int, ep: int, skew: float) -> float:
     """Pairs on the hottest of ``ep`` ranks over the mean where popularity falls as i^-skew and popular experts sit
-    anywhere: the mean over layers, each of which has places of its own and waits for its own hottest rank."""
-    if ep <= 1 or experts % ep:
+    anywhere: the mean over layers, each of which has places of its own and waits for its own hottest rank. Wider groups
+    are even: who runs them holds copies of popular experts (EPLB; DeepSeek-V3, section 3.4)."""
+    if ep <= 1 or ep > BY_CHANCE or experts % ep:
         return 1.0
     popular = np.arange(1.0, experts + 1.0) ** -skew
     draws = np.random.default_rng(experts * ep).permuted(np.tile(popular / popular.sum(), (LAYERS_DRAWN, 1)), axis=1)
