@@ -122,7 +122,7 @@ CHANNELS = {"nvlink3": 32, "nvlink4": 32, "nvlink5": 32, "pcie4-x16": 2}
 CHANNEL = {"nvlink3": 14.3, "nvlink4": 21.8, "nvlink5": 22}
 """GB/s of one: sends of 64 MB between two GPUs over 16 channels reach 228 (A100) and 348 (H100, Vidur profiles)."""
 ROUND = {"pcie4-x16": Si(2 * 2**20)}
-"""Two channels, a chunk of four slots of 512 KiB in each (NCCL_STEPS / 2); over NVLink there are ten times as many."""
+"""Two channels, a slice of two slots of 512 KiB in each (NCCL_STEPS / 4); over NVLink there are ten times as many."""
 UNTIL = "16 KiB"
 """NCCL_P2P_LL_THRESHOLD."""
 STAGED = ("host-staged", "socket-staged")

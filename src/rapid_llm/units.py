@@ -22,6 +22,11 @@ _LETTERS: Final = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 """Thousands to trillions of things."""
 MIN_BANDWIDTH: Final = 1.0
 """The lowest bandwidth that a field takes (B/s)."""
+MAX_BANDWIDTH: Final = 1e21
+MAX_FLOPS: Final = 1e24
+MAX_HERTZ: Final = 1e15
+MAX_WATTS: Final = 1e12
+"""The highest rates that a field takes, in B/s, FLOP/s, Hz and W: no machine comes near."""
 MAX_SECONDS: Final = 3600.0
 """The longest latency that a field takes: times of hardware and hosts are far below."""
 MIN_SHARE: Final = 1e-6
@@ -186,11 +191,15 @@ def _schema(dimension: str) -> WithJsonSchema:
 
 Bytes = Annotated[int, Unit("B"), _quantity("bytes", integer=True), Field(ge=0), _schema("bytes")]
 BytesPerSecond = Annotated[
-    float, Unit("B/s"), _quantity("bandwidth", least=MIN_BANDWIDTH, most=1e21), Field(gt=0), _schema("bandwidth")
+    float,
+    Unit("B/s"),
+    _quantity("bandwidth", least=MIN_BANDWIDTH, most=MAX_BANDWIDTH),
+    Field(gt=0),
+    _schema("bandwidth"),
 ]
-FlopsPerSecond = Annotated[float, Unit("FLOP/s"), _quantity("flops", most=1e24), Field(gt=0), _schema("flops")]
-Hertz = Annotated[float, Unit("Hz"), _quantity("frequency", most=1e15), Field(gt=0), _schema("frequency")]
-Watts = Annotated[float, Unit("W"), _quantity("power", most=1e12), Field(ge=0), _schema("power")]
+FlopsPerSecond = Annotated[float, Unit("FLOP/s"), _quantity("flops", most=MAX_FLOPS), Field(gt=0), _schema("flops")]
+Hertz = Annotated[float, Unit("Hz"), _quantity("frequency", most=MAX_HERTZ), Field(gt=0), _schema("frequency")]
+Watts = Annotated[float, Unit("W"), _quantity("power", most=MAX_WATTS), Field(ge=0), _schema("power")]
 JoulesPerByte = Annotated[float, Unit("J/B"), _quantity("energy per byte"), Field(gt=0), _schema("energy per byte")]
 Seconds = Annotated[float, Unit("s"), _quantity("time", most=MAX_SECONDS), Field(ge=0), _schema("time")]
 Fraction = Annotated[float, Field(gt=0, le=1), _quantity("fraction", bare=True)]

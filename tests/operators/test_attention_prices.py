@@ -243,6 +243,16 @@ def test_tiles_of_few_heads_read_a_latent_cache_each():
 def test_a_latent_cache_of_8_bits_that_is_widened_first_takes_longer_than_one_of_16():
     wide, narrow = (latent("fa3-mla", "h100-sxm", heads=16, kv_bytes=size) for size in (2, 1))
     assert narrow > 2.0 * wide
+    wide, narrow = (latent("vllm-mla", "h100-sxm", heads=16, kv_bytes=size) for size in (2, 1))
+    assert narrow < wide, "FlashMLA reads it as it is"
+
+
+@pytest.mark.parametrize("accelerator", ["mi250x", "mi300x", "mi355x", "rx-7900-xtx"])
+def test_a_cache_of_8_bits_is_read_no_slower_than_one_of_16(accelerator):
+    """By kernels of AMD, which widen it in registers: numbers of either kernel that no other follows would say so."""
+    row = {"new": 1, "past": 4095, "batch": 64, "heads": 32, "kv_heads": 8}
+    wide, narrow = (price(accelerator, "fa2", kv_bytes=size, **row).seconds[0] for size in (2, 1))
+    assert 0.4 * wide < narrow <= wide
 
 
 def test_casting_queries_adds_a_pass_over_them():

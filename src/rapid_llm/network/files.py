@@ -15,7 +15,7 @@ from rapid_llm.documents import parse_yaml, read_table
 from rapid_llm.errors import InputError, did_you_mean, nearest, unknown_name
 from rapid_llm.network.routing import Table
 from rapid_llm.network.topology import LINK_KINDS, Builder, Floats, Ints, Topology
-from rapid_llm.units import parse
+from rapid_llm.units import MAX_BANDWIDTH, parse
 
 COLUMNS: Final = ("from", "to", "bandwidth")
 """Columns of an edge list; those of MORE may follow."""
@@ -23,8 +23,6 @@ MORE: Final = ("latency", "reverse", "kind")
 """``reverse``: bandwidth of the way back, 0 for none; ``kind``: one of LINK_KINDS."""
 MOST_BYTES: Final = 2.0**60
 """A message of more is no message (1 EiB)."""
-MOST: Final = 1e21
-"""Of any quantity in its SI unit: what is beyond has no meaning."""
 GIGA: Final = 1e9
 """Bandwidths are decimal (B/s per GB/s)."""
 GUESSES: Final = {
@@ -344,7 +342,7 @@ def _quantity(value: Any, dimension: str, field: str, file: str | None, line: in
         found = parse(str(value), dimension)
     except ValueError as error:
         raise InputError(f"{field} {error}", field=field, file=file, line=line) from error
-    if found > MOST:
+    if found > MAX_BANDWIDTH:  # nor are there so many seconds
         said = f"{field} is beyond any network (got {value})."
         raise InputError(said, field=field, file=file, line=line)
     return found

@@ -111,27 +111,22 @@ def network_tiers(node: Node, system: System) -> tuple[Tier, ...]:
         port=rate * served,
         astray=upper if fabric.topology == "rail-optimized" else 0.0,
     )
-    spine = Tier(
-        "spine",
-        total,
-        rate / max(fabric.oversubscription, 1.0),
-        wire + fabric.hops * SWITCH_HOP,
-        technology.name,
-        "switch",
-        "inter",
-        reduces,
-        behind=served,
-        port=rate * served,
-    )
     if total <= reach:
         return (leaf,)
-    tiers = (leaf,) if reach > node.accelerators else ()
-    pod = (fabric.arity // 2) ** 2 // cards_of(node) * node.accelerators if fabric.arity else total
-    if pod >= total:
-        return (*tiers, spine)
-    if pod > max(reach, node.accelerators):
-        tiers = (*tiers, replace(spine, span=pod))
-    return (*tiers, replace(spine, name="core", latency=spine.latency + 2 * SWITCH_HOP))
+    over = max(fabric.oversubscription, 1.0)
+    spine = replace(leaf, name="spine", span=total, bandwidth=rate / over, latency=leaf.latency + upper, astray=0.0)
+    return (*((leaf,) if reach > node.accelerators else ()), *_pods(node, fabric, spine))
+
+
+def _pods(node: Node, fabric: ScaleOutFabric, spine: Tier) -> tuple[Tier, ...]:
+    """The spine as it is, or up to the pods of a fat tree of switches of ``arity`` k, (k / 2)^2 cards each, and the
+    core above (Al-Fares et al. 2008); of pods that hold no two leaves the core alone."""
+    pod = (fabric.arity // 2) ** 2 // cards_of(node) * node.accelerators if fabric.arity else spine.span
+    if pod >= spine.span:
+        return (spine,)
+    core = replace(spine, name="core", latency=spine.latency + 2 * SWITCH_HOP)
+    two_leaves = pod > leaf_nodes(node, fabric) * node.accelerators
+    return (replace(spine, span=pod), core) if two_leaves else (core,)
 
 
 def _chips(node: Node, fabric: ScaleOutFabric, total: int) -> Tier:

@@ -227,8 +227,9 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
             return prices
         small = chosen.decode_8bit is not None and some(rows[10] <= 1.0)
         alone = partial(_attention, chosen=chosen, r=r, architecture=architecture) if small else one_query
-        if cast(DecodeKernel, _kernel(chosen.decode)).ruled:
-            prices = _no_less(prices, alone(_alone(rows, 0.0)))
+        few = rows[1] <= tiled.tiles[0][1]  # so few that one of them may take longer under a rule than all in a tile
+        if cast(DecodeKernel, _kernel(chosen.decode).shaped(architecture)).ruled and some(few):
+            prices = _no_less(prices, alone(_alone(rows, 0.0)), few)
         return _no_less(prices, alone(_alone(rows, rows[1] - 1.0)))
 
     def run(rows: tuple[Column, ...], decode: bool) -> Prices:
@@ -243,10 +244,10 @@ def _alone(columns: tuple[Column, ...], before: float | Column) -> tuple[Column,
     return (batch, new / new, past + before, *rest)
 
 
-def _no_less(prices: Prices, least: Prices) -> Prices:
+def _no_less(prices: Prices, least: Prices, among: bool | NDArray[np.bool_] = True) -> Prices:
     """Queries over a cache (drafts that are verified, chunks of a prompt) take no less than one of them alone,
-    which another kernel with constants of its own prices."""
-    longer = least.seconds > prices.seconds
+    which another kernel with constants of its own prices; ``among``: in these rows."""
+    longer = (least.seconds > prices.seconds) & among
     if not some(longer):
         return prices
     seconds, compute, memory, fixed = (
