@@ -66,3 +66,16 @@ def test_shared_experts_among_the_routed_ones_are_experts_that_every_token_has()
     assert none == 0
     assert one_more == pytest.approx(hit + 1)
     assert more == pytest.approx(pairs * 9 / 8)
+
+
+@pytest.mark.parametrize(("model", "format_"), [("minimax-m2.5", "fp32"), ("deepseek-r1", "bf16")])
+def test_a_router_multiplies_in_the_format_that_engines_keep_it_in(model, format_):
+    """vLLM's minimax_m2.py gives its gate float32 parameters and widens the input; deepseek_v2.py does not."""
+    work = {"kind": "inference", "batch_size": 1, "prompt_tokens": 64, "output_tokens": 2}
+    given = {"model": model, "system": "dgx-b200", "accelerators": 8, "parallelism": {"tp": 8}, "workload": work}
+    kernels = evaluate(from_mapping(given)).steps.priced.lowered.kernels
+    table = next(t for t in kernels if t.family == "gemm" and "router" in t.names)
+    row = table.names.index("router")
+    assert table.dtype == format_
+    assert table.columns["x_bytes"][row].max() == table.columns["w_bytes"][row].max() == (4 if format_ == "fp32" else 2)
+    assert any("router_cast" in t.names for t in kernels) == (format_ == "fp32")

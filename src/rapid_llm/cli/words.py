@@ -59,6 +59,7 @@ _KERNELS = {
     "index_compress_kv": "indexer KV compression",
     "index_compress_gate": "indexer compression gate",
     "router": "MoE router",
+    "router_cast": "MoE router input",
     "topk": "MoE top-k",
     "balance_loss": "MoE balance loss",
     "permute": "MoE permute",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,11 +217,20 @@ def _with_shared(ffn: MoE, landing: tuple[Column, ...], joined: Column, s: Shape
 def _router(ffn: MoE, hidden: int, s: Shapes) -> list[Canonical]:
     """Scores of all experts in fp32, the choice among them and, in training, the loss that balances them: the mean
     score of each expert beside its share of the tokens (Fedus et al. 2021, arXiv 2101.03961, equation 4). Reads 'n2',
-    writes 'w'."""
+    writes 'w'. A router that engines keep in fp32 multiplies a copy of its input in that format."""
     scores = {"r": s.shard * ffn.num_experts * FP32_BYTES}
     means = {"b": filled(s.shard, ffn.num_experts * FP32_BYTES)}
+    shape: dict[str, Any] = {"m": s.shard, "n": ffn.num_experts, "k": hidden, "writes": scores, "plain": True}
+    if ffn.fp32_router and not s.training:
+        wide = {"n2w": s.shard * hidden * FP32_BYTES}
+        head = [
+            pointwise("router_cast", "stream", {"n2": s.shard * hidden * s.act}, wide),
+            matmul("router", s, reads="n2w", x=wide, kept=(FP32_BYTES, "fp32"), **shape),
+        ]
+    else:
+        head = [matmul("router", s, reads="n2", **shape)]
     return [
-        matmul("router", s, m=s.shard, n=ffn.num_experts, k=hidden, reads="n2", writes=scores, plain=True),
+        *head,
         pointwise("topk", "reduce", scores, {"w": s.shard * 8.0}, saves=("r",)),
         *([pointwise("balance_loss", "reduce", scores, means, saves=("r",))] if s.training else []),
     ]

@@ -36,7 +36,7 @@ def matmul(
         "n": n,
         "k": k,
         "groups": groups,
-        "x_bytes": s.act if plain else s.input,
+        "x_bytes": kept[0] if kept and kept[1] == "fp32" else s.act if plain else s.input,
         "w_bytes": kept[0] if kept else s.act if plain else s.weight,
         "y_bytes": s.act,
     }

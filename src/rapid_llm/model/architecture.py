@@ -176,7 +176,8 @@ class MoE:
     hidden size. ``groups_per_token`` of ``expert_groups`` neighbours hold a token's experts (group-limited routing,
     DeepSeek-V2, section 2.2.2). ``clamped``: the input of the gated activation is cut off at a limit (gpt-oss).
     ``balanced``: a bias kept experts equally popular one by one in training (Wang et al. 2024, arXiv 2408.15664), where
-    others have a loss that balances batches.
+    others have a loss that balances batches. ``fp32_router``: engines keep the router in fp32 and multiply its scores
+    there, off the matrix units (vLLM's ReplicatedLinear of ``params_dtype`` float32, at torch's precision ``highest``).
     """
 
     kind: Literal["moe"] = "moe"
@@ -191,6 +192,7 @@ class MoE:
     correction_bias: bool = False
     router_scale: bool = False
     router_norm: bool = False
+    fp32_router: bool = False
     shared_gate: bool = False
     expert_hidden_size: Count | None = None
     latent_norm: bool = False

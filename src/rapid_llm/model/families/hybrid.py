@@ -152,7 +152,7 @@ def minimax(f: Fields) -> Model:
     if kinds is None and legacy is not None:
         kinds = ["full_attention" if x else "linear_attention" for x in legacy]
     kinds = kinds or ["linear_attention" if i % 2 else "full_attention" for i in range(f.layers)]
-    experts = moe(f, moe_intermediate_size=f.size("intermediate_size"))
+    experts = moe(f, moe_intermediate_size=f.size("intermediate_size"), fp32_router=True)
     attention = gqa(f)
     mixers = [lightning if kind == "linear_attention" else attention for kind in kinds]
     return decoder(f, [Block(mixer=mixer, ffn=experts) for mixer in mixers])

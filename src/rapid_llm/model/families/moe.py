@@ -95,7 +95,7 @@ def glm4_moe(f: Fields) -> Model:
     dim = f.integer("head_dim", None) or f.size("hidden_size") // f.size("num_attention_heads")
     mixer = gqa(f, head_dim=dim, qkv_bias=f.flag("attention_bias"), qk_norm=norm)
     dense = f.integer("first_k_dense_replace", 0) or 0
-    return _dense_first(f, [mixer] * f.layers, _shared(f), dense)
+    return _dense_first(f, [mixer] * f.layers, _shared(f, fp32_router=True), dense)
 
 
 def deepseek_moe(f: Fields) -> Model:
@@ -128,7 +128,7 @@ def dots1(f: Fields) -> Model:
 def ernie_moe(f: Fields) -> Model:
     """ERNIE 4.5 MoE: experts from one layer to another, every so many layers."""
     bias = f.flag("use_bias")
-    experts = _shared(f, correction_bias=True, shared_bias=bias)
+    experts = _shared(f, correction_bias=True, shared_bias=bias, fp32_router=True)
     first = f.integer("moe_layer_start_index", 1) or 0
     open_ended = f.get("moe_layer_end_index", -1) == -1
     last = f.layers - 1 if open_ended else f.size("moe_layer_end_index")
@@ -157,7 +157,7 @@ def hunyuan_moe(f: Fields) -> Model:
 
 def minimax_m2(f: Fields) -> Model:
     """MiniMax M2: query and key norms over all heads."""
-    experts = moe(f, moe_intermediate_size=f.size("intermediate_size"))
+    experts = moe(f, moe_intermediate_size=f.size("intermediate_size"), fp32_router=True)
     return decoder(f, [Block(mixer=gqa(f, qk_norm="full"), ffn=experts)] * f.layers)
 
 
@@ -182,6 +182,7 @@ def minimax_m3(f: Fields) -> Model:
         f,
         moe_intermediate_size=f.size("intermediate_size"),
         shared_intermediate_size=f.size("shared_intermediate_size"),
+        fp32_router=True,
     )
     often = f.per_layer("moe_layer_freq", f.layers)
     parts = f.per_layer("mlp_layer_types", f.layers) or ["sparse" if x else "dense" for x in often or [1] * f.layers]
