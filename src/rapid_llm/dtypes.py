@@ -213,8 +213,8 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "fp8-wo": _preset("bf16", weights="fp8_wo"),
         "int8-wo": _preset("fp16", weights="int8_wo"),
         "int4-wo": _preset("fp16", weights="int4_wo"),
-        # Kimi K2 Thinking and its followers (config.json): experts of 4-bit weights in groups of 32, all else in 16 bits;
-        # 594 GB of Kimi K2 Thinking on disk.
+        # Kimi K2 Thinking and its followers (config.json): experts of 4-bit weights in groups of 32, all else in 16,
+        # 594 GB on disk; ``experts: int4_wo`` over it for groups of 128.
         "int4-experts": _preset("bf16", experts="int4_g32_wo"),
         "q8-0": _preset("fp16", weights="q8_0", head="q8_0"),
         "q6-k": _preset("fp16", weights="q6_k", head="q6_k"),
