@@ -13,7 +13,7 @@ from rapid_llm.errors import InputError
         ("mxfp4", 0.53125),  # OCP MX v1.0: 4 bit and an 8-bit scale per 32
         ("mxfp8", 1.03125),
         ("fp8_block", 1 + 4 / 128**2),  # DeepSeek-V3, arXiv 2412.19437 section 3.3
-        ("int4_wo", 0.5 + 2.5 / 128),
+        ("int4_wo", 0.5 + 2.5 / 128), ("int4_g32_wo", 0.5625),  # 16-bit scales per 128 with zero points, per 32 without
         ("q4_0", 0.5625), ("q8_0", 1.0625),  # ggml block_q4_0: 18 bytes, block_q8_0: 34 bytes, of 32 weights
     ],
 )  # fmt: skip

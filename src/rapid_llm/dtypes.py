@@ -23,7 +23,8 @@ class Dtype:
 
     Training rounds operands in passes of their own. ``cast``: bytes that such a pass reads and writes per element of 16
     bits, ``searched`` of these to find its scale, which the kernel of a norm does as it writes; ``turned``: those of
-    the copy of an operand that the weight gradient multiplies along the other dimension.
+    the copy of an operand that the weight gradient multiplies along the other dimension. ``kin``: the format whose
+    kernels run this one, which differs from it in the groups that share a scale alone.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Dtype:
     cast: float = 0.0
     searched: float = 0.0
     turned: float = 0.0
+    kin: str | None = None
 
 
 def _formats() -> dict[str, Dtype]:
@@ -66,6 +68,7 @@ def _formats() -> dict[str, Dtype]:
         "fp8_wo": 1.0,
         "int8_wo": 1.0,
         "int4_wo": 0.5 + (2 + 0.5) / 128,  # AWQ, GPTQ: 16-bit scale and 4-bit zero point per 128
+        "int4_g32_wo": 0.5 + 2 / 32,  # symmetric, 16-bit scale per 32 (compressed-tensors pack-quantized of Kimi K2)
         "nvfp4_wo": 0.5 + 1 / 16,
         "mxfp4_wo": 0.5 + 1 / 32,
         "q8_0": 34 / 32,  # llama.cpp block layouts: bytes of a block over its weights
@@ -79,7 +82,8 @@ def _formats() -> dict[str, Dtype]:
         "iq4_xs": 136 / 256,
         "q4_0": 18 / 32,
     }
-    expanded = (Dtype(name, size, "fp16", weight_only=True) for name, size in weight_only.items())
+    kin = {"int4_g32_wo": "int4_wo"}
+    expanded = (Dtype(n, size, "fp16", weight_only=True, kin=kin.get(n)) for n, size in weight_only.items())
     return {dtype.name: dtype for dtype in (*plain_formats, *expanded)}
 
 
@@ -209,8 +213,9 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "fp8-wo": _preset("bf16", weights="fp8_wo"),
         "int8-wo": _preset("fp16", weights="int8_wo"),
         "int4-wo": _preset("fp16", weights="int4_wo"),
-        # Kimi K2 Thinking and its followers (model cards): experts of 4-bit weights, all else in 16 bits.
-        "int4-experts": _preset("bf16", experts="int4_wo"),
+        # Kimi K2 Thinking and its followers (config.json): experts of 4-bit weights in groups of 32, all else in 16,
+        # 594 GB on disk; ``experts: int4_wo`` over it for groups of 128.
+        "int4-experts": _preset("bf16", experts="int4_g32_wo"),
         "q8-0": _preset("fp16", weights="q8_0", head="q8_0"),
         "q6-k": _preset("fp16", weights="q6_k", head="q6_k"),
         "q5-k": _preset("fp16", weights="q5_k_m", head="q6_k"),

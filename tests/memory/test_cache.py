@@ -33,6 +33,12 @@ def test_a_latent_is_not_divided() -> None:
     assert sequence("deepseek-v3", 10, tp=8) == sequence("deepseek-v3", 10) == 61 * 576 * 2 * 10
 
 
+def test_a_projection_that_keys_and_values_share_leaves_both() -> None:
+    # Gemma 4 31B: ten global layers of four heads of 512; keys alone are scaled and rotated after the projection
+    grown = sequence("gemma-4-31b", 8192) - sequence("gemma-4-31b", 4096)
+    assert grown == 4096 * 10 * 4 * 512 * 2 * 2
+
+
 def test_sequences_hold_whole_blocks() -> None:
     assert sequence("llama-3.1-8b", 1, block=16) == 16 * 131072
     assert sequence("llama-3.1-8b", 17, block=16) == 32 * 131072

@@ -1,6 +1,7 @@
 """Exact parameter counts."""
 
 import json
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rapid_llm import model
+from rapid_llm.documents import read_yaml
 from rapid_llm.errors import InputError
 
 CONFIGS = Path(__file__).parents[3] / "shared" / "data" / "model_configs"
@@ -191,6 +193,15 @@ def test_every_catalogue_model_is_consistent(name):
 def test_catalogue_is_wide_and_sourced():
     assert len(model.names()) >= 60
     assert all(source.text for name in model.names() for source in model.document(name)[1].values())
+
+
+def test_repositories_of_other_formats_are_not_names_of_a_model_in_16_bits():
+    """A name such as GLM-4.7-FP8 means the checkpoint, whose bytes a job in 16 bits has twice."""
+    words = ("-fp8", "-nvfp4", "-mxfp4", "-awq", "-gptq", "-int4")
+    for name in model.names():
+        fields = read_yaml(Path(str(resources.files("rapid_llm.model"))) / "data" / f"{name}.yaml").data
+        if any(alias.lower().endswith(words) for alias in fields.get("aliases") or ()):
+            assert model.load(name).quantization is not None, name
 
 
 @pytest.mark.shared

@@ -210,6 +210,7 @@ def test_the_architecture_counts_where_the_model_type_is_unknown(load):
         ({"quant_method": "fp8"}, "fp8"),
         ({"quant_method": "mxfp4"}, "mxfp4"),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["model.layers.0.self_attn*"]}, "nvfp4-experts"),
         ({"quant_method": "awq", "bits": 4}, "int4"),
         ({"quant_method": "compressed-tensors", "bits": 4, "ignore": ["re:.*self_attn.*"]}, "int4-experts"),
         ({"quant_method": "gptq", "bits": 8}, "int8"),

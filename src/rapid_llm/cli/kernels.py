@@ -28,7 +28,7 @@ def answer(
 ) -> int:
     """Price one kernel and print what its time is made of; InputError for a bad shape, dtype or name."""
     operators.check_shape(family, columns)
-    found = _found(family, columns, asked, (kind, named(dtype).name))
+    found = _found(family, columns, asked, (kind, named(dtype).kin or named(dtype).name))
     if asked.json:
         print(json_text(found))
     else:

@@ -34,13 +34,14 @@ def attention(mixer: Attention, hidden: int, s: Shapes, *, stored: Training | No
     heads, kv_heads = (local_heads(n, over) for n in (mixer.num_attention_heads, mixer.num_key_value_heads))
     d, dv = mixer.head_dim, mixer.v_head_dim or mixer.head_dim
     q = heads * d * (2.0 if mixer.output_gate else 1.0)
-    kv = filled(heads, 0.0) if mixer.kv_shared else kv_heads * (d if mixer.k_eq_v else d + dv)
+    kv = filled(heads, 0.0) if mixer.kv_shared else kv_heads * (d + dv)
+    projected = kv_heads * d if mixer.k_eq_v and not mixer.kv_shared else kv
     t, act = s.tokens, s.act
     qkv = {"qkv": t * (q + kv) * act}
     out: list[Canonical] = [
         *gathered_cache(kv, s),
         *gather("attention", "n1", hidden, s),
-        matmul("qkv", s, n=q + kv, k=hidden, reads="n1", writes=qkv, bias=mixer.qkv_bias),
+        matmul("qkv", s, n=q + projected, k=hidden, reads="n1", writes=qkv, bias=mixer.qkv_bias),
     ]
     qk = {"qkv": t * (heads + (0 if mixer.kv_shared else kv_heads)) * d * act}
     if mixer.qk_norm == "full":
@@ -197,7 +198,7 @@ def _core(mixer: Attention, heads: tuple[Column, Column], qkv: Tensors, a: Tenso
             "causal": float(mixer.causal),
             "backward": 0,
             "kv_bytes": s.kv,
-            "shared_kv": float(mixer.k_eq_v),
+            "shared_kv": 0,
         },
         kind="sinks" if mixer.sinks else "",
         dtype=s.attention_dtype,

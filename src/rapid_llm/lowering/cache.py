@@ -51,7 +51,7 @@ def below_units(model: Model) -> int:
 def _width(mixer: Attention, tp: Column | float) -> Column | float:
     """Numbers that one token leaves in the cache of a rank [P]."""
     heads: Column | float = np.maximum(1.0, np.ceil(mixer.num_key_value_heads / tp))
-    return heads * (mixer.head_dim if mixer.k_eq_v else mixer.head_dim + mixer.value_dim)
+    return heads * (mixer.head_dim + mixer.value_dim)
 
 
 def _held(length: Column | float, window: Column | float, block: int) -> Column | float:

@@ -273,7 +273,7 @@ def _products(precision: Precision, *, training: bool) -> tuple[float, str]:
     """Bytes of a weight as a matrix product reads it, and the format in which the product runs."""
     kept = dtype(precision.weights)
     read = dtype(precision.compute) if training else kept
-    return read.bytes, precision.weights if kept.weight_only else precision.compute
+    return read.bytes, (kept.kin or kept.name) if kept.weight_only else precision.compute
 
 
 def _ring_dtype(precision: Precision, runtime: Runtime) -> str:

@@ -21,9 +21,10 @@ class Attention:
     ``sliding_window`` limits what a query sees (tokens; chunked attention likewise). ``qk_norm``: the query and key
     norms run over one head or over all heads. ``output_gate`` doubles the query projection (a gate per channel),
     ``head_gate`` adds one gate per head. ``sinks`` adds a learned logit per head. ``kv_shared`` layers reuse an
-    earlier layer's keys and values and have no projections for them; ``k_eq_v`` shares one projection. Without
-    ``causal`` every token sees all (encoders). ``cross_hidden_size``: of what cross attention projects keys and values
-    from, where it is not the layer's own. ``index_*`` describe a sparse indexer that keeps ``index_topk`` tokens per
+    earlier layer's keys and values and have no projections for them; ``k_eq_v`` projects both at once, and as keys
+    alone are scaled and rotated, the cache holds both (Gemma 4). Without ``causal`` every token sees all (encoders).
+    ``cross_hidden_size``: of what cross attention projects keys and values from, where it is not the layer's own.
+    ``index_*`` describe a sparse indexer that keeps ``index_topk`` tokens per
     query (MiniMax-M3).
     """
 

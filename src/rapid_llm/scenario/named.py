@@ -347,6 +347,8 @@ _WHOLE = frozenset(("name", "compute", "weights", "activations", "communication"
 CHECKPOINTS = {
     "fp8": ("fp8-block", "fp8-wo"),
     "mxfp4": ("mxfp4-experts",),
+    "nvfp4": ("nvfp4",),
+    "nvfp4-experts": ("nvfp4-experts",),
     "int4": ("int4-wo",),
     "int4-experts": ("int4-experts",),
     "int8": ("int8-wo",),
@@ -368,7 +370,9 @@ def own_precision(found: Model, system: System, engine: Runtime) -> tuple[str, s
         )
 
     def computes(preset: str) -> bool:
-        return all(chip.rate(dtype(PRESETS[preset]["compute"]).rate) is not None for chip in chips)
+        one = precision(preset)
+        rates = {dtype(part.compute).rate for part in (one, one.of_experts)}
+        return all(chip.rate(rate) is not None for chip in chips for rate in rates)
 
     if engine.workload == "inference" and usual in ("bf16", "fp16"):
         own = next(filter(computes, CHECKPOINTS.get(found.quantization or "", ())), None)

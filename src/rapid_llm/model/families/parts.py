@@ -96,7 +96,7 @@ def decoder(f: Fields, layers: Sequence[Block], **changes: Any) -> Model:
 
 
 def quantization(f: Fields) -> str | None:
-    """The number format of the checkpoint: fp8, mxfp4, nvfp4, int4 (int4-experts where attention is left in 16 bits),
+    """The number format of the checkpoint: fp8, mxfp4, nvfp4, int4 (with -experts where attention is left in 16 bits),
     int8; None for 16-bit weights."""
     for holder in (f.data, f.document.data):
         if holder.get("expert_dtype") == "fp4":
@@ -110,17 +110,18 @@ def quantization(f: Fields) -> str | None:
 def _format(config: Mapping[str, Any]) -> str | None:
     method = str(config.get("quant_method", "")).lower()
     words = " ".join(str(config.get(k, "")) for k in ("quant_method", "quant_algo", "format", "fmt")).lower()
+    left = (*(config.get("ignore") or ()), *(config.get("exclude_modules") or ()))
+    apart = "-experts" if any("self_attn" in str(name) for name in left) else ""
     for known, words_of in (("mxfp4", ("mxfp4",)), ("nvfp4", ("nvfp4",)), ("fp8", ("fp8", "e4m3", "float-quantized"))):
         if any(word in words for word in words_of):
-            return known
+            return known + (apart if known == "nvfp4" else "")
     groups = config.get("config_groups")
     weights = next((g.get("weights") or {} for g in groups.values()), {}) if isinstance(groups, Mapping) else {}
     bits = config.get("bits") or config.get("w_bit") or weights.get("num_bits")
     if bits is None and method == "bitsandbytes":
         bits = 4 if config.get("load_in_4bit") else 8
     kind = "fp" if weights.get("type") == "float" else "int"
-    apart = any("self_attn" in str(name) for name in config.get("ignore") or ())
-    return f"{kind}{bits}{'-experts' if apart and f'{kind}{bits}' == 'int4' else ''}" if bits else method or None
+    return f"{kind}{bits}{apart if f'{kind}{bits}' == 'int4' else ''}" if bits else method or None
 
 
 def layer_types(f: Fields) -> list[str] | None:
