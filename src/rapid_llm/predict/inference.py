@@ -218,7 +218,7 @@ def in_rounds(table: InferenceTable, requests: int, admitted: int) -> InferenceT
     All take as long as the rounds of those that finish together; the last one starts when it is admitted.
     """
     rounds = requests / table.running
-    ttft = table.ttft_s + (max(1.0, requests / admitted) - 1.0) * table.e2e_s
+    ttft = table.ttft_s + (max(1.0, requests / admitted) - 1.0) * table.e2e_s if table.gaps else rounds * table.e2e_s
     return replace(table, rounds=ceil(rounds), ttft_s=ttft, decode_s=rounds * table.e2e_s - ttft)
 
 
@@ -346,10 +346,11 @@ def _cycle(  # noqa: PLR0917
     prompt = float(steps.pace[0] + steps.host[0]) + beside + drafted / read
     step = float(job.token_time(steps, groups)[1] + steps.host[1])
     step += job.drafting(steps, 2, requests / groups)
-    beyond = passes - (0.0 if engine.mixed_steps else read)
-    alone = max(0.0, (job.decode_steps + engine.mixed_steps) * groups - beyond) / groups
     # a prompt that is read beside others takes all of their pass
     mine, lag = max(1.0, read / requests), float(steps.traversal[0] - steps.pace[0])
+    # in mixed steps others' prompts are read beside its decoding, but it decodes nothing while its own is
+    reads = groups + mine - 1.0 if engine.mixed_steps else read
+    alone = max(0.0, job.decode_steps * groups + reads - passes) / groups
     others = max(0.0, passes - mine - lag / prompt)
     own, wait = mine * prompt + lag, 0.0
     before = others
