@@ -169,7 +169,14 @@ def _first_tokens(job: Job, wave: InferenceTable) -> float:
     share = float(np.mean(np.arange(requests) // together + 1.0)) / ceil(requests / together)
     first, last = job.tokenised(requests)
     read = job.ingress + first + share * max(_read(job, requests), last - first)
-    return min(read, wave.e2e_s) if job.work.output_tokens == 1 else min(max(read, wave.ttft_s), wave.e2e_s)
+    if job.work.output_tokens == 1:
+        return min(read, wave.e2e_s)
+    return min(max(read, wave.ttft_s), wave.ttft_s + _beside_others(wave))  # its own decode steps come behind it
+
+
+def _beside_others(wave: InferenceTable) -> float:
+    """Seconds of passes with prompts of others between a request's first and last token."""
+    return 0.0 if wave.crossing is None else float(wave.crossing @ (wave.steps.pace + wave.steps.host))
 
 
 def _read(job: Job, requests: int) -> float:
@@ -183,7 +190,7 @@ def _read_first(wave: InferenceTable, first: float) -> InferenceTable:
         return wave
     if not wave.gaps:
         return replace(wave, streamed=wave.streamed * first / wave.ttft_s)
-    seconds = float(wave.crossing @ (wave.steps.pace + wave.steps.host))
+    seconds = _beside_others(wave)
     share = min(1.0, max(0.0, first - wave.ttft_s) / seconds) if seconds else 0.0
     return replace(wave, streamed=wave.streamed + share * wave.crossing, crossing=(1.0 - share) * wave.crossing)
 
