@@ -2,16 +2,20 @@
 
 import pytest
 
-from rapid_llm.predict import predict
+from rapid_llm.predict import evaluate, predict
 from rapid_llm.scenario import from_mapping
 
 WAVES = {"batch_size": 16, "total_requests": 100, "prompt_tokens": 2000, "output_tokens": 100}
 SPEC = {"batch_size": 4, "prompt_tokens": 17, "output_tokens": 100}
 
 
-def report(model, system, runtime, **work):
+def scenario_of(model, system, runtime, **work):
     mapping = {"model": model, "system": system, "workload": {"kind": "inference", **work}, "runtime": runtime}
-    return predict(from_mapping(mapping), allow_infeasible=True)
+    return from_mapping(mapping)
+
+
+def report(model, system, runtime, **work):
+    return predict(scenario_of(model, system, runtime, **work), allow_infeasible=True)
 
 
 @pytest.mark.parametrize(
@@ -86,3 +90,13 @@ def test_no_step_runs_beyond_the_rate_of_its_format():
 def test_cross_attention_over_nothing_is_quiet(recwarn):
     report("llama-3.2-11b-vision", "h100-sxm", "tensorrt-llm", **SPEC)
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("serving", [{"receive_interval": 50}, {"batch_wait": 50, "batch_wait_share": 1.0}])
+def test_no_pass_reads_more_prompts_than_there_are_requests(serving):
+    """Once all of them wait, none decodes, and the engine looks."""
+    work = {"batch_size": 4, "prompt_tokens": 128, "output_tokens": 2, "batching": "continuous"}
+    table = evaluate(scenario_of("llama-3.1-8b", "h100-sxm", {"base": "sglang", "serving": serving}, **work))
+    assert table.points.batch[0] <= 4
+    calm = evaluate(scenario_of("llama-3.1-8b", "h100-sxm", "sglang", **work))
+    assert table.ttft_s < 2.0 * calm.e2e_s

@@ -290,7 +290,8 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     others = (requests - 1.0) / groups * (1.0 + job.drafts) * work.beams
     budget = max(1.0, job.budget - (others if engine.mixed_steps else 0.0))
     most = budget / job.read_tokens if engine.chunks_prompts else max(1.0, budget // job.read_tokens)
-    together = min(requests / groups if job.in_phase else gathered(engine, *coming(job, requests, groups)), most)
+    come = requests / groups if job.in_phase else gathered(engine, *coming(job, requests, groups))
+    together = min(come, requests / groups, most)
     together = max(1.0, together) if job.whole else together
     passes = requests / together
     batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
@@ -368,7 +369,7 @@ def _cycle(  # noqa: PLR0917
         before = min(others, ahead(job, requests, reading))
         if requests > 1:
             mean, come = period / (mine + others + alone), coming(job, requests, groups)
-            wait = until_read(engine, *come, step=step, mean=mean, decoding=1.0 - reading)
+            wait = until_read(engine, *come, step=step, mean=mean, decoding=1.0 - reading, most=1.0 + job.decode_steps)
     after = others - before
     return InferenceTable(
         points=points,
