@@ -65,8 +65,8 @@ def until_read(
     """Mean wait (s) of a prompt that comes while others run until the first step that it may be part of.
 
     What is left of the decode steps between two looks (no more than the ``most`` in which all others are done), if it
-    comes in one (a share ``decoding`` of the time; ``step`` seconds each); the steps that are decided already, of ``mean`` seconds; and what it is put off: the first of a group
-    for all of that, who joins it for half.
+    comes in one (a share ``decoding`` of the time; ``step`` seconds each); the steps that are decided already, of
+    ``mean`` seconds; and what it is put off: the first of a group for all of that, who joins it for half.
     """
     put_off = patience(engine, rate, filled)
     joined = rate * put_off
