@@ -264,3 +264,12 @@ def test_a_field_that_a_file_leaves_out_is_what_its_class_says(load):
 
 def test_every_file_of_defaults_belongs_to_a_class_that_is_read():
     assert set(huggingface.DEFAULTS.names()) <= set(huggingface.CLASSES.values())
+
+
+def test_a_slip_in_a_field_beside_a_base_is_not_passed_over(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("base: llama-3.1-8b\nhiden_size: 4096\n")
+    with pytest.raises(InputError, match=r"unknown field 'hiden_size'. Did you mean 'hidden_size'\?"):
+        model.load(file)
+    file.write_text("base: llama-3.1-8b\nnum_kv_heads: 8\ntransformers_version: 5.0\nsliding_window: null\n")
+    assert model.load(file).hidden_size == 4096

@@ -57,6 +57,16 @@ def test_between_nodes_within_half_a_percent(engine):
     within(got / exact(job, prefill) - 1)
 
 
+@pytest.mark.parametrize("new", [14_001, 16_510, 20_000, 50_000])
+def test_a_prompt_that_is_read_whole_beyond_the_budget(new):
+    """An engine that cuts no prompt reads it in one step, however long: attention grows with its square."""
+    given = from_mapping({**ENGINES["tensorrt-llm"], "model": "llama-3.1-8b", "workload": WORK})
+    machine = Machine.of(given.system, given.runtime)
+    job = Job(given.model, given.runtime, given.precision, plans_of(given), given.workload, machine)
+    assert not given.runtime.serving.chunks_prompts
+    assert stepper(given)(new, new * new / 2, 0, 0, 0) == pytest.approx(exact(job, [(1, new, 0)])[0], rel=0.01)
+
+
 def within(error):
     assert np.abs(error).mean() < 2.5e-3
     assert np.quantile(np.abs(error), 0.9) < 5e-3

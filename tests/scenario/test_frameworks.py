@@ -26,6 +26,7 @@ JOB = {
         ("llmfoundry", "composer"),
         ("paxml", "maxtext"),
         ("nxdt", "neuron"),
+        ("trtllm", "tensorrt-llm"),
     ],
 )
 def test_a_framework_is_found_by_what_people_call_it(written, name):

@@ -34,7 +34,8 @@ class Passes:
     kernels: sum of kernels; blocking: messages on the compute stream; side: messages beside it; exposed: what of the
     side stream is not hidden; host: idle time of the accelerator while the host prepares launches; total: their sum
     without ``side``; spare: idle time of the host, whose launches are out before the accelerator has run them;
-    reading: what of kernels waits for memory, where messages run beside them.
+    reading: what of kernels waits for memory, where messages run beside them; apart: what kernels take beyond
+    ``kernels``, hidden behind others.
     """
 
     kernels: Matrix
@@ -44,6 +45,7 @@ class Passes:
     host: Matrix
     spare: Matrix
     reading: Matrix
+    apart: Matrix
 
     @cached_property
     def total(self) -> Matrix:
@@ -75,10 +77,11 @@ def time_passes(priced: Priced) -> Passes:
     places, sent = places_of(rows), priced.sent
     counts = stacked([r.count for r in rows], shape)
     spent = stacked([table.seconds for table in priced.kernels], shape) * counts
-    kernels = summed(spent, places, shape)
+    kernels, hidden = summed(spent, places, shape), np.zeros(shape)
     beside = machine.runtime.overlap.shared_beside and machine.accelerator.vendor == "NVIDIA"
     if beside and lowered.expert.any() and not lowered.shapes.training:
-        kernels[FORWARD] -= _beside_routed(priced, shape)
+        hidden[FORWARD] = _beside_routed(priced, shape)
+        kernels -= hidden
     moving, apart = sent.seconds * sent.count, side_share(machine, sending, compute)
     if machine.net is not None and sending:
         own = kernels + summed(moving * (1.0 - apart), sent.cells, shape)
@@ -106,7 +109,7 @@ def time_passes(priced: Priced) -> Passes:
         issue += summed(sent.count * compared(sent.ranks, sent.stride, machine), sent.cells, shape)
     busy = kernels + blocking + exposed
     spare = np.maximum(0.0, busy - issue / machine.host_speed)
-    return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare, reading)
+    return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare, reading, hidden)
 
 
 def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
@@ -115,14 +118,29 @@ def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
     Both compute and move what they do, on the same units and memory; what its kernels wait for otherwise (launch,
     ramp, a wave too small) hides as far as the routed ones last.
     """
-    waits, routed = [], []
+    routed = []
+    for rows, seconds in ((table.rows, table.seconds) for table in priced.kernels):
+        own = starting(rows.names, EXPERT) | (rows.family == "moe")
+        routed.append((rows, seconds * rows.count * own[:, None]))
+    hidden = np.minimum(by_cell(_shared_waits(priced), shape), by_cell(routed, shape))[FORWARD]
+    return np.asarray(hidden * (1.0 - host_launched(priced.lowered, priced.machine.runtime)))
+
+
+def _shared_waits(priced: Priced) -> list[tuple[Kernels, Matrix]]:
+    """Seconds in which each kernel of shared experts neither computes nor moves [R, P]."""
+    waits = []
     for rows, prices in ((table.rows, table.prices) for table in priced.kernels):
         busy = np.maximum(prices.compute_s, prices.memory_s)
         waits.append((rows, (prices.seconds - busy) * rows.count * starting(rows.names, SHARED)[:, None]))
-        own = starting(rows.names, EXPERT) | (rows.family == "moe")
-        routed.append((rows, prices.seconds * rows.count * own[:, None]))
-    hidden = np.minimum(by_cell(waits, shape), by_cell(routed, shape))[FORWARD]
-    return np.asarray(hidden * (1.0 - host_launched(priced.lowered, priced.machine.runtime)))
+    return waits
+
+
+def hidden_kernels(priced: Priced, passes: Passes) -> list[Matrix]:
+    """What each row of each table of kernels takes of ``passes.apart`` [R, P]."""
+    waits = _shared_waits(priced)
+    whole = by_cell(waits, passes.apart.shape)
+    share = np.divide(passes.apart, whole, out=np.zeros_like(whole), where=whole > 0)
+    return [seconds * share[rows.phase, rows.unit] for rows, seconds in waits]
 
 
 @lru_cache(maxsize=256)

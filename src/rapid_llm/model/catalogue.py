@@ -1,12 +1,15 @@
 """Models by name or path: the catalogue, a YAML file, a ``config.json``, or a folder that holds one."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 
 from rapid_llm.documents import Document, read_yaml
 from rapid_llm.errors import InputError
 from rapid_llm.model.architecture import Model
+from rapid_llm.model.fields import ALIASES
 from rapid_llm.model.huggingface import read_document
 from rapid_llm.provenance import Catalogue, Sources, is_path
 
@@ -69,5 +72,22 @@ def _from_catalogue(name: str) -> Model:
 def _from_path(path: Path) -> Model:
     file = _file(path)
     named = file.resolve().parent.name if file.name == "config.json" else file.stem
-    found = CATALOGUE.inherit(read_yaml(file))[0]
+    given = read_yaml(file)
+    found = CATALOGUE.inherit(given)[0]
+    if (base := given.data.get("base")) and not is_path(base):
+        _check_spelling(given, document(base)[0].data)
     return replace(read_document(found), name=str(found.data.get("name") or named))
+
+
+_A_SLIP = 0.9
+"""Share of letters that a misspelt field has in common with the right one (difflib)."""
+
+
+def _check_spelling(given: Document, below: Mapping[str, object]) -> None:
+    """Refuse a field beside ``base`` that no model has and that is one of the base's but for a letter: a configuration
+    may say more than is read of it, but a slip would change nothing and be taken for an answer."""
+    spelt = {name for names_of in ALIASES.values() for name in names_of} | ALIASES.keys()
+    for key in given.data.keys() - below.keys() - spelt - {"base"}:
+        close = get_close_matches(key, below, 1, _A_SLIP)
+        if close and not any(key in CATALOGUE.document(name).data for name in names()):
+            raise given.error(f"unknown field '{key}'. Did you mean '{close[0]}'?", key)

@@ -198,8 +198,8 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
 def _parts(past: Column, items: Column, kernel: DecodeKernel, r: Rates) -> Column:
     """Parts of an item by the rule of XQA (TensorRT-LLM, computeMultiBlockCount): n of ``split_tokens`` keys, at most
     sqrt(8 n), and at most so many as are ``waves`` on all units together."""
-    blocks = np.floor(past / kernel.split_tokens)
-    parts = larger(smaller(blocks, np.rint(np.sqrt(_FEW_PARTS * blocks))), 1.0)
+    blocks = larger(np.floor(past / kernel.split_tokens), 1.0)
+    parts = smaller(blocks, np.rint(np.sqrt(_FEW_PARTS * blocks)))
     return larger(smaller(parts, np.floor(kernel.waves * r.units / items)), 1.0)
 
 

@@ -51,10 +51,11 @@ def fed(job: Job) -> int:
 
 
 def coming(job: Job, requests: int, groups: int) -> tuple[float, float]:
-    """Prompts that come a step, and how many of them fill the share of the token budget that the engine waits for."""
+    """Prompts that come a step, and how many of them fill the share of the token budget that the engine waits for: all
+    at most, since then none decodes."""
     engine = job.engine
     filled = (engine.batch_wait_share * job.budget - (requests - 1.0) / groups) / job.read_tokens
-    return requests / (groups * (1.0 + job.decode_steps)), filled
+    return requests / (groups * (1.0 + job.decode_steps)), min(filled, requests / groups)
 
 
 def ahead(job: Job, requests: int, reading: float) -> float:

@@ -59,14 +59,16 @@ def gathered(engine: Serving, rate: float, filled: float) -> float:
     return max(1.0, rate * engine.receive_interval, 1.0 + rate * patience(engine, rate, filled))
 
 
-def until_read(engine: Serving, rate: float, filled: float, *, step: float, mean: float, decoding: float) -> float:
+def until_read(
+    engine: Serving, rate: float, filled: float, *, step: float, mean: float, decoding: float, most: float = inf
+) -> float:
     """Mean wait (s) of a prompt that comes while others run until the first step that it may be part of.
 
-    What is left of the decode steps between two looks, if it comes in one (a share ``decoding`` of the time; ``step``
-    seconds each); the steps that are decided already, of ``mean`` seconds; and what it is put off: the first of a group
-    for all of that, who joins it for half.
+    What is left of the decode steps between two looks (no more than the ``most`` in which all others are done), if it
+    comes in one (a share ``decoding`` of the time; ``step`` seconds each); the steps that are decided already, of
+    ``mean`` seconds; and what it is put off: the first of a group for all of that, who joins it for half.
     """
     put_off = patience(engine, rate, filled)
     joined = rate * put_off
-    looks = decoding * engine.receive_interval * step / 2.0
+    looks = decoding * min(engine.receive_interval, most) * step / 2.0
     return looks + engine.steps_ahead * mean + put_off * step * (1.0 + joined / 2.0) / (1.0 + joined)

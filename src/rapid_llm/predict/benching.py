@@ -25,13 +25,16 @@ MOST, LEAST_TOKENS, MOST_TOKENS = 4096.0, 2048, 32768.0
 def sized(  # noqa: PLR0917
     runtime: Runtime, model: Model, precision: Precision, plans: Plans, work: Inference, accelerator: Accelerator
 ) -> Runtime:
-    """The runtime with the batch and the token budget that its benchmark picks for a finite job; else as it is.
+    """The runtime with the batch and the token budget that its benchmark picks for a finite job that writes; else as
+    it is.
 
     It knows checkpoints of one format alone: of experts in a format of their own it keeps the engine's defaults, as it
     does where states of recurrent layers stand beside the cache.
     """
     engine = runtime.serving
-    if engine is None or engine.sized_by != "trtllm-bench" or work.batch_size != "auto" or not work.total_requests:
+    if engine is None or engine.sized_by != "trtllm-bench" or work.batch_size != "auto":
+        return runtime
+    if not work.total_requests or not work.output_tokens:
         return runtime
     mixers = [block.mixer for block in model.blocks]
     if precision.experts is not None or not all(isinstance(m, Attention | LatentAttention) for m in mixers):

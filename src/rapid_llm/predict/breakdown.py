@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.execution import ForwardSteps, Passes, Priced, TrainingStep
 from rapid_llm.execution.beside import side_share
+from rapid_llm.execution.passes import hidden_kernels
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.execution.timeline import pairs
 from rapid_llm.lowering.table import CAST, OPTIMIZER
@@ -55,6 +56,17 @@ class Tally:
         cell[0] += seconds
         cell[1] += hidden
         self.bounds.setdefault((group, name), bound)
+
+    @property
+    def seconds(self) -> float:
+        """All that was added, but for what was hidden."""
+        return sum(seconds for cells in self.groups.values() for seconds, _ in cells.values())
+
+    def scale(self, share: float) -> None:
+        """Keep a share of every leaf."""
+        for cells in self.groups.values():
+            for cell in cells.values():
+                cell[:] = [share * seconds for seconds in cell]
 
     def tree(self, name: str, order: Iterable[str]) -> Cost:
         """The tree, groups in the given order, leaves by falling cost."""
@@ -189,8 +201,11 @@ def forward_breakdown(steps: ForwardSteps, *phases: Phase) -> list[Cost]:
             waits = _passed(steps.hosted, pacing, one.weight, streamed)
             tally.add(MEMORY, f"{steps.left} on the host", waits, bound="host memory")
         tally.add(HOST, "engine", float(steps.host @ (one.weight + streamed)) + one.ingress, bound="host")
-        left = one.total - sum(s for cells in tally.groups.values() for s, _ in cells.values())
-        tally.add(one.rest, one.rest, left if abs(left) > 1e-12 * one.total else 0.0, bound="schedule")
+        took = tally.seconds
+        if took > one.total:  # a mean over waves, of which the last one is smaller: the full one's passes stand for it
+            tally.scale(one.total / took)
+        elif one.total - took > 1e-12 * one.total:
+            tally.add(one.rest, one.rest, one.total - took, bound="schedule")
         found.append(tally.tree(one.name, ORDER))
     return found
 
@@ -212,15 +227,22 @@ def _passes(tallies: Sequence[Tally], priced: Priced, passes: Passes, weights: W
         spent = np.concatenate([table.seconds * table.rows.count for table in tables])
         spent[np.concatenate([one.phase for one in rows]) == OPTIMIZER] = 0.0
         chosen = weights[:, np.concatenate([one.unit for one in rows])]
+        behind = np.zeros_like(spent)
+        if passes.apart.any():
+            behind = np.concatenate(
+                [h for h, t in zip(hidden_kernels(priced, passes), priced.kernels, strict=True) if t.rows.names]
+            )
+            spent -= behind
         parts = np.array([spent * (bound == limit) for limit in range(len(BOUNDS))])
         taken = np.einsum("jrp,krp->kjr", parts, chosen)
         places, names = _by_name(tuple(name for one in rows for name in one.names))
-        for tally, seconds in zip(tallies, taken, strict=True):
+        unseen = np.einsum("rp,krp->kr", behind, chosen)
+        for tally, seconds, hidden in zip(tallies, taken, unseen, strict=True):
             by_bound = np.array([np.bincount(places, one, len(names)) for one in seconds])
-            most = by_bound.argmax(axis=0).tolist()
-            for name, time, limit in zip(names, by_bound.sum(axis=0).tolist(), most, strict=True):
-                if time:
-                    tally.add(_KERNELS[limit], name, time, bound=BOUNDS[limit])
+            most, apart = by_bound.argmax(axis=0).tolist(), np.bincount(places, hidden, len(names)).tolist()
+            for name, time, limit, other in zip(names, by_bound.sum(axis=0).tolist(), most, apart, strict=True):
+                if time or other:
+                    tally.add(_KERNELS[limit], name, time, other, BOUNDS[limit])
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(passes.side > 0, passes.exposed / passes.side, 0.0)
     for message in priced.messages:

@@ -169,7 +169,14 @@ def _first_tokens(job: Job, wave: InferenceTable) -> float:
     share = float(np.mean(np.arange(requests) // together + 1.0)) / ceil(requests / together)
     first, last = job.tokenised(requests)
     read = job.ingress + first + share * max(_read(job, requests), last - first)
-    return min(read, wave.e2e_s) if job.work.output_tokens == 1 else min(max(read, wave.ttft_s), wave.e2e_s)
+    if job.work.output_tokens == 1:
+        return min(read, wave.e2e_s)
+    return min(max(read, wave.ttft_s), wave.ttft_s + _beside_others(wave))  # its own decode steps come behind it
+
+
+def _beside_others(wave: InferenceTable) -> float:
+    """Seconds of passes with prompts of others between a request's first and last token."""
+    return 0.0 if wave.crossing is None else float(wave.crossing @ (wave.steps.pace + wave.steps.host))
 
 
 def _read(job: Job, requests: int) -> float:
@@ -183,7 +190,7 @@ def _read_first(wave: InferenceTable, first: float) -> InferenceTable:
         return wave
     if not wave.gaps:
         return replace(wave, streamed=wave.streamed * first / wave.ttft_s)
-    seconds = float(wave.crossing @ (wave.steps.pace + wave.steps.host))
+    seconds = _beside_others(wave)
     share = min(1.0, max(0.0, first - wave.ttft_s) / seconds) if seconds else 0.0
     return replace(wave, streamed=wave.streamed + share * wave.crossing, crossing=(1.0 - share) * wave.crossing)
 
@@ -218,7 +225,7 @@ def in_rounds(table: InferenceTable, requests: int, admitted: int) -> InferenceT
     All take as long as the rounds of those that finish together; the last one starts when it is admitted.
     """
     rounds = requests / table.running
-    ttft = table.ttft_s + (max(1.0, requests / admitted) - 1.0) * table.e2e_s
+    ttft = table.ttft_s + (max(1.0, requests / admitted) - 1.0) * table.e2e_s if table.gaps else rounds * table.e2e_s
     return replace(table, rounds=ceil(rounds), ttft_s=ttft, decode_s=rounds * table.e2e_s - ttft)
 
 
@@ -283,7 +290,8 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
     others = (requests - 1.0) / groups * (1.0 + job.drafts) * work.beams
     budget = max(1.0, job.budget - (others if engine.mixed_steps else 0.0))
     most = budget / job.read_tokens if engine.chunks_prompts else max(1.0, budget // job.read_tokens)
-    together = min(requests / groups if job.in_phase else gathered(engine, *coming(job, requests, groups)), most)
+    come = requests / groups if job.in_phase else gathered(engine, *coming(job, requests, groups))
+    together = min(come, requests / groups, most)
     together = max(1.0, together) if job.whole else together
     passes = requests / together
     batch, new = max(1.0, together), work.new_tokens * min(1.0, together)
@@ -346,10 +354,11 @@ def _cycle(  # noqa: PLR0917
     prompt = float(steps.pace[0] + steps.host[0]) + beside + drafted / read
     step = float(job.token_time(steps, groups)[1] + steps.host[1])
     step += job.drafting(steps, 2, requests / groups)
-    beyond = passes - (0.0 if engine.mixed_steps else read)
-    alone = max(0.0, (job.decode_steps + engine.mixed_steps) * groups - beyond) / groups
     # a prompt that is read beside others takes all of their pass
     mine, lag = max(1.0, read / requests), float(steps.traversal[0] - steps.pace[0])
+    # in mixed steps others' prompts are read beside its decoding, but it decodes nothing while its own is
+    reads = groups + mine - 1.0 if engine.mixed_steps else read
+    alone = max(0.0, job.decode_steps * groups + reads - passes) / groups
     others = max(0.0, passes - mine - lag / prompt)
     own, wait = mine * prompt + lag, 0.0
     before = others
@@ -360,7 +369,7 @@ def _cycle(  # noqa: PLR0917
         before = min(others, ahead(job, requests, reading))
         if requests > 1:
             mean, come = period / (mine + others + alone), coming(job, requests, groups)
-            wait = until_read(engine, *come, step=step, mean=mean, decoding=1.0 - reading)
+            wait = until_read(engine, *come, step=step, mean=mean, decoding=1.0 - reading, most=1.0 + job.decode_steps)
     after = others - before
     return InferenceTable(
         points=points,

@@ -183,7 +183,7 @@ def stepper(scenario: Scenario) -> Stepper:
     prefill = _terms(job, [(1, n, 0, 0) for n in tokens])
     sequences = _smooth(1, max(2, engine.max_sequences), exact=EVERY_SEQUENCE)
     lengths = _length_nodes(longest)
-    news = _chunk_nodes(max(tokens))
+    news = _chunk_nodes(max(tokens), 0 if engine.chunks_prompts else longest)
     pasts = [0.0, *lengths]
     ranks = float(job.plans.tp[0] * job.plans.pp[0])
     return Stepper(
@@ -274,10 +274,12 @@ def _token_nodes(engine: Serving) -> list[float]:
     return sorted(nodes | {2.0 * (max(steps) + 1)})  # the slope beyond is that of many tiles, not of one's start
 
 
-def _chunk_nodes(limit: float) -> list[float]:
-    """New tokens of prompts: every one below a tile, both sides of every tile while they matter, then RATIO apart."""
+def _chunk_nodes(limit: float, longest: int) -> list[float]:
+    """New tokens of prompts: every one below a tile, both sides of every tile of a step, then RATIO apart, up to the
+    ``longest`` prompt that is read whole; attention grows with their square, of which a tile's start is no slope."""
     tiles = [*range(TILE, EVERY_TILE, TILE), *range(EVERY_TILE, int(limit) + TILE, 2 * TILE)]
-    return sorted({float(x) for x in range(2, TILE)} | {float(t + d) for t in tiles for d in (0, 1)})
+    far = _smooth(tiles[-1] + TILE, max(2 * tiles[-1], longest), tile=TILE)
+    return sorted({float(x) for x in range(2, TILE)} | {float(t + d) for t in tiles for d in (0, 1)} | set(far))
 
 
 def _length_nodes(longest: int) -> list[float]:

@@ -121,7 +121,7 @@ def _peak(table: TrainingTable, name: str) -> float:
     else:
         counts = seats.cluster.counts(plans, 0).sum(axis=0).tolist()
         used = [(g.node.accelerator, n) for g, n in zip(seats.cluster.system.groups, counts, strict=True)]
-    return sum(n * (c.peak.get(name) or c.peak.get("bf16") or next(iter(c.peak.values()))) for c, n in used)
+    return sum(n * (c.rate(name) or 0.0) for c, n in used)
 
 
 def _recomputed(table: TrainingTable) -> float:

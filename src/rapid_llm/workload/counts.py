@@ -23,7 +23,8 @@ def read_counts(path: Path) -> object:
         document = read_yaml(path)
         found = document.data.get("counts")
         if not isinstance(found, (list, tuple)):
-            message = f"must hold a list 'counts', tokens of each expert (got {', '.join(document.data) or 'nothing'})."
+            got = show(found) if found is not None else ", ".join(document.data) or "nothing"
+            message = f"must hold a list 'counts', tokens of each expert (got {got}). Try counts: [120, 87, ...]."
             raise InputError(message, field="workload.routing.counts", file=str(path))
         return found
     rows = list(_rows(read_table(path)))
