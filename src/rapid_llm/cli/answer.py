@@ -264,7 +264,7 @@ def _energy(report: Report, width: int) -> list[str]:
     if energy is None:
         parts = asked.pools.all if asked.pools else (asked,)
         lacks = dict.fromkeys(missing(group.node.accelerator) for part in parts for group in part.system.groups)
-        return text.wrapped("energy", f"not modelled: {'; '.join(filter(None, lacks))}", width=width)
+        return text.wrapped("energy", f"not modelled: {'; '.join(filter(None, lacks))}; --set gives them", width=width)
     each, most = format_power(energy.mean_power_w_per_accelerator), format_power(energy.limit_w_per_accelerator)
     said = [
         f"{text.amount(energy.joules_per_output_token)} J per output token" if energy.joules_per_output_token else "",
