@@ -170,6 +170,15 @@ def test_links_to_the_host_that_accelerators_meet_over_are_doubled(system):
     assert changes["host link bandwidth x2"] == min(changes.values()) < -0.1
 
 
+def test_a_host_that_binds_is_worth_doubling():
+    work = {"kind": "training", "global_batch_size": 64, "sequence_length": 4096}
+    job = {"model": "llama-3.1-8b", "system": "gb200-nvl72", "parallelism": {"tp": 4}, "workload": work}
+    report = predict(from_mapping(job), sensitivities=True)
+    changes = {w.change: w.time_ratio for w in report.what_if}
+    assert "host" in report.bound_by
+    assert changes["host speed x2"] == min(changes.values()) < -0.2
+
+
 def _small(model, system, plan):
     work = {"kind": "inference", "batch_size": 1, "prompt_tokens": 1024, "output_tokens": 256}
     job = {"model": model, "system": system, "parallelism": plan, "runtime": "vllm", "workload": work}

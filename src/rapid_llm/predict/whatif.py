@@ -24,6 +24,7 @@ def what_if(scenario: Scenario, base: float, time_of: Callable[[Scenario], float
         ("scale-up bandwidth x2", _scale_up),
         ("host link bandwidth x2", _host_links),
         ("network cards x2", _nics),
+        ("host speed x2", _host_speed),
         ("links between nodes x2", _fabrics),
         *([("links between groups x2", _links)] if scenario.system.links else []),
         *([("host memory bandwidth x2", _host)] if runs_on_cpus(scenario) else []),
@@ -127,6 +128,11 @@ def _faster(fabric: _Fabric, *names: str) -> _Fabric:
 
 def _host(system: System) -> System:
     return _everywhere(system, lambda n: replaced(n, host_memory_bandwidth=n.host_memory_bandwidth * FACTOR))
+
+
+def _host_speed(system: System) -> System:
+    """Launches and steps of the engine, which its CPUs run one after the other."""
+    return _everywhere(system, lambda n: replaced(n, host_speed=n.host_speed * FACTOR))
 
 
 def _nics(system: System) -> System | None:
