@@ -124,7 +124,9 @@ def _name(noun: Any) -> str:
 
 def _headline(report: Report, width: int) -> list[str]:
     turns = report.compute_bound_batch
-    point = f"; its products turn compute-bound at {turns:,} requests a replica" if turns else ""
+    mixed = report.scenario.get("workload", {}).get("batching") == "continuous" and "pools" not in report.scenario
+    alone = "without prompts " if mixed else ""
+    point = f"; {alone}its products turn compute-bound at {turns:,} requests a replica" if turns else ""
     bound = text.wrapped("bound by", report.bound_by + point, lines=3, width=width) if report.bound_by else []
     if report.step_time_s is not None:
         return [*_training(report, report.step_time_s, width), *bound]
