@@ -28,6 +28,7 @@ def test_nearest():
     assert nearest("zzz", known) == []
     assert did_you_mean("zzz", known) == ""
     assert nearest("llama", known, limit=1) == ["llama-3-8b"]
+    assert nearest("qwen3-235b", ["qwen3-32b", "qwen3-235b-a22b"])[0] == "qwen3-235b-a22b"
 
 
 @pytest.mark.parametrize(

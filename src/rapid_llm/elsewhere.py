@@ -5,6 +5,8 @@ from typing import Final
 _WORDS: Final = {
     "accelerators": "gpus devices num-gpus n-gpus world-size gpu-count num-devices cards",
     "accelerator": "gpu device gpu-type gpu-name card chip",
+    "switch": "rail leaf spine tor router",
+    "nic": "hca card network-card rail-link",
     "system": "cluster machine hardware gpu device topology",
     "runtime": "framework engine backend software library",
     "precision": "dtype quantization quant data-type torch-dtype",

@@ -83,7 +83,7 @@ class InternalError(RapidError):
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     """The known names that a person may have meant by ``name``, best first; may be empty.
 
-    What other tools call a thing comes before what is spelt alike.
+    What other tools call a thing comes first, then names that begin as it does, then what is spelt alike.
     """
     from difflib import get_close_matches
 
@@ -93,8 +93,9 @@ def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     key = folded(name)
     called = [ours for ours in OURS.get(key, ()) if ours in by_key]
     close = get_close_matches(key, by_key, n=limit, cutoff=0.6)
-    prefixed = sorted((c for c in by_key if key and (c.startswith(key) or key.startswith(c))), key=len)
-    return [by_key[c] for c in dict.fromkeys([*called, *close, *prefixed])][:limit]
+    longer = sorted((c for c in by_key if key and c.startswith(key)), key=len)
+    shorter = sorted((c for c in by_key if key and key.startswith(c)), key=len)
+    return [by_key[c] for c in dict.fromkeys([*called, *longer, *close, *shorter])][:limit]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -142,7 +142,10 @@ def _say(value: Any) -> str:
 
 
 def _whole(value: Any) -> str:
-    """The whole number to try for a fraction of things."""
+    """The whole number to try for a fraction of things, or for 8k of them."""
+    thousands = value.strip().lower().removesuffix("k") if isinstance(value, str) else ""
+    if thousands.isdecimal() and thousands != value.strip():
+        return f" Try {max(1, int(thousands[:9])) * 1024}."
     return f" Try {max(1, round(value))}." if isinstance(value, float) and abs(value) < MAX_COUNT else ""
 
 

@@ -38,6 +38,7 @@ def test_leaves_are_named_in_words():
     assert words.cost(("pipeline bubble",)) == "pipeline bubble"
     assert words.kernel("mlp n2 gather grad") == "MLP input gather, gradient"
     assert words.kernel("dropout+residual") == "dropout and residual"
+    assert words.kernel("up_lora_add grad") == "MLP up projection, LoRA sum, gradient"
 
 
 def test_warnings_of_checks_are_notes():

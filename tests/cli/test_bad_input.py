@@ -50,6 +50,7 @@ SETS = [
     ),
     ("parallelism.tp=-8", "parallelism.tp must be at least 1 (got -8). Try 1."),
     ("parallelism.tp=two", "parallelism.tp must be an integer (got 'two')."),
+    ("workload.sequence_length=8k", "workload.sequence_length must be an integer (got '8k'). Try 8192."),
     (
         "parallelism.tp=8 parallelism.pp=3",
         "{f}: tp 8 x pp 3 = 24 must divide accelerators 64: 64 / 24 leaves 16. Try pp 1, 2, 4, 8.",

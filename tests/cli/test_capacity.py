@@ -75,7 +75,7 @@ def test_an_objective_that_nothing_keeps(capsys):
             "--slo tpt=1s: 'tpt=1s' is not a limit, such as ttft=1s or tpot=30ms. Did you mean 'tpot'?",
         ),
         (["--slo", "ttft"], "--slo ttft: 'ttft' is not a limit, such as ttft=1s or tpot=30ms."),
-        (["--slo", "ttft=1"], "--slo: ttft needs a unit, such as '5 us' (got 1)."),
+        (["--slo", "ttft=1"], "--slo: ttft needs a unit (got 1). Try ttft=1s or ttft=1ms."),
         (
             ["--slo", "ttft=1s", "--batch-size", "8"],
             "--slo finds the batch (got --batch-size 8). Leave one of them out.",

@@ -121,3 +121,14 @@ def test_recurrent_states_stand_beside_the_blocks() -> None:
     assert pure is not None
     assert (pure.blocks, pure.block_bytes) == (0, 0)
     assert pure.sequences > 1000
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3.2", "glm-5", "deepseek-r1"])
+def test_latents_that_are_cached_are_no_workspace(name: str) -> None:
+    """An indexer scores every cached token in a byte for each of the budget's; latents are read where they lie."""
+
+    def workspace(prompt: int) -> float:
+        scenario = inference(name, system="gb300-nvl72", plan={"tp": 8}, accelerators=8, work={"prompt_tokens": prompt})
+        return float(memory_of(scenario).by_category["workspace"])
+
+    assert 0 <= workspace(65536) - workspace(4096) <= 8192 * (65536 - 4096)

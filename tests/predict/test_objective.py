@@ -107,6 +107,16 @@ def test_expert_parallelism_is_found_where_nobody_says_it():
     assert found.scenario.parallelism.ep > 1
 
 
+def test_a_plan_whose_weights_do_not_fit_keeps_no_objective(given):
+    """No batch of it waits for room, since none has any: it is full, not empty."""
+    alone = replaced(given, accelerators=1, parallelism=replaced(given.parallelism, tp=1))
+    found = largest_batch(alone, ttft_s=60.0)
+    assert (found.requests, found.binds) == (0, "memory")
+    fewest = fewest_accelerators(given, 1, ttft_s=60.0)
+    assert fewest is not None
+    assert evaluate(fewest.scenario).account.fits[-1]
+
+
 def test_pools_whose_replicas_share_experts_are_sized_together():
     pools = {"prefill": {"parallelism": {"tp": 8}}, "decode": {"parallelism": {"tp": 1, "ep": 16, "dp": 16}}}
     job = {key: value for key, value in EXPERTS.items() if key not in ("parallelism", "accelerators")}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import rapid_llm
-from rapid_llm.hardware import system
+from rapid_llm.hardware import system as catalogued
 from rapid_llm.nouns import replaced
 from rapid_llm.predict import evaluate, evaluate_many, explain, fit, predict
 from rapid_llm.scenario import from_mapping
@@ -160,6 +160,25 @@ def test_ports_of_chips_that_are_nodes_are_doubled():
     assert {w.change: w.time_ratio for w in report.what_if}["scale-up bandwidth x2"] < -0.005
 
 
+@pytest.mark.parametrize("system", ["l40s-pcie-8", "a100-pcie-4-nvlink-pairs", "rtx-4090-2"])
+def test_links_to_the_host_that_accelerators_meet_over_are_doubled(system):
+    tp = catalogued(system).groups[0].node.accelerators
+    work = {"kind": "inference", "batch_size": 16, "prompt_tokens": 2048, "output_tokens": 1}
+    job = {"model": "llama-3.1-8b", "system": system, "parallelism": {"tp": tp}, "workload": work}
+    report = predict(from_mapping(job), sensitivities=True, allow_infeasible=True)
+    changes = {w.change: w.time_ratio for w in report.what_if}
+    assert changes["host link bandwidth x2"] == min(changes.values()) < -0.1
+
+
+def test_a_host_that_binds_is_worth_doubling():
+    work = {"kind": "training", "global_batch_size": 64, "sequence_length": 4096}
+    job = {"model": "llama-3.1-8b", "system": "gb200-nvl72", "parallelism": {"tp": 4}, "workload": work}
+    report = predict(from_mapping(job), sensitivities=True)
+    changes = {w.change: w.time_ratio for w in report.what_if}
+    assert "host" in report.bound_by
+    assert changes["host speed x2"] == min(changes.values()) < -0.2
+
+
 def _small(model, system, plan):
     work = {"kind": "inference", "batch_size": 1, "prompt_tokens": 1024, "output_tokens": 256}
     job = {"model": model, "system": system, "parallelism": plan, "runtime": "vllm", "workload": work}
@@ -238,7 +257,7 @@ def test_twice_the_nodes_of_a_data_parallel_job_halve_the_step_less_its_messages
 
 def test_a_faster_host_only_shortens_host_time():
     scenario = from_mapping({**TRAINING, "model": "gpt-1.7b", "parallelism": {"tp": 8}, "accelerators": 8})
-    group = system("selene").groups[0]
+    group = catalogued("selene").groups[0]
     quick = replaced(group, node=replaced(group.node, host_speed=2.0))
     faster = replaced(scenario, system=replaced(scenario.system, groups=(quick,)))
     slow, fast = predict(scenario), predict(faster)

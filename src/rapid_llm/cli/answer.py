@@ -124,7 +124,9 @@ def _name(noun: Any) -> str:
 
 def _headline(report: Report, width: int) -> list[str]:
     turns = report.compute_bound_batch
-    point = f"; its products turn compute-bound at {turns:,} requests a replica" if turns else ""
+    mixed = report.scenario.get("workload", {}).get("batching") == "continuous" and "pools" not in report.scenario
+    alone = "without prompts " if mixed else ""
+    point = f"; {alone}its products turn compute-bound at {turns:,} requests a replica" if turns else ""
     bound = text.wrapped("bound by", report.bound_by + point, lines=3, width=width) if report.bound_by else []
     if report.step_time_s is not None:
         return [*_training(report, report.step_time_s, width), *bound]
@@ -264,7 +266,7 @@ def _energy(report: Report, width: int) -> list[str]:
     if energy is None:
         parts = asked.pools.all if asked.pools else (asked,)
         lacks = dict.fromkeys(missing(group.node.accelerator) for part in parts for group in part.system.groups)
-        return text.wrapped("energy", f"not modelled: {'; '.join(filter(None, lacks))}", width=width)
+        return text.wrapped("energy", f"not modelled: {'; '.join(filter(None, lacks))}; --set gives them", width=width)
     each, most = format_power(energy.mean_power_w_per_accelerator), format_power(energy.limit_w_per_accelerator)
     said = [
         f"{text.amount(energy.joules_per_output_token)} J per output token" if energy.joules_per_output_token else "",

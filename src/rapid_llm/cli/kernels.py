@@ -8,7 +8,7 @@ from typing import Any, Final
 from rapid_llm import hardware, operators, runtime
 from rapid_llm.cli.kernel_verbs import Asked
 from rapid_llm.cli.style import show
-from rapid_llm.cli.text import json_text
+from rapid_llm.cli.text import counted, json_text
 from rapid_llm.dtypes import dtype as named
 from rapid_llm.errors import InputError
 from rapid_llm.execution.pricing import implementation
@@ -103,8 +103,8 @@ def _lines(found: Mapping[str, Any]) -> list[str]:
     if "tile" in found:
         rows, cols = found["tile"]
         lines.append(
-            f"tiles        {found['tiles']} of {rows} x {cols}, split-K {found['split']}, {found['waves']} waves, "
-            f"the last {format_percent(found['last_wave_occupancy'])} full"
+            f"tiles        {found['tiles']} of {rows} x {cols}, split-K {found['split']}, "
+            f"{counted(found['waves'], 'wave')}, the last {format_percent(found['last_wave_occupancy'])} full"
         )
         traffic += f", L2 {format_bytes(found['l2_bytes'])}"
     lines.append(f"traffic      {traffic}")

@@ -14,6 +14,8 @@ _BINDS = {
     "memory": "the KV cache",
     "prefill": "the prefill pool",
 }
+_FIRST = {**_BINDS, "memory": "the memory of an accelerator"}
+"""What not even one request keeps: room for a cache is left only beside weights that fit."""
 
 
 def objective_lines(report: Report, width: int) -> list[str]:
@@ -25,7 +27,7 @@ def objective_lines(report: Report, width: int) -> list[str]:
     most = f"{text.counted(found.requests_in_flight, 'request')} in flight, {rate}"
     said = most if found.met else "NO, not one request in flight"
     users = f" for {found.users:,} users" if found.users else ""
-    binds = f"next limit {_BINDS.get(found.binds, found.binds)}"
+    binds = f"next limit {_BINDS.get(found.binds, found.binds)}" if found.met else f"limit {_FIRST[found.binds]}"
     whole = f"{asked(found.limits_s)}{users}: {said} on {_where(scenario)}; {binds}"
     instead = "--slo, --users and the job's own degrees" if found.users else "--slo"
     again = f"{found.flags} in place of {instead}"

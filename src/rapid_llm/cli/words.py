@@ -95,10 +95,17 @@ _DIRECTIONS = {
 _TENSORS = {"n1": "input", "n2": "input", "nf": "input", "o": "output", "d": "output", "mlp": "MLP", "moe": "MoE"}
 
 
+_ADAPTERS = {"_lora_in": "LoRA A", "_lora_out": "LoRA B", "_lora_add": "LoRA sum"}
+"""What stands beside a frozen product X W: (X A) B, and its sum with it."""
+
+
 def kernel(name: str) -> str:
     """A kernel or message in words: ``mlp n2 gather grad`` is ``MLP input gather, gradient``."""
     if name in _KERNELS:
         return _KERNELS[name]
+    for end, word in _ADAPTERS.items():
+        if name.endswith(end):
+            return f"{kernel(name.removesuffix(end))}, {word}"
     *parts, last = name.split(" ")
     if last in _DIRECTIONS and parts:
         return f"{kernel(' '.join(parts))}, {_DIRECTIONS[last]}"

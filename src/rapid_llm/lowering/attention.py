@@ -312,7 +312,11 @@ def _latent_core(
         "shared_kv": 1,
     }
     raised = t + s.documents * s.past / s.plans.cp
-    up = matmul("kv_up", s, m=raised, n=heads * (nope + dv), k=rank, reads="latentn", writes=latent, when=s.prefill)
+    own_latents = {"latentn": t * rank * act}  # the others lie in the cache, and are raised chunk by chunk
+    up = matmul(
+        "kv_up", s, m=raised, n=heads * (nope + dv), k=rank, reads="latentn", writes=latent, when=s.prefill,
+        x=own_latents,
+    )  # fmt: skip
     result: list[Canonical] = [
         up,
         *join,

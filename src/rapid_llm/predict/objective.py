@@ -90,9 +90,9 @@ def _evaluated(scenario: Scenario) -> InferenceTable | PoolsTable:
 
 
 def _full(table: InferenceTable | PoolsTable) -> str:
-    """What has no room for more requests, so that further ones would only wait; empty where all has."""
+    """What has no room for more requests, so that further ones would only wait, or for any; empty where all has."""
     if isinstance(table, InferenceTable):
-        return "memory" if table.rounds > 1 else ""
+        return "memory" if table.rounds > 1 or not table.account.fits[-1] else ""
     held = bool(table.decode.account.fits[-1]) and table.rate < ALL_BUT * table.decode_rate
     return "" if held and table.rate <= BUSY * table.prefill_rate else "prefill" if held else "memory"
 

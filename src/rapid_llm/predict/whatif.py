@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from rapid_llm.hardware import Accelerator, Node, ScaleOutFabric, ScaleUpFabric, System
+from rapid_llm.hardware import Accelerator, LinkUse, Node, ScaleOutFabric, ScaleUpFabric, System
 from rapid_llm.nouns import FrozenDict, replaced
 from rapid_llm.predict.job import runs_on_cpus
 from rapid_llm.predict.report import WhatIf
@@ -22,7 +22,9 @@ def what_if(scenario: Scenario, base: float, time_of: Callable[[Scenario], float
         ("matrix rate x2", _matrix),
         ("memory bandwidth x2", _hbm),
         ("scale-up bandwidth x2", _scale_up),
+        ("host link bandwidth x2", _host_links),
         ("network cards x2", _nics),
+        ("host speed x2", _host_speed),
         ("links between nodes x2", _fabrics),
         *([("links between groups x2", _links)] if scenario.system.links else []),
         *([("host memory bandwidth x2", _host)] if runs_on_cpus(scenario) else []),
@@ -88,6 +90,21 @@ def _scale_up(system: System) -> System | None:
     return _everywhere(system, faster)
 
 
+def _host_links(system: System) -> System | None:
+    """Links to the host, and between its sockets, of nodes whose accelerators meet over them."""
+
+    def meets(node: Node) -> bool:
+        return node.accelerators > 1 and node.scale_up.topology in ("none", "pairs")
+
+    def more(use: LinkUse | None) -> LinkUse | None:
+        return use and replaced(use, count=use.count * int(FACTOR))
+
+    def faster(node: Node) -> Node:
+        return replaced(node, host_link=more(node.host_link), socket_link=more(node.socket_link))
+
+    return _everywhere(system, faster) if any(meets(group.node) for group in system.groups) else None
+
+
 def _fabrics(system: System) -> System | None:
     """Links between nodes that have a rate of their own: of a direct network, of a dragonfly, above the leaves."""
 
@@ -111,6 +128,11 @@ def _faster(fabric: _Fabric, *names: str) -> _Fabric:
 
 def _host(system: System) -> System:
     return _everywhere(system, lambda n: replaced(n, host_memory_bandwidth=n.host_memory_bandwidth * FACTOR))
+
+
+def _host_speed(system: System) -> System:
+    """Launches and steps of the engine, which its CPUs run one after the other."""
+    return _everywhere(system, lambda n: replaced(n, host_speed=n.host_speed * FACTOR))
 
 
 def _nics(system: System) -> System | None:

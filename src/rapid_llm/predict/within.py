@@ -132,7 +132,9 @@ def _limits(slo: str, name_of: str) -> dict[str, float]:
         try:
             limits[name] = parse(value, "time")
         except ValueError as error:
-            raise InputError(f"{name_of}: {name} {error}", field="slo") from None
+            bare = value.strip().replace(".", "", 1).isdigit()
+            why = f"needs a unit (got {value}). Try {name}={value}s or {name}={value}ms." if bare else error
+            raise InputError(f"{name_of}: {name} {why}", field="slo") from None
         if limits[name] <= 0.0:
             raise InputError(f"{name_of}: {name} must be above 0 (got {value}). Try ttft=1s,tpot=30ms.", field="slo")
     return limits
