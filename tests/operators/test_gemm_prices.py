@@ -140,6 +140,9 @@ def test_a_matrix_pipe_that_is_cut_down_is_reached_for_more_of_its_rate(whole, c
     assert rates(hardware.accelerator(whole), "bf16").cut == pytest.approx(1.0, abs=1e-3)
     assert rates(hardware.accelerator(cut), "bf16").cut <= 0.51
     assert reached(whole) + 0.04 < reached(cut) < 1.0
+    # an H20 leaves half of what instructions of one warp could fill, which is half of an H100's
+    assert rates(hardware.accelerator(whole), "bf16").warps_cut == pytest.approx(1.0, abs=1e-3)
+    assert rates(hardware.accelerator(cut), "bf16").warps_cut == pytest.approx(0.5, abs=0.01)
     assert rates(hardware.accelerator("rtx-4090"), "int8").cut == pytest.approx(1.0, abs=1e-3)  # cut for floats alone
 
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rapid_llm import hardware, operators
@@ -97,6 +97,7 @@ def better(device, what):
     st.sampled_from(["bandwidth", "units", "clock"]),
     SEEDS,
 )
+@example("vllm-triton-attention", "h100-sxm", "clock", 0)  # its pipe is wider than the instructions of one warp fill
 def test_better_hardware_is_never_slower(kernel, name, what, seed):
     device, columns = hardware.accelerator(name), shapes(operators.kernel(kernel).family, seed)
     before, after = price(kernel, columns, device)[0], price(kernel, columns, better(device, what))[0]

@@ -1,6 +1,7 @@
 """What a kernel can count on from one accelerator: resolved once per (accelerator, dtype)."""
 
 from functools import lru_cache
+from math import inf
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -69,13 +70,14 @@ class Rates(NamedTuple):
     ``units`` what tiles are spread over: compute units, a core of many matrix units as several (``_LARGEST_UNIT``);
     ``clock`` the boost clock in Hz; ``peak``, ``vector`` (FLOP/s) and ``exponentials`` (1/s) at the given share of it,
     ``peak`` as far as power allows products, ``attention`` as far as it allows attention, ``warps`` as much as
-    instructions of one warp reach, ``cut`` the share of its architecture's matrix rate that the chip has, ``eight_bit``
-    how many times as fast products of 8-bit floats run: 1 on an accelerator without them; ``hbm`` the reachable
-    bandwidth and ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the
-    reachable bandwidth of buffers that stay in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident``
-    how many bytes stay: 0 in a model, which cycles through more than fits; ``shared`` memory of one compute unit in
-    bytes, 0 where that is not known; ``draw`` what a unit can take from memory in B/s; ``rereads`` whether L2 keeps
-    what is written for the next kernel; ``replay`` how a benchmark comes back.
+    instructions of one warp reach, ``cut`` the share of its architecture's matrix rate that the chip has and
+    ``warps_cut`` that of what such instructions could reach there, ``eight_bit`` how many times as fast products of
+    8-bit floats run: 1 on an accelerator without them; ``hbm`` the reachable bandwidth and ``datasheet`` the unreduced
+    one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the reachable bandwidth of buffers that stay
+    in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident`` how many bytes stay: 0 in a model, which
+    cycles through more than fits; ``shared`` memory of one compute unit in bytes, 0 where that is not known; ``draw``
+    what a unit can take from memory in B/s; ``rereads`` whether L2 keeps what is written for the next kernel;
+    ``replay`` how a benchmark comes back.
     """
 
     units: int
@@ -84,6 +86,7 @@ class Rates(NamedTuple):
     attention: float
     warps: float
     cut: float
+    warps_cut: float
     eight_bit: float
     vector: float
     exponentials: float
@@ -106,13 +109,14 @@ class Rates(NamedTuple):
         """Matrix rate in FLOP/s of attention's products on 8 or 16 bits, by instructions of one warp or by any."""
         return (min(self.warps, self.attention) if warps else self.attention) * (self.eight_bit if bits == 8 else 1.0)
 
-    def reached(self, rate: float | Column) -> float | Column:
+    def reached(self, rate: float | Column, *, warps: bool = False) -> float | Column:
         """The share of the peak that a kernel reaches which reaches ``rate`` of a whole matrix pipe.
 
         What goes on beside products (loads of operands, issue) takes its time whatever the pipe: of a slower one,
-        which products keep busy for longer, it takes less.
+        which products keep busy for longer, it takes less. To instructions of one warp the pipe is no wider than they
+        can fill: a chip that leaves them less than that is cut, one that could do more is not.
         """
-        return 1.0 / (1.0 + (1.0 / rate - 1.0) * self.cut)
+        return 1.0 / (1.0 + (1.0 / rate - 1.0) * (self.warps_cut if warps else self.cut))
 
     def beside(self, block: float) -> float:
         """Blocks of so many bytes of shared memory that a compute unit holds at once; 1 for those that keep it busy."""
@@ -160,14 +164,16 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
     matrix = peak * share * clock
     lighter = min(share * (1.0 / ON_CHIP_POWER) ** (1.0 / 3.0), max(share, 1.0))  # power is activity x clock^3
     dma = _DMA_BYTES * accelerator.clocks.boost if units > accelerator.compute_units else 0.0
+    widest = _WARP_FLOPS if accelerator.vendor == "NVIDIA" else inf
     hbm, l2, sustained = accelerator.memory.hbm, accelerator.memory.l2, accelerator.sustained
     return Rates(
         units=units,
         clock=accelerator.clocks.boost,
         peak=matrix,
         attention=peak * lighter * clock,
-        warps=min(matrix, _WARP_FLOPS * cycles) if accelerator.vendor == "NVIDIA" else matrix,
+        warps=min(matrix, widest * cycles),
         cut=_cut(accelerator, named(dtype).rate, peak / cycles * clock),
+        warps_cut=_cut(accelerator, named(dtype).rate, peak / cycles * clock, widest=widest),
         eight_bit=(accelerator.rate("fp8") or peak) / peak,
         vector=accelerator.vector * clock,
         exponentials=accelerator.exponentials * cycles,
@@ -184,9 +190,12 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
     )
 
 
-def _cut(accelerator: Accelerator, rate: str, per_cycle: float) -> float:
-    """The share of its architecture's matrix rate that a chip with so many FLOPs a cycle and unit has."""
-    whole = _WHOLE_PIPE.get(accelerator.architecture, 0.0) * _WIDTHS.get(rate, 0.0)
+def _cut(accelerator: Accelerator, rate: str, per_cycle: float, widest: float = inf) -> float:
+    """The share of its architecture's matrix rate that a chip with so many FLOPs a cycle and unit has.
+
+    ``widest``: FLOPs a cycle and unit that the instructions in question can ask for.
+    """
+    whole = min(_WHOLE_PIPE.get(accelerator.architecture, 0.0) * _WIDTHS.get(rate, 0.0), widest)
     return min(per_cycle / whole, 1.0) if whole else 1.0
 
 
