@@ -14,7 +14,7 @@ from rapid_llm import hardware
 from rapid_llm import runtime as runtimes
 from rapid_llm.execution import Machine, TrainingStep, training_step
 from rapid_llm.execution.beside import occupied_share
-from rapid_llm.execution.pricing import lateness
+from rapid_llm.execution.pricing import lateness, price_table
 from rapid_llm.lowering.table import BACKWARD, CAST, FORWARD, RECOMPUTE
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import POINTWISE_KINDS
@@ -344,3 +344,13 @@ def test_products_that_read_either_way_need_no_turned_copies() -> None:
 
     assert turned("fp8-mixed", "dgx-b200") == 0.0
     assert min(turned("mxfp8-mixed", "dgx-b200"), turned("fp8-mixed", "dgx-h100")) > 0.0
+
+
+def test_products_of_eight_bits_are_widened_where_an_accelerator_has_no_rate() -> None:
+    # An indexer's scores are fp8 whatever the precision, which an accelerator without fp8 units can run as well.
+    rows = next(rows for rows in table(plan(), MODEL).kernels if rows.family == "gemm")
+    eight = replace(rows, dtype="fp8")
+    hopper, ampere = machine("vllm", "dgx-h100"), machine("vllm", "dgx-a100")
+    assert price_table(eight, hopper).kernel != price_table(rows, hopper).kernel
+    assert price_table(eight, ampere).kernel == price_table(rows, ampere).kernel
+    assert np.array_equal(price_table(eight, ampere).seconds, price_table(rows, ampere).seconds)

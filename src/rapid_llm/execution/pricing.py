@@ -144,8 +144,9 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
 
 
 def _computed(rows: Kernels, accelerator: Accelerator) -> str:
-    """The format in which rows multiply: attention over an 8-bit cache widens it where the accelerator has no rate."""
-    if rows.family != "attention" or accelerator.rate(number_format(rows.dtype).rate) is not None:
+    """The format in which rows multiply: attention over an 8-bit cache, and an indexer's scores, which engines take in
+    fp8 whatever the precision, widen it where the accelerator has no rate."""
+    if rows.family not in ("attention", "gemm") or accelerator.rate(number_format(rows.dtype).rate) is not None:
         return rows.dtype
     return next((wide for wide in ("bf16", "fp16") if accelerator.rate(wide) is not None), rows.dtype)
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Tensors, only, pointwise, renamed
-from rapid_llm.lowering.projection import gather, matmul, reduce
+from rapid_llm.lowering.projection import gather, index_scores, matmul, reduce
 from rapid_llm.lowering.regrouped import attending, cached_share, gathered_cache, regroup
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.model.architecture import Attention, LatentAttention
@@ -343,13 +343,12 @@ def _indexer(mixer: LatentAttention, hidden: int, s: Shapes) -> list[Canonical]:
     heads, d = float(mixer.index_n_heads or 1), float(mixer.index_head_dim or 1)
     t, act = s.tokens, s.act
     new, past = _context(s)
-    pairs = s.documents * new
     keys = past + (new + 1.0) / 2.0
     iq, ik = {"iq": t * heads * d * act}, {"ik": t * (d + heads) * act}
-    scores = {"index": pairs * keys * FP8_BYTES}
+    scores = {"index": s.documents * new * keys * FP8_BYTES}
     return [
         matmul("index_q", s, n=heads * d, k=mixer.q_lora_rank or hidden, reads="q_lown", writes=iq),
         matmul("index_k", s, n=d + heads, k=hidden, reads="n1", writes=ik),
-        matmul("index_scores", s, m=pairs, n=keys, k=heads * d, reads="iq", writes=scores, weight=False),
+        index_scores(s, scores, documents=s.documents, new=new, keys=keys, heads=heads, dim=d),
         pointwise("index_topk", "reduce", scores, {"topk": t * FP32_BYTES}),
     ]

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Tensors
 from rapid_llm.lowering.shapes import Shapes
+from rapid_llm.operators.elementwise import where
+
+_FP8_BYTES: Final = 1.0
+_FP32_BYTES: Final = 4.0
 
 
 def matmul(
@@ -53,6 +60,29 @@ def matmul(
         when=when,
         bias=bias,
     )
+
+
+def index_scores(
+    s: Shapes, writes: Tensors, *, documents: Column, new: Column, keys: Column, heads: float, dim: float
+) -> Operator:
+    """Scores of a lightning indexer: all its heads multiply ``new`` queries a document with the same keys, and their
+    weighted sum leaves the kernel in fp32.
+
+    Engines cast queries and keys to fp8 whatever the precision of the rest (DeepGEMM ``fp8_mqa_logits``; DeepSeek-V3.2,
+    section 2.1); training keeps the activations' format. The heads of a decoded token fill the rows of a tile; of a
+    prompt its tokens do, each cast once, and the heads follow each other along k. Bytes are those of keys that heads
+    share and of their sum either way.
+    """
+    beside = where(s.decode > 0, heads, 1.0)
+    in_turn = heads / beside
+    scores = matmul(
+        "index_scores", s, m=new * beside, n=keys, k=dim * in_turn, groups=documents, reads="iq", writes=writes,
+        weight=False,
+    )  # fmt: skip
+    operand = s.act if s.training else _FP8_BYTES
+    widths: dict[str, Column | float]
+    widths = {"x_bytes": operand, "w_bytes": operand / in_turn, "y_bytes": _FP32_BYTES / beside}
+    return replace(scores, columns={**scores.columns, **widths}, dtype=scores.dtype if s.training else "fp8")
 
 
 def gather(part: str, tensor: str, hidden: int, s: Shapes, *, when: Column | float = 1.0) -> list[Canonical]:

@@ -6,7 +6,7 @@ Their projections are lowered from the model's own list of tensors, so that no s
 from __future__ import annotations
 
 from rapid_llm.lowering.operators import Canonical, Column, Operator, pointwise
-from rapid_llm.lowering.projection import gather, matmul, reduce
+from rapid_llm.lowering.projection import gather, index_scores, matmul, reduce
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.weights import TENSOR, rule
 from rapid_llm.model.architecture import Block, CompressedAttention, StateSpace
@@ -128,10 +128,8 @@ def compressed_attention(mixer: CompressedAttention, hidden: int, s: Shapes) -> 
             out.append(_project(weight, hidden, s, source, weight.role))
     if mixer.index_n_heads and mixer.index_head_dim:
         scores = {"index": s.batch * s.new * entries}
-        width = float(mixer.index_n_heads * mixer.index_head_dim)
-        out.append(
-            matmul("index_scores", s, m=s.batch * s.new, n=entries, k=width, reads="iq", writes=scores, weight=False)
-        )
+        heads_of, dim = float(mixer.index_n_heads), float(mixer.index_head_dim)
+        out.append(index_scores(s, scores, documents=s.batch, new=s.new, keys=entries, heads=heads_of, dim=dim))
     core: dict[str, Column | float] = {
         "batch": s.batch,
         "new": s.new / s.plans.cp,
