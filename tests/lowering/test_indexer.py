@@ -47,6 +47,15 @@ def test_heads_of_an_indexer_share_their_keys_and_leave_their_sum(new, past):
     assert groups * m * n * sides["y_bytes"] == pytest.approx(4 * BATCH * new * keys)
 
 
+@pytest.mark.parametrize(("new", "past"), [(PROMPT, 0.0), (1, 8191.0)])
+def test_scores_of_compressed_entries_are_of_those_behind_a_query(new, past):
+    mixer = next(b.mixer for b in models.load("deepseek-v4-flash").blocks if getattr(b.mixer, "index_n_heads", None))
+    sides = scores("deepseek-v4-flash", "fp8-block", past)[1]
+    multiplied = np.prod([sides[side] for side in ("m", "n", "k", "groups")])
+    entries = (past + (new + 1) / 2) / mixer.compress_rate
+    assert multiplied == pytest.approx(mixer.index_n_heads * mixer.index_head_dim * BATCH * new * entries)
+
+
 def test_training_multiplies_them_in_the_format_of_activations():
     lowered = table(plan(1, tp=8), "deepseek-v3.2", preset="bf16")
     assert next(rows.dtype for rows in lowered.kernels if "index_scores" in rows.names) == "bf16"

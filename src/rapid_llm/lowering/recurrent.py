@@ -118,6 +118,8 @@ def compressed_attention(mixer: CompressedAttention, hidden: int, s: Shapes) -> 
     """
     heads = larger(1.0, mixer.num_attention_heads / s.plans.tp)
     t, act = s.tokens, s.act
+    new = s.new / s.plans.cp
+    past = s.past + (s.new - new) / 2.0  # of the mean query of a balanced split
     entries = (s.past + s.new) / mixer.compress_rate if mixer.compress_rate else 0.0 * s.new
     kept = smaller(entries, mixer.index_topk) if mixer.index_topk else entries
     projections = _matrices(mixer, hidden)
@@ -127,13 +129,14 @@ def compressed_attention(mixer: CompressedAttention, hidden: int, s: Shapes) -> 
             source = "n1" if weight.shape[0] == hidden else "q_low"
             out.append(_project(weight, hidden, s, source, weight.role))
     if mixer.index_n_heads and mixer.index_head_dim:
-        scores = {"index": s.batch * s.new * entries}
+        seen = (past + (new + 1.0) / 2.0) / (mixer.compress_rate or 1.0)
+        scores = {"index": s.batch * new * seen}
         heads_of, dim = float(mixer.index_n_heads), float(mixer.index_head_dim)
-        out.append(index_scores(s, scores, documents=s.batch, new=s.new, keys=entries, heads=heads_of, dim=dim))
+        out.append(index_scores(s, scores, documents=s.batch, new=new, keys=seen, heads=heads_of, dim=dim))
     core: dict[str, Column | float] = {
         "batch": s.batch,
-        "new": s.new / s.plans.cp,
-        "past": s.past + (s.new - s.new / s.plans.cp) / 2.0,
+        "new": new,
+        "past": past,
         "heads": heads,
         "kv_heads": 1,
         "head_dim": mixer.head_dim,
