@@ -497,3 +497,9 @@ def test_sends_that_share_links_by_turns_are_told():
     assert json.loads(run("--json", **flags)[1])["shares_links_by_turns"]
     assert not json.loads(run("--json")[1])["shares_links_by_turns"]
     assert "share links by turns" not in run("--network", "flow", **flags)[1]
+
+
+def test_links_of_a_large_system_are_those_of_its_first_nodes():
+    ran = rapid_llm("network", "links", "gb200-nvl72", "all_reduce", "--size", "1MiB", "--algorithm", "hierarchical")
+    assert "on 216 accelerators" in ran.out
+    assert "the first 216 of 9216 accelerators; --accelerators takes more" in ran.out

@@ -169,3 +169,32 @@ def test_what_leaves_a_node_by_one_card_has_all_of_it():
     found = list(on_system(hardware.system("a100-pcie-8"), 24, [(3, 1)]))
     assert {"send_recv", "broadcast"} <= {one.op for one in found if not one.meets}
     assert max(abs(one.off) for one in found if not one.meets) < 0.01
+
+
+def test_two_groups_that_meet_at_one_card_share_it_there_alone():
+    """Groups of 26 on nodes of eight that share a card: a ring has the cards of nodes that it fills to itself."""
+    system = hardware.system("p3dn")
+    ways_of = {way.algorithm: way for way in ways("all_reduce", group_of(Fabric.of(system, 104), 26, 1), LINKS)}
+    found = list(compared(system, 104, "all_reduce", ways_of["ring"]))
+    assert not any(one.meets for one in found)
+    assert max(abs(one.off) for one in found) < 1e-3
+
+
+def test_exchanges_along_an_open_chain_start_from_its_middle():
+    system = hardware.system("trn2")
+
+    def two_shot(ranks):
+        found = {way.algorithm: way for way in ways("all_reduce", group_of(Fabric.of(system, 64), ranks, 1), LINKS)}
+        return found["two-shot"]
+
+    short = list(compared(system, 64, "all_reduce", two_shot(8)))
+    assert max(abs(one.off) for one in short) < 1e-3
+    assert not may_meet(system, two_shot(8))
+    assert may_meet(system, two_shot(32))
+
+
+def test_a_long_ring_in_fewer_rounds_passes_slow_and_fast_links_in_proportion():
+    system = hardware.system("trn1")
+    ways_of = {way.algorithm: way for way in ways("all_gather", group_of(Fabric.of(system, 512), 512, 1), LINKS)}
+    found = list(compared(system, 512, "all_gather", ways_of["ring"], [1024.0]))
+    assert abs(found[0].off) < 2e-3

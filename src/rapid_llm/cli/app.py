@@ -268,7 +268,10 @@ def network_links(
     /,
     *,
     size: Annotated[str, Parameter(help="Message size as nccl-tests counts it, such as 256MiB.")],
-    accelerators: Annotated[int | None, Parameter(help="Ranks, on the first accelerators; default: all.")] = None,
+    accelerators: Annotated[
+        int | None,
+        Parameter(help="Ranks, on the first accelerators; default: all of a file's, of a system 256 at most."),
+    ] = None,
     algorithm: Annotated[str | None, Parameter(help="This one only.")] = None,
     routing: Annotated[str, Parameter(help="How links are chosen, or a CSV of routes (from, to, via).")] = "auto",
     traffic: Annotated[str | None, Parameter(help="CSV of other flows from the start (from, to, bytes).")] = None,

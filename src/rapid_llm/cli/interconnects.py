@@ -29,6 +29,8 @@ _LINKS = 5
 """Busiest links that are listed."""
 _AGREE = 0.01
 """How close a closed form is where no link is shared by turns."""
+_MOST = 256
+"""Accelerators of a system that a collective runs on unless asked for more."""
 _PICTURED = 64
 """Accelerators of a system that a picture shows unless asked for more."""
 
@@ -63,7 +65,11 @@ def links(
     from rapid_llm.network.own import runs, without_faults
     from rapid_llm.network.picture import topology_svg
 
-    healthy = _topology(source, None if place and place.strip() != "best" else accelerators)
+    of_file, named = is_file(source) and not _is_system(source), place is not None and place.strip() != "best"
+    some = not of_file and not named and accelerators is None
+    if some:
+        accelerators = _unless_asked(hardware.system(source))
+    healthy = _topology(source, None if named else accelerators)
     hurt = apply(healthy, read_faults([fault(one) for one in faults], prefix="--fault")) if faults else healthy
     names = faults_drawn(healthy, faults)
     places = None if place is None else _places(place, healthy, accelerators)
@@ -89,6 +95,8 @@ def links(
         print(json_text(_answer(op, amount, ranks, hurt, found) | {"unplaced_seconds": before} | drawn))
     else:
         placed = [] if places is None else _placed(found[0], hurt, before)
+        if some and (most := hardware.system(source).accelerators) > ranks:
+            placed.insert(0, f"{'ranks':<13}the first {ranks} of {most} accelerators; --accelerators takes more")
         title, *rest = _lines(op, amount, ranks, hurt, found, placed)
         show([title, *text.drawn_links(names), *rest])
     return 0
@@ -129,6 +137,12 @@ def _topology(source: str, accelerators: int | None) -> Topology:
     if not len(found.accelerators):
         raise InputError(f"{source} has no accelerators: every name ends like that of a switch or card.", field="links")
     return found
+
+
+def _unless_asked(system: System) -> int:
+    """How many accelerators of a system a collective runs on by itself: whole nodes, at least one."""
+    node = system.groups[0].node.accelerators
+    return min(system.accelerators, max(1, _MOST // node) * node)
 
 
 def _whole_nodes(system: System, accelerators: int | None) -> Topology:

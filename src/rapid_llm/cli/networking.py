@@ -288,8 +288,8 @@ def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None, *, tu
 
 def _by_turns(asked: Question, best: Candidate) -> bool:
     """Whether sends of a way share links in ways that its closed form does not follow."""
-    if not (best.way.group.scattered or best.way.group.links):
-        return False  # groups that lie alike on tiers: links are shared alike, and no engine need be loaded
+    if not best.way.group.unlike:
+        return False  # no engine need be loaded
     from rapid_llm.network.agreement import may_meet
 
     return may_meet(hardware.system(asked.system), best.way)

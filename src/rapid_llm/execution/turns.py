@@ -44,8 +44,8 @@ def _meets(  # noqa: PLR0917
 ) -> bool:
     try:
         group = group_of(fabric, ranks, stride)
-        if not (group.scattered or group.links):
-            return False  # groups that lie alike on tiers: no engine need be loaded
+        if not group.unlike:
+            return False  # no engine need be loaded
         ways = candidates(op, size, ranks, stride, fabric=fabric, library=library, small=small)
     except InputError:  # what a library of its own carries, such as experts' exchanges
         return False

@@ -36,6 +36,8 @@ EXCHANGES: Final = ("direct", "pxn", "one-shot", "two-shot")
 MOST_RANKS: Final = 1024
 MOST_PAIRS: Final = 1 << 14
 """Pairs of ranks that exchange at once in the largest cases: in what is alike for all ranks, more show nothing else."""
+LONG_CHAIN: Final = 8
+"""Ranks of an open chain up to which every link is busy from its first send on, where exchanges follow one another."""
 SMALLEST: Final = 2.0**10
 LARGEST: Final = 2.0**30
 """Bytes of the messages that are compared."""
@@ -118,7 +120,7 @@ def may_meet(system: System, way: Way) -> bool:
     all groups lie alike on tiers that have formulas, where the flow engine does not run it, or sends are too many.
     """
     group = way.group
-    if not (group.scattered or group.links) or way.algorithm not in RUNS or not lies_in_whole_units(way):
+    if not group.unlike or way.algorithm not in RUNS or not lies_in_whole_units(way):
         return False
     node, ranks = system.groups[0].node.accelerators, group.bounds[-1]
     total = min(system.accelerators, -(-ranks * group.stride // node) * node)
@@ -133,6 +135,8 @@ def meets(way: Way, topology: Topology, members: Members) -> bool:
     """
     if way.group.links is not None:  # what links carry is counted, group by group and all together
         return by_turns(laid_out(way, UNIT, topology, members, slices=1), run_on(way.template), topology.capacity)
+    if _one_by_one(way):
+        return True
     line = bare_line(way)
     counted = max(one.per_byte for one in (line, *line.others))
     if _carried(way, topology, members) > counted * 1.005:
@@ -143,6 +147,18 @@ def meets(way: Way, topology: Topology, members: Members) -> bool:
         return False
     above = len(line.others) > 0 and _uneven_above(way, topology, members)
     return by_chance or above or _at_odds(way, topology, members)
+
+
+def _one_by_one(way: Way) -> bool:
+    """Whether ranks begin an exchange one after another, and links wait for the next: of two exchanges along an open
+    chain, whose middle has heard of all first. What goes to near ranks over the link of rank 2, of n, is through in
+    (n - 3) / 2 sends, where n - 5 would keep it busy until the next rank begins; far sends wait for the middle, and
+    make up for the rest where n is 8 at most.
+    """
+    if [phase.pattern for phase in way.template.phases] != ["direct", "direct"]:
+        return False
+    bounds, stride = way.group.bounds, way.group.stride
+    return way.group.links is None and len(way.group.tiers[0].from_the_middle(bounds[0], stride)) > LONG_CHAIN // 2
 
 
 def _steps(way: Way, topology: Topology, members: Members) -> Iterator[Tasks]:

@@ -24,13 +24,13 @@ NEGLIGIBLE = 1e-6
 def ring_paths(group: Group, laps: int, hop: Floats, transfer: Floats, both: bool) -> list[Path]:
     """Seconds, and seconds per byte, of the longest paths of blocks that circulate ``laps`` times n - 1 rounds.
 
-    Half of them go backwards in ``both``; ``hop`` (s) and ``transfer`` (s/B in a round) are of a link of each level.
+    Half of them go backwards in ``both``; ``hop`` (s) is of a link of each level, ``transfer`` (s/B in a round) of one
+    where other groups leave units or enter them, and of one where a group is alone.
 
-    A path makes all hops; or it begins and ends on one of the slowest links, and stays in their queue for the rounds
-    that are left.
+    A path makes all hops; or it passes the slowest links, and stays in their queue for the rounds that are left.
     """
     members = _everywhere(group)
-    rounds, slow = laps * (members.shape[1] - 1), transfer.max()
+    rounds = laps * (members.shape[1] - 1)
     inner = group.bounds[group.inside - 1] if group.inside else 1
     # channels leave a unit where they enter the next
     entered = members[:, np.arange(members.shape[1]) // inner * inner]
@@ -41,35 +41,46 @@ def ring_paths(group: Group, laps: int, hop: Floats, transfer: Floats, both: boo
     if group.rails:  # from node to node by the rail that both have, to and fro
         off[:] = False
         off[:, -1] = group.nodes % 2 > 0
-    hop, transfer = _by_rail(hop, group), np.tile(transfer, 2)
+    lonely = ~_beside_others(members, level, group)
+    hop, transfer = np.tile(_by_rail(hop, group), 2), np.repeat(transfer, 2, axis=0).ravel()
     found: list[tuple[Floats, Floats]] = []
-    patterns = level + len(group.tiers) * off
-    for pattern in np.unique(patterns, axis=0) if len(patterns) > 1 else patterns:
+    patterns = level + len(group.tiers) * (off + 2 * lonely)
+    slow = transfer[patterns].max()
+    cheap = (hop <= hop[patterns].min()) & (transfer <= transfer[patterns].min())  # where no path need begin or end
+    for ring in np.unique(patterns, axis=0) if len(patterns) > 1 else patterns:
+        at = np.flatnonzero(transfer[ring] == slow)
+        pattern = np.roll(ring, -1 - at[-1]) if len(at) else ring
         edges = np.tile(pattern, laps + 1)
         late, moving = (np.concatenate([[0.0], np.cumsum(column[edges])]) for column in (hop, transfer))
         begin = np.arange(len(pattern))
         found.append((_between(begin, begin + rounds, late), _between(begin, begin + rounds, moving)))
-        if not (transfer[pattern] == slow).any():
+        if not len(at):
             continue  # groups that lie unlike: the slowest links are on others' rings
-        queue = _Queue(late, moving - slow * np.arange(len(moving)), transfer[edges] == slow, len(pattern), rounds)
+        kinds = transfer[edges] == slow, ~cheap[edges] | (transfer[edges] == slow)
+        queue = _Queue(late, moving - slow * np.arange(len(moving)), kinds, len(pattern), rounds)
         added, sent = queue.farthest().T
         found.append((added, sent + rounds * slow))
     return highest(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
 class _Queue:
-    """Paths that begin on a ``slow`` link of the ring's first lap and end behind one at most ``rounds`` later, by what
-    they add to two sums along the ring.
+    """Paths over a slow link that begin on a dear one of the ring's first lap, of which the last link is slow, and end
+    behind a dear one at most ``rounds`` later, by what they add to two sums along the ring. ``kinds`` of links: those
+    that are slow, and those that are dear.
     """
 
-    def __init__(self, late: Floats, moving: Floats, slow: NDArray[np.bool_], ring: int, rounds: int) -> None:
-        self.sums, self.ring, self.rounds = np.array([late, moving]), ring, rounds
-        self.begins = np.flatnonzero(slow[:ring])
-        self.ends = np.flatnonzero(slow) + 1
-        self.ends = self.ends[(self.ends > self.begins[0]) & (self.ends - rounds <= self.begins[-1])]
-        # what begins where: up to the end's link, or from where the rounds of a later end begin
+    def __init__(
+        self, late: Floats, moving: Floats, kinds: tuple[NDArray[np.bool_], NDArray[np.bool_]], ring: int, rounds: int
+    ) -> None:
+        slow, dear = kinds
+        self.sums, self.rounds = np.array([late, moving]), rounds
+        self.begins = np.flatnonzero(dear[:ring])
+        self.ends = np.flatnonzero(dear) + 1
+        self.ends = self.ends[(self.ends > np.argmax(slow)) & (self.ends - rounds <= self.begins[-1])]
+        # what begins where: up to the last slow link, or from where the rounds of a later end begin
+        self.last = np.maximum.accumulate(np.where(slow, np.arange(len(slow)), -1))[self.ends - 1]
         self.near = self.ends <= rounds
-        self.upto = np.searchsorted(self.begins, self.ends[self.near]) - 1
+        self.upto = np.searchsorted(self.begins, self.last[self.near], "right") - 1
         self.since = np.searchsorted(self.begins, self.ends[~self.near] - rounds)
 
     def farthest(self) -> Floats:
@@ -96,7 +107,7 @@ class _Queue:
         low[~self.near] = np.minimum.accumulate(start[::-1])[::-1][self.since]
         best = int(np.argmax(height[self.ends] - low))
         end = self.ends[best]
-        able = self.begins[(self.begins < end) & (self.begins >= end - self.rounds)]
+        able = self.begins[(self.begins <= self.last[best]) & (self.begins >= end - self.rounds)]
         begin = able[np.argmin(height[able])]
         added = self.sums[:, end] - self.sums[:, begin]
         return float(added[0]), float(added[1])
@@ -183,6 +194,18 @@ def _levels(a: Ints, b: Ints, group: Group) -> Ints:
     found = np.full(a.shape, len(group.tiers) - 1)
     for k in range(len(group.tiers) - 2, -1, -1):
         found[a // group.tiers[k].span == b // group.tiers[k].span] = k
+    return found
+
+
+def _beside_others(members: Ints, level: Ints, group: Group) -> NDArray[np.bool_]:
+    """Of every hop of the rings of all groups whether those of others leave the same unit or enter it."""
+    found = np.zeros(level.shape, np.bool_)
+    for k in range(group.inside, len(group.tiers)):
+        span = group.tiers[k - 1].span if k > group.inside else group.node_span
+        unit, crossing = members // span, level >= k
+        leaving, entered = unit[crossing], np.roll(unit, -1, axis=1)[crossing]
+        found[crossing] |= np.bincount(leaving)[leaving] > group.stride
+        found[crossing] |= np.bincount(entered)[entered] > group.stride
     return found
 
 

@@ -44,6 +44,14 @@ class Group:
         return self.units if self.scattered else None
 
     @property
+    def unlike(self) -> bool:
+        """Whether its ranks, or those of groups beside it, lie unlike: only then may sends share links in ways that a
+        closed form does not follow.
+        """
+        chain = self.tiers[0].kind == "ring" and self.bounds[0] * self.stride < self.tiers[0].span
+        return self.scattered or self.links is not None or chain
+
+    @property
     def rails(self) -> int:
         """Channels of rings through whole nodes and one that a group fills in part: as many as that has ranks, each
         with a card of its own (NCCL searches rings over cards that every node has); 0: not such a group.

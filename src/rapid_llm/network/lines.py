@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from rapid_llm.network.circulation import ring_paths, trees
 from rapid_llm.network.detours import both_ways, detours
 from rapid_llm.network.groups import Group, by_medium, in_whole_units, whole
-from rapid_llm.network.paths import Path, in_stages
-from rapid_llm.network.ports import by_one_card, leaving, mixed, port_loads, port_rates
+from rapid_llm.network.paths import Path, in_stages, upper
+from rapid_llm.network.ports import alone, by_one_card, leaving, mixed, port_loads, port_rates
 from rapid_llm.network.regimes import Line, channels_of, copied, regimes, to_a_peer
 from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, peers
@@ -157,14 +157,15 @@ def _paths(template: Template, group: Group, hop: Vector, priced: tuple[Vector, 
         return [(float(waits.sum()), float(busy.sum(axis=0).max()))]
     outside = len(group.tiers) == 1 and group.inside == 0
     if mixed(template) or (outside and group.off_rails and first.pattern in IN_ORDER):
-        busy = by_one_card(busy, group)
+        laps, both = len(waits), both_ways(first, group)
+        paces = np.vstack([by_one_card(part, group)[0] for part in (busy, busy * alone(template, group))])
         hop[0] += (inner.hop_links(group.bounds[0], group.stride) - 1) * inner.latency
-        return ring_paths(group, len(waits), hop, busy[0] / (group.bounds[-1] - 1), both_ways(first, group))
+        return ring_paths(group, laps, hop, paces / (group.bounds[-1] - 1), both)
     paths = in_stages(waits.reshape(-1, template.lanes), busy.max(axis=1).reshape(-1, template.lanes))
-    ahead, ends = inner.from_the_middle(group.bounds[0], group.stride)
-    if ahead and [phase.pattern for phase in template.phases] == ["direct"] * 2:
+    if [phase.pattern for phase in template.phases] == ["direct"] * 2:
         (wait, moving), one = paths[0], float(busy[0, 0])
-        paths = [(wait, moving - (1 - ends) * one), (wait - ahead * inner.latency, moving)]
+        earlier = inner.from_the_middle(group.bounds[0], group.stride)
+        paths = upper([(wait - ahead * inner.latency, moving - (1 - part) * one) for ahead, part in earlier])
     return paths
 
 

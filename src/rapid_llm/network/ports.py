@@ -75,6 +75,18 @@ def _few(level: int, ranks: int, group: Group, ends: int) -> float:
     return max(tier.bandwidth, min(tier.port / min(crossing, tier.behind), up))
 
 
+def alone(template: Template, group: Group) -> Vector:
+    """Share of the seconds of each level for which a ring of groups that straddle units keeps what it crosses where it
+    is the only one that leaves a unit there, so that it has the card, or the way up, to itself.
+    """
+    found = np.ones(len(group.tiers))
+    for level, tier in enumerate(group.tiers):
+        if group.scattered and tier.port and template.phases[0].pattern == "ring":
+            below = group.bounds[level - 1] if level else 1
+            found[level] = _few(level, below, group, 2) / _few(level, below, group, 1)
+    return found
+
+
 def port_loads(load: tuple[float, ...], phase: Phase, group: Group) -> list[float]:
     """Loads as the ports see them.
 

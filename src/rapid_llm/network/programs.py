@@ -60,8 +60,7 @@ def program(
         count = slices if template.pipelined else 1
         if uneven and phase.pattern == "ring" and phase.levels == (0, len(bounds)):
             some = through(uneven, bounds[-1], phase.steps, phase.load * size_bytes)
-            few = most_rounds is None or phase.steps <= most_rounds
-            parts.append(some if few else longer(some, phase.steps, most_rounds or 1))
+            parts.append(_in_fewer(some, phase.steps, most_rounds, bounds))
             continue
         parts.append(
             _phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds, lanes=lanes)
@@ -87,6 +86,14 @@ def run_on(template: Template) -> Template:
         last = phases.pop() if again else replace(phase, steps=0, load=0.0)
         phases.append(replace(phase, steps=phase.steps + last.steps, load=phase.load + last.load))
     return replace(template, phases=tuple(phases))
+
+
+def _in_fewer(sends: Sends, steps: int, most: int | None, bounds: Bounds) -> Sends:
+    """Rings in at most so many rounds, whole units long, so that a block passes slow and fast links in proportion."""
+    if most is None or steps <= most:
+        return sends
+    unit = max((bound for bound in bounds if bound <= most), default=1)
+    return longer(sends, steps, most // unit * unit)
 
 
 def run_in_slices(template: Template, run: Callable[[int], Result], slices: int = SLICES) -> Result:
@@ -143,8 +150,7 @@ def _phase(
     none = np.zeros((0, 3), np.int64)
     load = phase.load * size
     if phase.pattern == "ring":
-        sends = rings(phase, bounds, load, channels, both, lanes)
-        return sends if most is None or phase.steps <= most else longer(sends, phase.steps, most)
+        return _in_fewer(rings(phase, bounds, load, channels, both, lanes), phase.steps, most, bounds)
     if phase.pattern in ("relay", "weave"):
         return relay(phase, bounds, load, slices, channels, lanes)
     if phase.pattern == "direct":

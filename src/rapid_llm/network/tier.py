@@ -145,13 +145,15 @@ class Tier:
         both = 2.0 if side == 2 * distance > 2 else 1.0  # to the opposite chip both ways alike
         return distance, distance / both * self.used(members) * (1.0 if members == 2 else 2.0)
 
-    def from_the_middle(self, members: int, stride: int) -> tuple[int, float]:
-        """Of an exchange along an open chain: links by which those in its middle have heard of all before its ends
-        have, so that they start the next one earlier, and what its end links carry of what the middle one does.
+    def from_the_middle(self, members: int, stride: int) -> list[tuple[int, float]]:
+        """Of an exchange along an open chain, of every link from an end to the middle: links by which the first who
+        sends over it has heard of all before the end has, so that it starts the next exchange earlier, and what the
+        link carries of what the middle one does.
         """
         if self.kind != "ring" or members * stride >= self.span or members < 3:
-            return 0, 1.0
-        return (members - 1 - members // 2) * stride, (members - 1) / (members // 2 * ceil(members / 2))
+            return [(0, 1.0)]
+        most = members // 2 * ceil(members / 2)
+        return [((k - 1) * stride, k * (members - k) / most) for k in range(1, ceil(members / 2) + 1)]
 
     def turn(self, members: int, stride: int) -> float:
         """Links between the two of a row that are farthest apart: of a torus, at the turn from one face to the next."""
