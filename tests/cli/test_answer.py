@@ -72,6 +72,7 @@ def test_training_says_all_that_a_first_look_needs():
         "step time    11.0 s   (90 % of validated cases: 10.1 s to 11.9 s)",
         "throughput   381,300 tokens/s, 5,958 tokens/s per accelerator",
         "MFU          43.0 % (causal 40.5 %, HFU 45.1 %): matrix multiplications and LM head",
+        "no recompute, over the dense fp8 peak",
         "bound by     compute",
         "optimizer 12.0",
         "free 17.0 GiB",
