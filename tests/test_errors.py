@@ -29,6 +29,11 @@ def test_nearest():
     assert did_you_mean("zzz", known) == ""
     assert nearest("llama", known, limit=1) == ["llama-3-8b"]
     assert nearest("qwen3-235b", ["qwen3-32b", "qwen3-235b-a22b"])[0] == "qwen3-235b-a22b"
+    kimi = ["kimi-k2", "moonshotai/Kimi-K2-Instruct", "kimi-k2.5", "kimi-k2.7-code", "moonshotai/Kimi-K2.5"]
+    assert nearest("kimi-k2.5-instruct", kimi)[0] == "kimi-k2.5"
+    assert nearest("moonshotai/Kimi-K2.5-Instruct", kimi)[0] == "moonshotai/Kimi-K2.5"
+    assert nearest("kimi-k2-instruct", kimi[2:] + kimi[:1])[0] == "kimi-k2"
+    assert nearest("a100-40gb-sxm", ["a100", "a100-sxm-40gb"])[0] == "a100-sxm-40gb"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import sys
+from importlib import import_module
 
 import pytest
 
@@ -118,3 +119,19 @@ def test_sentences_of_models_and_systems(catalogue):
         "system 'dgx-h1000' is not in the catalogue. Did you mean 'dgx-h100'? A path to a YAML file works too."
     )
     assert system.suggestions[0] == "dgx-h100"
+
+
+@pytest.mark.parametrize("package", ["model", "hardware"])
+def test_one_alias_is_of_one_entry(package):
+    found = import_module(f"rapid_llm.{package}.catalogue")
+    catalogues = [one for one in vars(found).values() if isinstance(one, Catalogue)]
+    assert catalogues
+    for catalogue in catalogues:
+        aliases = {name: catalogue.document(name).data.get("aliases") or () for name in catalogue.names()}
+        wrong = {
+            alias: catalogue.meanings(str(alias))
+            for name in aliases
+            for alias in aliases[name]
+            if catalogue.meanings(str(alias)) != (name,)
+        }
+        assert not wrong

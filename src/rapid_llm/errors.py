@@ -12,6 +12,7 @@ The numbers are the exit codes of the command line.
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import ClassVar
 
 from rapid_llm.elsewhere import OURS, folded
@@ -83,7 +84,8 @@ class InternalError(RapidError):
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     """The known names that a person may have meant by ``name``, best first; may be empty.
 
-    What other tools call a thing comes first, then names that begin as it does, then what is spelt alike.
+    What other tools call a thing comes first, then names that begin as it does, then what is spelt alike; before that
+    the longest name that it begins with, where nothing spelt alike begins like it for as long.
     """
     from difflib import get_close_matches
 
@@ -94,8 +96,15 @@ def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
     called = [ours for ours in OURS.get(key, ()) if ours in by_key]
     close = get_close_matches(key, by_key, n=limit, cutoff=0.6)
     longer = sorted((c for c in by_key if key and c.startswith(key)), key=len)
-    shorter = sorted((c for c in by_key if key and key.startswith(c)), key=len)
-    return [by_key[c] for c in dict.fromkeys([*called, *longer, *close, *shorter])][:limit]
+    shorter = sorted((c for c in by_key if c and key.startswith(c)), key=len, reverse=True)
+    whole = [c for c in shorter if not key[len(c) :][:1].isalnum()][:1]
+    first = [c for c in whole if len(c) >= max((_begin_alike(key, other) for other in close), default=0)]
+    return [by_key[c] for c in dict.fromkeys([*called, *longer, *first, *close, *shorter])][:limit]
+
+
+def _begin_alike(one: str, other: str) -> int:
+    """How many letters two names have in common from their beginning."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

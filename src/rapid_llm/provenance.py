@@ -77,10 +77,14 @@ class Catalogue:
         return _entry(self, self.resolve(name).partition("@")[0])
 
     def resolve(self, name: str) -> str:
-        """The entry that a name or an alias stands for (``name@version`` where it is one of a version); InputError with
-        the nearest names otherwise."""
+        """The entry that a name or an alias stands for (``name@version`` where it is one of a version), the first of
+        several; InputError with the nearest names otherwise."""
+        return self.meanings(name)[0]
+
+    def meanings(self, name: str) -> tuple[str, ...]:
+        """All entries that a name or an alias stands for, as ``resolve``."""
         if name in _names(self):
-            return name
+            return (name,)
         found = _aliases(self).get(name.casefold())
         if found is None:
             raise self.unknown(name)
@@ -90,7 +94,7 @@ class Catalogue:
         """The error for a name that is not in the catalogue (``known`` when it has more names than its files)."""
         names = list(known) if known is not None else [*_names(self), *_aliases(self)]
         spelt = _aliases(self)
-        close = list(dict.fromkeys(spelt.get(one.casefold(), one) for one in nearest(name, names)))
+        close = list(dict.fromkeys(spelt.get(one.casefold(), (one,))[0] for one in nearest(name, names)))
         meant = f" Did you mean '{close[0]}'?" if close else ""
         hint = _HINTS.get(self.what) or f"Known: {shortened([*dict.fromkeys([*close, *names])])}."
         message = f"{self.what} '{name}' is not in the catalogue.{meant} {hint}"
@@ -140,9 +144,10 @@ def _entry(catalogue: Catalogue, name: str) -> tuple[Document, Sources]:
 
 
 @lru_cache(maxsize=32)
-def _aliases(catalogue: Catalogue) -> dict[str, str]:
-    """Folded alias to entry; read from all files, on the first miss only."""
-    found = {name.casefold(): name for name in _names(catalogue)}
+def _aliases(catalogue: Catalogue) -> dict[str, tuple[str, ...]]:
+    """Folded name or alias to its entries; read from all files, on the first miss only."""
+    names = {name.casefold(): (name,) for name in _names(catalogue)}
+    found: dict[str, tuple[str, ...]] = {}
     for name in _names(catalogue):
         file = resources.files(catalogue.package).joinpath(catalogue.folder, f"{name}.yaml")
         if "aliases:" in (text := file.read_text("utf-8")):
@@ -150,8 +155,9 @@ def _aliases(catalogue: Catalogue) -> dict[str, str]:
             versions = {f"{name}@{version}": fields for version, fields in (data.get("versions") or {}).items()}
             for entry, fields in {name: data, **versions}.items():
                 for alias in fields.get("aliases") or ():
-                    found.setdefault(str(alias).casefold(), entry)
-    return found
+                    key = str(alias).casefold()
+                    found[key] = tuple(dict.fromkeys((*found.get(key, ()), entry)))
+    return {**found, **names}
 
 
 def _take_sources(document: Document) -> tuple[Document, dict[str, Source]]:

@@ -1,7 +1,7 @@
 """Reports made by hand: what the renderer must cope with, from a comfortable fit to an overflow."""
 
 from rapid_llm.lazy import Later
-from rapid_llm.predict.report import Confidence, Cost, Fix, Report, Violation, WhatIf, Where
+from rapid_llm.predict.report import FLOP_CONVENTION, Confidence, Cost, Fix, Report, Violation, WhatIf, Where
 from rapid_llm.predict.uses import MemoryUse
 from rapid_llm.scenario import from_mapping
 
@@ -69,6 +69,7 @@ def training() -> Report:
         mfu=0.43,
         mfu_causal=0.405,
         hfu=0.451,
+        flop_convention=FLOP_CONVENTION.format("fp8"),
         memory=memory(),
         where=where(breakdown(), "compute: 73 % of the step; next exposed tp communication, 11 %"),
         confidence=Confidence("training", "korthikanti", 22, 0.034, 0.081, ("dgx-h100 is newer than these rows",)),

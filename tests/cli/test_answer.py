@@ -6,7 +6,7 @@ import re
 import pytest
 
 from rapid_llm.cli import words
-from rapid_llm.cli.answer import answer
+from rapid_llm.cli.answer import answer, title
 from rapid_llm.cli.door import run
 from rapid_llm.cli.page import page
 from rapid_llm.predict.report import Cost
@@ -72,6 +72,7 @@ def test_training_says_all_that_a_first_look_needs():
         "step time    11.0 s   (90 % of validated cases: 10.1 s to 11.9 s)",
         "throughput   381,300 tokens/s, 5,958 tokens/s per accelerator",
         "MFU          43.0 % (causal 40.5 %, HFU 45.1 %): matrix multiplications and LM head",
+        "no recompute, over the dense fp8 peak",
         "bound by     compute",
         "optimizer 12.0",
         "free 17.0 GiB",
@@ -141,3 +142,15 @@ def test_a_job_says_what_runs_at_once_and_in_how_many_waves(capsys):
     assert re.search(r"\b0\.0\d+\sfor all tokens", out) and " 0 kWh" not in out
     assert run([*job, "--batch-size", "8"]) == 0
     assert "\nin flight    8 requests at once\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("formats", "said"),
+    [("nvfp4", " · nvfp4 · KV cache fp8"), ("bf16", " · bf16\n"), ("fp8-block", " · fp8-block\n"),
+     ({"base": "bf16", "kv_cache": "fp8"}, " · KV cache fp8")],
+)  # fmt: skip
+def test_a_cache_of_other_than_16_bits_is_named(formats, said):
+    asked = reports.from_mapping({
+        "model": "llama-3.1-8b", "system": "b200-sxm", "precision": formats,
+        "workload": {"kind": "inference", "batch_size": 8, "prompt_tokens": 512, "output_tokens": 32}})  # fmt: skip
+    assert said in " ".join(title(asked.to_mapping(), 100)) + "\n"

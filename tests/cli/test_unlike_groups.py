@@ -24,7 +24,7 @@ def test_the_answer_names_groups_and_who_waits():
     assert "stages 0 on dgx-h100 (h100-sxm): " in out
     assert "; 1 on dgx-a100 (a100-sxm): " in out
     assert "others wait for stage 1 on dgx-a100 (a100-sxm); layers_per_stage [24, 8] would take " in out
-    assert "over the dense peaks of all accelerators together" in out
+    assert "over the dense bf16 peaks of all accelerators together" in out
     assert "accelerators 32 (all groups of the system)" in out
     assert len(ran.out.splitlines()) <= 30
     dealt = rapid_llm(*JOB, "--layers-per-stage", "[24, 8]", "--json")

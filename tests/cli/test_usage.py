@@ -149,6 +149,11 @@ SENTENCES = [
         "'rapid-llm network collective' needs OP. "
         "Try: rapid-llm network collective all_reduce --system dgx-h100 --size 256MiB",
     ),
+    (
+        ("train", *TRAINED, "--set", "faults=[{nic: node0.nic3, down: true}]"),
+        "faults of links, cards and switches need network: flow (got node0.nic3 down and network: closed-form). "
+        "Try --set network=flow.",
+    ),
     (("train", "x", "y"), "'rapid-llm train' does not take 'y'. See: rapid-llm train --help"),
     (("train", "x", "--tp", "1", "--tp", "2"), "--tp is given more than once. Keep one of them."),
     (

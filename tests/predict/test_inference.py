@@ -1,6 +1,7 @@
 """Inference batches: definitions, growth held to a sum over every step, properties, limits of the cache."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -252,8 +253,22 @@ class TestContinuous:
             evaluate(scenario(batch_size=limit, prompt_tokens=2000, output_tokens=20, batching="continuous")),
         )
         assert table.running == limit < 4000
-        assert 4000 / table.e2e_s == pytest.approx(limit / full.e2e_s, rel=1e-6)
+        assert 4000 / table.e2e_s == pytest.approx(limit / (full.e2e_s - full.unread_s), rel=1e-6)
         assert table.tpot_s == pytest.approx(full.tpot_s)
+
+    @pytest.mark.parametrize(
+        ("system", "prompt", "outputs"),
+        [("b200-sxm", 8000, (2, 4, 8)), ("h100-sxm", 20000, (4, 8, 16)), ("a100-sxm", 20000, (12, 24, 48))],
+    )
+    def test_longer_outputs_hardly_end_sooner_where_the_budget_limits(self, system, prompt, outputs):
+        """Few long prompts fill the budget: whether one, two or four of them are read at once is the same work."""
+        tables = [
+            evaluate(scenario(system=system, prompt_tokens=prompt, output_tokens=n, batching="continuous"))
+            for n in outputs
+        ]
+        assert tables[0].running < 8
+        for shorter, longer in pairwise(tables):
+            assert longer.e2e_s >= 0.97 * shorter.e2e_s
 
 
 class TestSpeculation:

@@ -94,6 +94,7 @@ def test_model_flops_follow_narayanan_equation_3():
     peak = 312e12 * 64
     assert report.mfu == pytest.approx(flops / report.step_time_s / peak, rel=1e-6)
     assert report.mfu_causal < report.mfu < report.hfu
+    assert report.flop_convention.endswith(f"over the dense {scenario.precision.compute} peak")
 
 
 def test_a_scenario_that_does_not_fit_has_no_times_and_verified_fixes():

@@ -253,7 +253,7 @@ def test_mfu_is_over_the_peaks_of_all_accelerators():
     peaks = [group.node.accelerator.peak["bf16"] for group in job().system.groups]
     work = (alone.mfu or 0) * (alone.step_time_s or 0) * 16 * peaks[0]
     assert report.mfu == pytest.approx(work / ((report.step_time_s or 0) * 8 * sum(peaks)), rel=1e-12)
-    assert report.flop_convention.endswith("over the dense peaks of all accelerators together")
+    assert report.flop_convention.endswith("over the dense bf16 peaks of all accelerators together")
 
 
 def test_layers_go_where_the_stage_is_the_shortest():

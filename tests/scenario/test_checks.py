@@ -67,6 +67,8 @@ def read(*overrides, text=TRAINING, checked=True):
         ("ep=2", "parallelism.ep 2 needs a model with experts, and llama-3.1-8b has none. Try ep 1."),
         ("ep=3 model=mixtral-8x7b", "parallelism.ep must divide num_experts: 8 experts / ep 3 leaves 2. "
          "Try 1, 2, 4, 8."),
+        ("ep=72 model=kimi-k2", "parallelism.ep must divide num_experts: 384 experts / ep 72 leaves 24. "
+         "Try 64 or 96."),
         ("ep=8 tp=4 accelerators=4 model=mixtral-8x7b",
          "etp 1 x ep 8 = 8 must divide tp 4 x cp 1 x dp 1 = 4: 4 / 8 leaves 4. Try ep 1, 2, 4."),
         ("cp=2 sequence_length=8190",

@@ -10,6 +10,7 @@ from rapid_llm.cli.experts import experts_lines
 from rapid_llm.cli.objective import objective_lines
 from rapid_llm.cli.room import memory_lines, verdict_lines
 from rapid_llm.cli.seats import seats_lines
+from rapid_llm.dtypes import dtype
 from rapid_llm.energy import missing
 from rapid_llm.predict.engine import drawn_links
 from rapid_llm.predict.report import Confidence, Cost, FaultsUse, Report
@@ -18,6 +19,7 @@ from rapid_llm.scenario import check
 from rapid_llm.units import format_bytes, format_percent, format_power, format_rate
 
 KWH = 3.6e6
+SIXTEEN_BIT = 2.0
 MOST_LINES = 30
 SHOWN = ((5, 3, 3), (4, 3, 3), (3, 3, 3), (2, 3, 3), (1, 3, 3), (1, 1, 3), (1, 0, 3), (0, 0, 3), (0, 0, 2), (0, 0, 1))
 """How many costs, what-ifs and lines of defaults there is room for, the longest answer first."""
@@ -66,8 +68,16 @@ def title(scenario: Mapping[str, Any], width: int) -> list[str]:
         _name(scenario.get("runtime")),
         plan,
         _name(scenario.get("precision")),
+        _cache(scenario),
     ]
     return text.flowed("", filter(None, parts), separator=" · ", indent=0, lines=2, width=width)
+
+
+def _cache(scenario: Mapping[str, Any]) -> str:
+    """The format of the KV cache where it is not of 16 bits: presets such as nvfp4 have one of their own."""
+    formats, writes = scenario.get("precision"), scenario.get("workload", {}).get("output_tokens")
+    kept = formats.get("kv_cache", "") if isinstance(formats, Mapping) and writes else ""
+    return f"KV cache {kept}" if kept and dtype(kept).bytes != SIXTEEN_BIT else ""
 
 
 def _accelerators(scenario: Mapping[str, Any]) -> int:

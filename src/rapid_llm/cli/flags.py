@@ -273,6 +273,8 @@ _TRIED = re.compile(r"\b(Try|or|and) (\w+): (?=[\w.-])")
 
 def _flag(tried: re.Match[str]) -> str:
     word, name = tried.groups()
+    if name == "network" and word != "and":  # the one plain field of a scenario that is no flag of a job
+        return f"{word} --set network="
     return f"{word} --{name.replace('_', '-')} " if name in NAMES else tried.group()
 
 

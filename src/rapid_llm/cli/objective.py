@@ -29,9 +29,12 @@ def objective_lines(report: Report, width: int) -> list[str]:
     users = f" for {found.users:,} users" if found.users else ""
     binds = f"next limit {_BINDS.get(found.binds, found.binds)}" if found.met else f"limit {_FIRST[found.binds]}"
     whole = f"{asked(found.limits_s)}{users}: {said} on {_where(scenario)}; {binds}"
+    lines = text.wrapped("objective", whole, width=width)
+    if not found.met:
+        return lines  # the answer below is of one a replica, which is not what was asked for
     instead = "--slo, --users and the job's own degrees" if found.users else "--slo"
     again = f"{found.flags} in place of {instead}"
-    return [*text.wrapped("objective", whole, width=width), *text.wrapped("same with", again, width=width)]
+    return [*lines, *text.wrapped("same with", again, width=width)]
 
 
 def _where(scenario: Scenario) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import floor
+from math import ceil, floor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,8 +33,8 @@ def room(table: InferenceTable, requests: int, job: Job, *, output: float) -> in
 
 
 def fed(job: Job) -> int:
-    """Requests that the token budget keeps busy; in mixed steps every token takes of it: budget O / (S + O) a stage.
-    Prompts alone fill their passes."""
+    """Requests that the token budget keeps busy; in mixed steps every token takes of it: budget O / (S + O) a stage,
+    the last of them in part. Prompts alone fill their passes."""
     work, engine = job.work, job.engine
     if not job.model.writes:
         return max(1, min(job.max_requests, job.stages * int(job.budget // job.read_tokens)))
@@ -47,7 +47,7 @@ def fed(job: Job) -> int:
         whole = np.arange(1.0, max(1.0, job.budget // job.read_tokens) + 1.0)
         rest = np.maximum(1.0, (job.budget - whole * job.read_tokens) / each)
         kept = float(np.minimum(rest, whole * (1.0 + job.decode_steps)).max())
-    return max(1, min(job.max_requests, int(job.stages * kept)))
+    return max(1, min(job.max_requests, ceil(job.stages * kept)))
 
 
 def coming(job: Job, requests: int, groups: int) -> tuple[float, float]:

@@ -39,7 +39,8 @@ class InferenceTable:
     request's start, its first and its last token [N]; streamed: prefill passes that only the pacing pipeline stage
     sees, behind another [N]; crossing: the same of others' prompts between a request's tokens [N]. running: requests of
     a replica that the engine runs at once, ``rounds`` of them one after the other. ttft_s: until the last prompt's
-    first token; decode_s: from there to its last, ``gaps`` tokens later. job_s: until all of a job's requests are done,
+    first token, ``unread_s`` of it before the engine looks at a prompt that comes; decode_s: from there to its last,
+    ``gaps`` tokens later. job_s: until all of a job's requests are done,
     in so many ``waves``; the times before are then means over its requests, which all arrive at its start.
     """
 
@@ -54,6 +55,7 @@ class InferenceTable:
     ttft_s: float
     decode_s: float
     gaps: int
+    unread_s: float = 0.0
     crossing: Column | None = None
     job_s: float | None = None
     waves: int = 1
@@ -205,6 +207,7 @@ def _in_flight(job: Job, requests: int) -> InferenceTable:
     table = evaluate(job, requests)
     static = workload.batching == "static"
     fit = room(table, requests, job, output=job.steady)
+    held = fit
     if workload.batch_size == "auto" or (job.model.writes and not static):
         fit = fit if static and job.model.writes else min(fit, fed(job))
     if workload.batch_size == "auto":
@@ -216,7 +219,10 @@ def _in_flight(job: Job, requests: int) -> InferenceTable:
     else:
         together = ceil(requests / ceil(requests / fit)) if static else fit
     admitted = room(table, requests, job, output=job.engine.reserved_output) if static else fit
-    return in_rounds(replace(evaluate(job, together), account=table.account), requests, max(admitted, together))
+    running = evaluate(job, together)
+    if fit < held:  # the token budget is the limit: who waits is known to the engine, and read as soon as it has room
+        running = replace(running, ttft_s=running.ttft_s - running.unread_s)
+    return in_rounds(replace(running, account=table.account), requests, max(admitted, together))
 
 
 def in_rounds(table: InferenceTable, requests: int, admitted: int) -> InferenceTable:
@@ -381,6 +387,7 @@ def _cycle(  # noqa: PLR0917
         crossing=np.array([after, 0.0, 0.0]),
         running=requests,
         ttft_s=own + before * prompt + wait + job.ingress,
+        unread_s=wait,
         decode_s=after * prompt + alone * step,
         gaps=job.work.output_tokens - 1,
     )

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rapid_llm.scenario import Scenario
 
 
-FLOP_CONVENTION = "matrix multiplications and LM head, full attention, no recompute, over the dense peak"
-"""What MFU counts."""
+FLOP_CONVENTION = "matrix multiplications and LM head, full attention, no recompute, over the dense {} peak"
+"""What MFU counts, over the matrix rate of a format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Report:
     mfu: float | None = None
     mfu_causal: float | None = None
     hfu: float | None = None
-    flop_convention: str = FLOP_CONVENTION
+    flop_convention: str = ""
     # inference
     ttft_s: float | None = None
     tpot_s: float | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from rapid_llm.dtypes import dtype
 from rapid_llm.execution import TrainingStep
 from rapid_llm.lazy import Later
 from rapid_llm.predict.breakdown import bound_by, training_breakdown
@@ -37,6 +38,7 @@ def training_report(scenario: Scenario, work: Training, table: TrainingTable, ab
         memory=memory_use(table.account, 0, int(plans.tp[0] * plans.cp[0] * plans.dp[0])),
         where=Later(partial(_where, table.step)),
         origin=scenario,
+        flop_convention=_convention(table, scenario),
         **about,
         **_on_groups(table, scenario),
     )
@@ -48,7 +50,13 @@ def _on_groups(table: TrainingTable, scenario: Scenario) -> dict[str, Any]:
         return {}
     from rapid_llm.predict.seating import seats_use  # few jobs need it
 
-    return {"seats": seats_use(table, scenario), "flop_convention": f"{FLOP_CONVENTION}s of all accelerators together"}
+    return {"seats": seats_use(table, scenario)}
+
+
+def _convention(table: TrainingTable, scenario: Scenario) -> str:
+    """What MFU counts, over which peak."""
+    said = FLOP_CONVENTION.format(dtype(scenario.precision.compute).rate)
+    return said if table.step.seats is None else f"{said}s of all accelerators together"
 
 
 def _where(step: TrainingStep) -> Where:

@@ -53,19 +53,28 @@ USUAL: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 @lru_cache(maxsize=128)
-def load(name: str, architecture: str = "") -> Runtime:
-    """The runtime of a name, an alias or ``name@version`` on an architecture; InputError with the nearest otherwise."""
-    name = written(name)
+def load(name: str, architecture: str = "", workload: str = "") -> Runtime:
+    """The runtime of a name, an alias or ``name@version`` on an architecture; InputError with the nearest otherwise.
+
+    An alias of several is the one that runs the ``workload``."""
+    name = written(name, workload)
     return build_runtime(CATALOGUE.document(name.partition("@")[0]), name, architecture)
 
 
-def written(name: str) -> str:
-    """``framework`` or ``framework@version`` as the catalogue writes what a name or an alias stands for."""
+def written(name: str, workload: str = "") -> str:
+    """``framework`` or ``framework@version`` as the catalogue writes what a name or an alias stands for: of several
+    the one that runs the ``workload`` (``transformers`` trains and serves)."""
     if is_path(name):
         return name
     base, at, version = name.partition("@")
-    found = CATALOGUE.resolve(base)
+    several = CATALOGUE.meanings(base)
+    found = next((one for one in several if _runs(one) == workload), several[0]) if len(several) > 1 else several[0]
     return f"{found.partition('@')[0]}@{version}" if at else found
+
+
+def _runs(name: str) -> str:
+    """The kind of workload of an entry."""
+    return str(CATALOGUE.document(name.partition("@")[0]).data["workload"])
 
 
 def build_runtime(document: Document, name: str, architecture: str = "") -> Runtime:

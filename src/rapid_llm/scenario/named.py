@@ -65,9 +65,10 @@ def system_of(document: Document) -> System:
     return _slot(document, "system", System, _system_named, _system)
 
 
-def runtime_of(document: Document, system: System, default: str) -> Runtime:
-    """The runtime of a scenario on its accelerators; fields without a base are laid over ``default``."""
-    by_name = partial(runtime.load, architecture=system.groups[0].node.accelerator.architecture)
+def runtime_of(document: Document, system: System, default: str, workload: str) -> Runtime:
+    """The runtime that does a scenario's workload on its accelerators; fields without a base are over ``default``."""
+    chip = system.groups[0].node.accelerator
+    by_name = partial(runtime.load, architecture=chip.architecture, workload=workload)
     return _slot(document, "runtime", Runtime, by_name, partial(_runtime, by_name, default))
 
 

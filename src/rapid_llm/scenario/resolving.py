@@ -99,7 +99,7 @@ def resolve(document: Document) -> Scenario:
     if data.get("runtime") is None:
         document = replace(document, data={**data, "runtime": usual})
         defaults.append(f"runtime: {usual} (default for {kind}{_there(kind, usual, system, found_model)})")
-    engine = runtime_of(document, system, usual)
+    engine = runtime_of(document, system, usual, kind)
     preset, why = own_precision(found_model, system, engine)
     if data.get("precision") is None:
         document = replace(document, data={**document.data, "precision": preset})

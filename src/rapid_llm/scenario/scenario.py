@@ -133,7 +133,7 @@ class Scenario:
         readers: dict[str, Callable[[str], Mapping[str, Source]]] = {
             "model": lambda name: model.document(name)[1],
             "system": lambda name: hardware.sources("system", name),
-            "runtime": runtime.sources,
+            "runtime": lambda name: runtime.sources(runtime.written(name, self.workload.kind)),
         }
         return {
             f"{slot}.{path}": source

@@ -32,6 +32,12 @@ def beside(number: int, step: int) -> str:
     return f"{below} or {below + step}" if below else str(step)
 
 
+def nearby(number: int, values: list[int]) -> str:
+    """The values next to a number, below and above it: ``64 or 96``."""
+    next_to = [*[v for v in values if v < number][-1:], *[v for v in values if v > number][:1]]
+    return " or ".join(map(str, next_to))
+
+
 def heads(row: Row) -> str:
     """tp does not divide the attention heads."""
     heads, tp = row["num_attention_heads"], row["tp"]
@@ -266,7 +272,8 @@ def experts(row: Row) -> str:
     experts, ep = row["num_experts"], row["ep"]
     if not experts:
         return f"parallelism.ep {ep} needs a model with experts, and {row['model']} has none. Try ep 1."
-    tried = listed(divisors(experts))
+    fits = divisors(experts)
+    tried = listed(fits) if len(fits) <= MOST_TRIED else nearby(ep, fits)
     return f"parallelism.ep must divide num_experts: {experts} experts / ep {ep} leaves {experts % ep}. Try {tried}."
 
 

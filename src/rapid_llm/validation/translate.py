@@ -127,8 +127,8 @@ def _runtime_in(words: str, workload: str) -> str | None:
     spans = [piece[i:j] for piece in pieces for i in range(len(piece)) for j in range(len(piece), i, -1)]
     for span in sorted(spans, key=len, reverse=True):
         name = "-".join(span)
-        if _has_runtime(name) and runtime.load(name).workload == workload:
-            return runtime.written(name)
+        if _has_runtime(name) and runtime.load(name, workload=workload).workload == workload:
+            return runtime.written(name, workload)
     return None
 
 
