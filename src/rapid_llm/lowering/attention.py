@@ -274,68 +274,68 @@ def latent_attention(mixer: LatentAttention, hidden: int, s: Shapes) -> list[Can
 def _latent_core(
     mixer: LatentAttention, dealt: tuple[Column, Column], q: dict[str, Column], s: Shapes
 ) -> list[Canonical]:
-    """The core; ``dealt``: heads that this rank attends with, and those whose outputs it projects.
+    """The core: over raised latents in prefill and training, absorbed into queries and outputs in decode.
 
-    Prefill raises the latents of all that it attends to: those of its own tokens, and again those that earlier chunks
-    or a shared prefix left in the cache (vLLM ``MLACommonImpl``, chunked context; SGLang PR 5113).
+    ``dealt``: heads that this rank attends with, and those whose outputs it projects.
     """
-    heads, own = dealt
-    nope, rope, dv, rank = mixer.qk_nope_head_dim, mixer.qk_rope_head_dim, mixer.v_head_dim, mixer.kv_lora_rank
-    t, act = s.tokens, s.act
     new, past = _context(s)
-    latent = {"kv": t * heads * (nope + dv) * act}
-    kv = {"kva": t * heads * (nope + rope + dv) * act} if s.training else latent
-    join = [pointwise("kv_join", "stream", latent, kv)] if s.training else []
-    a = {"a": t * heads * dv * act, "lse": t * heads * FP32_BYTES}
     common: dict[str, Column | float] = {
         "batch": s.documents,
         "new": new,
         "past": past,
-        "heads": heads / _dealt(s),
+        "heads": dealt[0] / _dealt(s),
         "window": mixer.index_topk or 0,
         "causal": 1,
         "backward": 0,
         "kv_bytes": s.kv,
     }
-    dense: dict[str, Column | float] = {
-        **common,
-        "kv_heads": heads / _dealt(s),
-        "head_dim": nope + rope,
-        "v_head_dim": dv,
-        "shared_kv": 0,
-    }
-    absorbed: dict[str, Column | float] = {
-        **common,
-        "kv_heads": 1,
-        "head_dim": rank + rope,
-        "v_head_dim": rank,
-        "shared_kv": 1,
-    }
-    raised = t + s.documents * s.past / s.plans.cp
-    own_latents = {"latentn": t * rank * act}  # the others lie in the cache, and are raised chunk by chunk
+    raised = _raised_core(mixer, dealt[0], q, common, s)
+    return raised if s.training else [*raised, *_absorbed_core(mixer, dealt, common, s)]
+
+
+def _raised_core(
+    mixer: LatentAttention, heads: Column, q: dict[str, Column], common: dict[str, Column | float], s: Shapes
+) -> list[Canonical]:
+    """Keys and values of every head from the latents of all that is attended: those of its own tokens, and again those
+    that earlier chunks or a shared prefix left in the cache (vLLM ``MLACommonImpl``, chunked context; SGLang PR 5113).
+    """
+    nope, rope, dv, rank = mixer.qk_nope_head_dim, mixer.qk_rope_head_dim, mixer.v_head_dim, mixer.kv_lora_rank
+    t, act = s.tokens, s.act
+    latent = {"kv": t * heads * (nope + dv) * act}
+    kv = {"kva": t * heads * (nope + rope + dv) * act} if s.training else latent
     up = matmul(
-        "kv_up", s, m=raised, n=heads * (nope + dv), k=rank, reads="latentn", writes=latent, when=s.prefill,
-        x=own_latents,
+        "kv_up", s, m=t + s.documents * s.past / s.plans.cp, n=heads * (nope + dv), k=rank,
+        reads="latentn", writes=latent, when=s.prefill,
+        x={"latentn": t * rank * act},  # the others lie in the cache, and are raised chunk by chunk
     )  # fmt: skip
-    result: list[Canonical] = [
-        up,
-        *join,
-        Operator(
-            "attention", "attention", {**q, **kv}, a, dense,
-            dtype=s.attention_dtype, saves=("q", *kv, "a", "lse"), when=s.prefill,
-        ),
-    ]  # fmt: skip
-    if not s.training:
-        absorbed_q = {"q_abs": t * heads * rank * act}
-        core, out = {"a_latent": t * heads * rank * act}, {"a": t * own * dv * act}
-        absorb = partial(matmul, s=s, m=t, plain=True, when=s.decode)
-        result += [
-            absorb("absorb_q", groups=heads, n=rank, k=nope, reads="q", writes=absorbed_q),
-            Operator("attention", "attention", absorbed_q, core, absorbed, dtype=s.attention_dtype, when=s.decode),
-            *regroup("a_latent", heads, rank, s),
-            absorb("absorb_v", groups=own, n=dv, k=rank, reads="a_latent", writes=out),
-        ]
-    return result
+    core = Operator(
+        "attention", "attention", {**q, **kv}, {"a": t * heads * dv * act, "lse": t * heads * FP32_BYTES},
+        {**common, "kv_heads": heads / _dealt(s), "head_dim": nope + rope, "v_head_dim": dv, "shared_kv": 0},
+        dtype=s.attention_dtype, saves=("q", *kv, "a", "lse"), when=s.prefill,
+    )  # fmt: skip
+    return [up, *([pointwise("kv_join", "stream", latent, kv)] if s.training else []), core]
+
+
+def _absorbed_core(
+    mixer: LatentAttention, dealt: tuple[Column, Column], common: dict[str, Column | float], s: Shapes
+) -> list[Canonical]:
+    """One key and value head, the latent itself; its up projections work on queries and outputs (DeepSeek-V2, 2.1.2)."""
+    heads, own = dealt
+    nope, rope, dv, rank = mixer.qk_nope_head_dim, mixer.qk_rope_head_dim, mixer.v_head_dim, mixer.kv_lora_rank
+    t, act = s.tokens, s.act
+    queries, outputs = {"q_abs": t * heads * rank * act}, {"a_latent": t * heads * rank * act}
+    absorb = partial(matmul, s=s, m=t, plain=True, when=s.decode)
+    core = Operator(
+        "attention", "attention", queries, outputs,
+        {**common, "kv_heads": 1, "head_dim": rank + rope, "v_head_dim": rank, "shared_kv": 1},
+        dtype=s.attention_dtype, when=s.decode,
+    )  # fmt: skip
+    return [
+        absorb("absorb_q", groups=heads, n=rank, k=nope, reads="q", writes=queries),
+        core,
+        *regroup("a_latent", heads, rank, s),
+        absorb("absorb_v", groups=own, n=dv, k=rank, reads="a_latent", writes={"a": t * own * dv * act}),
+    ]
 
 
 def _indexer(mixer: LatentAttention, hidden: int, s: Shapes) -> list[Canonical]:
