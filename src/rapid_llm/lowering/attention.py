@@ -319,7 +319,7 @@ def _raised_core(
 def _absorbed_core(
     mixer: LatentAttention, dealt: tuple[Column, Column], common: dict[str, Column | float], s: Shapes
 ) -> list[Canonical]:
-    """One key and value head, the latent itself; its up projections work on queries and outputs (DeepSeek-V2, 2.1.2)."""
+    """One key and value head, the latent; its up projections work on queries and outputs (DeepSeek-V2, 2.1.2)."""
     heads, own = dealt
     nope, rope, dv, rank = mixer.qk_nope_head_dim, mixer.qk_rope_head_dim, mixer.v_head_dim, mixer.kv_lora_rank
     t, act = s.tokens, s.act

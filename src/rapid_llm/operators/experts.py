@@ -42,7 +42,7 @@ _SEARCHED: Final = ((16.0, 64.0, 128.0), (64.0, 64.0, 64.0), (64.0, 128.0, 64.0)
 """Tiles as searches find them (configurations that vLLM ships), the smallest first."""
 _WIDEST: Final = 1048576.0  # above every expert width: makes one number of experts and width
 _IN_FLIGHT: Final = 4.0  # tiles that share a compute unit
-_SOONER: Final = 0.45  # of its latency L2 answers before memory (263 against 479 cycles on H100; figures of Luo et al. 2024 from memory)
+_SOONER: Final = 0.45  # of its latency L2 answers before memory (263 of 479 cycles on H100: Luo 2024, from memory)
 _VISITS: Final = 2.0  # of a kernel that writes and of one that reads, to all that is handed on
 _STAGES: Final = 4.0  # k-steps whose operands such a launcher of one tile a block loads ahead (opt_flags.py)
 _KIB: Final = 1024.0
