@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from rapid_llm.scenario import lacking, sentences
+from rapid_llm.scenario import lacking, work_sentences
 from rapid_llm.scenario.columns import Columns
 from rapid_llm.scenario.expert_rules import EXPERTS
 from rapid_llm.scenario.rules import Check, divides
+from rapid_llm.scenario.sentences import divisors, listed
 
 SAME_VOCABULARY = 0.05
 """Sizes of one family's vocabularies differ by what they are padded to."""
@@ -43,17 +44,17 @@ WORK: tuple[Check, ...] = (
         lambda c: (c.training == 0) | (c.micro_batch_size <= c.global_batch_size),
         lambda r: (
             f"workload.micro_batch_size {r['micro_batch_size']} is above global_batch_size {r['global_batch_size']}. "
-            f"Try {sentences.listed(sentences.divisors(r['global_batch_size']))}."
+            f"Try {listed(divisors(r['global_batch_size']))}."
         ),
     ),
     Check(
         "global batch divides",
         "workload.global_batch_size",
         lambda c: (c.training == 0) | divides(c.micro_batch_size * c.dp, c.global_batch_size),
-        sentences.batch,
+        work_sentences.batch,
     ),
-    Check("micro-batches come in rounds of pp", "workload.global_batch_size", _rounds, sentences.rounds),
-    Check("micro-batches fill the schedule", "workload.global_batch_size", _enough, sentences.fewest),
+    Check("micro-batches come in rounds of pp", "workload.global_batch_size", _rounds, work_sentences.rounds),
+    Check("micro-batches fill the schedule", "workload.global_batch_size", _enough, work_sentences.fewest),
     Check(
         "recompute finds layers",
         "workload.recompute.every",
@@ -63,7 +64,9 @@ WORK: tuple[Check, ...] = (
             "no layer would be computed again. Try every 1, or recompute: none."
         ),
     ),
-    Check("recompute finds modules", "workload.recompute.modules", lambda c: c.lacks_module == 0, sentences.modules),
+    Check(
+        "recompute finds modules", "workload.recompute.modules", lambda c: c.lacks_module == 0, work_sentences.modules
+    ),
     Check(
         "documents fit the sequence",
         "workload.documents",
@@ -167,12 +170,12 @@ WORK: tuple[Check, ...] = (
             "of both pools are those of a queue that never ends."
         ),
     ),
-    Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
+    Check("sequence divides", "workload.sequence_length", _sequence, work_sentences.sequence),
     Check(
         "an image is a sequence",
         "workload.sequence_length",
         lambda c: (c.image_tokens == 0) | (c.read_tokens == c.image_tokens),
-        sentences.image,
+        work_sentences.image,
     ),
     Check(
         "images are for models that see",
@@ -243,7 +246,7 @@ WORK: tuple[Check, ...] = (
         "every replica has a request",
         "workload.batch_size",
         lambda c: (c.training > 0) | (c.batch_size >= c.dp),
-        sentences.replicas,
+        work_sentences.replicas,
     ),
     Check(
         "faults of links need a network of links",
@@ -259,21 +262,21 @@ WORK: tuple[Check, ...] = (
         "replicas are even",
         "workload.batch_size",
         lambda c: (c.training > 0) | (c.batch_size < c.dp) | divides(c.dp, c.batch_size),
-        sentences.even,
+        work_sentences.even,
         "warning",
     ),
     Check(
         "sequence is within the model's context",
         "workload.sequence_length",
         lambda c: _decoded(c) <= c.max_position_embeddings,
-        sentences.context,
+        work_sentences.context,
         "warning",
     ),
     Check(
         "an encoder reads within its positions",
         "workload.prompt_tokens",
         lambda c: (c.encoder_positions == 0) | (c.read_tokens <= c.encoder_positions),
-        sentences.encoder_context,
+        work_sentences.encoder_context,
         "warning",
     ),
 )
