@@ -23,7 +23,7 @@ from rapid_llm.units import format_bandwidth, format_bytes, format_percent, form
 
 if TYPE_CHECKING:
     from rapid_llm.hardware import System
-    from rapid_llm.network.own import Run
+    from rapid_llm.network.links_alone import Run
     from rapid_llm.network.topology import Topology
 
 _LINKS = 5
@@ -123,7 +123,7 @@ def _run(
     asked: dict[str, Any],
 ) -> _Runs:
     """Every algorithm on links without and with their faults; none is faster with them than without."""
-    from rapid_llm.network.own import runs, without_faults
+    from rapid_llm.network.links_alone import runs, without_faults
 
     healthy, faulted = topologies
     unplaced = runs(op, size, faulted, **asked)[0].seconds if places == "best" else None

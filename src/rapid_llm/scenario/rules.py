@@ -8,7 +8,7 @@ import numpy as np
 
 from rapid_llm.hardware.system import MAX_ACCELERATORS
 from rapid_llm.runtime import EXCHANGES
-from rapid_llm.scenario import lacking, plan_sentences
+from rapid_llm.scenario import plan_sentences, runtime_sentences
 from rapid_llm.scenario.columns import Columns
 from rapid_llm.scenario.sentences import Row, divisors, listed
 
@@ -67,10 +67,12 @@ def _regroups(c: Columns) -> Any:
 
 
 PLAN: tuple[Check, ...] = (
-    Check("runtime runs the workload", "runtime", lambda c: c.training == c.runtime_training, lacking.runtime),
-    Check("runtime runs on the accelerator", "runtime", lambda c: c.has_platform > 0, lacking.platform),
-    Check("runtime runs the model", "runtime", lambda c: c.runs_model > 0, lacking.model),
-    Check("accelerator computes the precision", "precision.compute", lambda c: c.has_rate > 0, lacking.rate),
+    Check(
+        "runtime runs the workload", "runtime", lambda c: c.training == c.runtime_training, runtime_sentences.runtime
+    ),
+    Check("runtime runs on the accelerator", "runtime", lambda c: c.has_platform > 0, runtime_sentences.platform),
+    Check("runtime runs the model", "runtime", lambda c: c.runs_model > 0, runtime_sentences.model),
+    Check("accelerator computes the precision", "precision.compute", lambda c: c.has_rate > 0, runtime_sentences.rate),
     Check(
         "weights can be trained",
         "precision.weights",
@@ -255,19 +257,19 @@ PLAN: tuple[Check, ...] = (
         "runtime shards that much",
         "parallelism.zero_stage",
         lambda c: c.zero_stages // 2**c.zero_stage % 2 == 1,
-        lacking.zero_stage,
+        runtime_sentences.zero_stage,
     ),
     Check(
         "runtime runs the schedule",
         "parallelism.schedule",
         lambda c: (c.runs_schedule > 0) | (c.pp == 1),
-        lacking.other_schedule,
+        runtime_sentences.other_schedule,
     ),
     Check(
         "runtime exchanges sequences that way",
         "parallelism.exchange",
         lambda c: (c.cp == 1) | _bit(c.exchanges, c.exchange),
-        lacking.exchange,
+        runtime_sentences.exchange,
     ),
     Check(
         "runtime exchanges the model's sequences that way",
@@ -277,7 +279,7 @@ PLAN: tuple[Check, ...] = (
             | ((c.has_windows == 0) | _bit(c.window_exchanges, c.exchange))
             & ((c.has_latents == 0) | _bit(c.latent_exchanges, c.exchange))
         ),
-        lacking.model_exchange,
+        runtime_sentences.model_exchange,
     ),
     Check(
         "runtime shards beside experts",
@@ -302,7 +304,7 @@ PLAN: tuple[Check, ...] = (
         "runtime shards beside a pipeline",
         "parallelism.zero_stage",
         lambda c: (c.pp == 1) | (c.zero_stage <= c.pipeline_zero_stage),
-        lacking.sharded_pipeline,
+        runtime_sentences.sharded_pipeline,
     ),
     Check("degrees fill the accelerators", "parallelism", _fills, plan_sentences.degrees),
     Check(

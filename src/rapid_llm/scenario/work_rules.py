@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rapid_llm.scenario import lacking, work_sentences
+from rapid_llm.scenario import runtime_sentences, work_sentences
 from rapid_llm.scenario.columns import Columns
 from rapid_llm.scenario.expert_rules import EXPERTS
 from rapid_llm.scenario.rules import Check, divides
@@ -102,37 +102,37 @@ WORK: tuple[Check, ...] = (
             (c.offloads > 0) & ((c.optimizer_leaves == 0) | (c.zero_stage >= c.offload_zero_stage))
             | (c.optimizer_leaves + c.gradients_leave + c.weights_leave + c.activations_leave == 0)
         ),
-        lacking.offloaded,
+        runtime_sentences.offloaded,
     ),
     Check(
         "experts run where they lie",
         "workload.offload.experts",
         lambda c: (c.experts_leave == 0) | ((c.num_experts > 0) & (c.runs_host_experts > 0)),
-        lacking.host_experts,
+        runtime_sentences.host_experts,
     ),
     Check(
         "weights are offloaded in shards",
         "workload.offload.weights",
         lambda c: (c.weights_leave == 0) | (c.zero_stage >= 3),
-        lacking.offloaded_weights,
+        runtime_sentences.offloaded_weights,
     ),
     Check(
         "runtime offloads beside a pipeline",
         "workload.offload.activations",
         lambda c: (c.activations_leave == 0) | (c.pipeline_offload > 0) | (c.pp == 1),
-        lacking.offloaded_activations,
+        runtime_sentences.offloaded_activations,
     ),
     Check(
         "a model that drafts is named and asked for",
         "draft",
         lambda c: (c.has_draft > 0) == (c.drafts_by_model > 0),
-        lacking.draft,
+        runtime_sentences.draft,
     ),
     Check(
         "draft fits beside the model",
         "draft.tp",
         lambda c: (c.has_draft == 0) | ((c.draft_tp <= c.tp) & divides(c.draft_tp, c.draft_heads)),
-        lacking.draft_tp,
+        runtime_sentences.draft_tp,
     ),
     Check(
         "draft is a decoder",
@@ -200,37 +200,37 @@ WORK: tuple[Check, ...] = (
             | ((c.output_tokens == 0) & (c.reads_apart == 0))
             | ((c.output_tokens > 0) & (c.writes > 0))
         ),
-        lacking.words,
+        runtime_sentences.words,
     ),
     Check(
         "sound comes in windows",
         "workload.prompt_tokens",
         lambda c: (c.window == 0) | (c.read_tokens == c.window),
-        lacking.sound,
+        runtime_sentences.sound,
     ),
     Check(
         "an encoder stands beside the decoder",
         "workload.decoder_sequence_length",
         lambda c: (c.reads_apart > 0) | ((c.decoder_length == 0) & (c.starts_decoder == 0)),
-        lacking.decoder_field,
+        runtime_sentences.decoder_field,
     ),
     Check(
         "masked words are predicted",
         "workload.predictions",
         lambda c: (c.predictions == 0) | ((c.masked > 0) & (c.predictions <= c.read_tokens)),
-        lacking.predictions,
+        runtime_sentences.predictions,
     ),
     Check(
         "encoders are modelled that far",
         "model",
         lambda c: (c.sees_both_ways == 0) | (c.beyond == 0),
-        lacking.both_ways,
+        runtime_sentences.both_ways,
     ),
     Check(
         "what decodes has tokens to write",
         "workload.output_tokens",
         lambda c: (c.training > 0) | (c.output_tokens > 0) | ((c.beams == 1) & (c.speculates == 0)),
-        lacking.output,
+        runtime_sentences.output,
     ),
     Check(
         "a prompt holds its images",
