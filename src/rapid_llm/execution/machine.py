@@ -16,9 +16,10 @@ from rapid_llm.runtime import Runtime
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What prices a step: one accelerator, its fabric, the runtime, whether long compute-bound work throttles it, and
-    the speed of the CPUs that feed it over those the runtime's host costs were measured on; ``node`` holds it. With
-    ``net``, messages are priced link by link."""
+    """What prices a step: one accelerator in its ``node``, the fabric, the runtime, whether long compute-bound work
+    lowers its clock, and the speed of the CPUs that feed it relative to those on which the runtime's host costs were
+    measured. With ``net``, messages are priced link by link.
+    """
 
     accelerator: Accelerator
     fabric: Fabric
@@ -64,7 +65,9 @@ class Machine:
 
 @lru_cache(maxsize=64)
 def at_home(runtime: Runtime, vendor: str) -> Runtime:
-    """The runtime with the vendor's collective library where it calls NVIDIA's, which runs on no other accelerator."""
+    """The runtime with the vendor's own collective library where it names NVIDIA's, which runs on
+    no other accelerator.
+    """
     communication, native = runtime.communication, library_for(vendor)
     if communication.library != library_for("NVIDIA") or native == communication.library:
         return runtime
@@ -73,7 +76,7 @@ def at_home(runtime: Runtime, vendor: str) -> Runtime:
 
 @lru_cache(maxsize=64)
 def driven(system: System, nics: int | None) -> System:
-    """The system with only as many network cards a node as the runtime's collectives drive."""
+    """The system with only as many network cards per node as the runtime's collectives use."""
     if nics is None or all(g.node.nics is None or g.node.nics.count <= nics for g in system.groups):
         return system
     return replaced(system, groups=tuple(_with_cards(group, nics) for group in system.groups))
