@@ -69,8 +69,9 @@ class Rates(NamedTuple):
 
     ``units`` what tiles are spread over: compute units, a core of many matrix units as several (``_LARGEST_UNIT``);
     ``clock`` the boost clock in Hz; ``peak``, ``vector`` (FLOP/s) and ``exponentials`` (1/s) at the given share of it,
-    ``peak`` as far as power allows products, ``attention`` as far as it allows attention, ``warps`` as much as
-    instructions of one warp reach, ``cut`` the share of its architecture's matrix rate that the chip has and
+    ``peak`` as far as power allows products, ``attention`` and ``exponentials`` as far as it allows attention, which
+    runs at one clock, ``warps`` as much as instructions of one warp reach, ``cut`` the share of its architecture's
+    matrix rate that the chip has and
     ``warps_cut`` that of what such instructions could reach there, ``eight_bit`` how many times as fast products of
     8-bit floats run: 1 on an accelerator without them; ``hbm`` the reachable bandwidth and ``datasheet`` the unreduced
     one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the reachable bandwidth of buffers that stay
@@ -176,7 +177,7 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         warps_cut=_cut(accelerator, named(dtype).rate, peak / cycles * clock, widest=widest),
         eight_bit=(accelerator.rate("fp8") or peak) / peak,
         vector=accelerator.vector * clock,
-        exponentials=accelerator.exponentials * cycles,
+        exponentials=accelerator.exponentials * cycles * lighter,
         hbm=hbm.bandwidth * sustained.hbm,
         datasheet=hbm.bandwidth,
         launch=sustained.launch,
