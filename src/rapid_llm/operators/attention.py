@@ -154,7 +154,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     wait beside each other. An item stays whole where that is faster than as many splits as fill the units; a kernel
     that splits by rule (``waves``) or always (``parts``) does not ask, and each of its parts costs as an item does.
     Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, as dot products
-    on vector units; the further heads of a KV head find its cache in L2.
+    by vector instructions; the further heads of a KV head find its cache in L2.
     """
     batch, _, past, heads, kv_heads, dim, v_dim, window, _, _, kv_bytes, shared = columns
     group = heads / kv_heads
@@ -174,7 +174,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     padded = np.ceil(group / kernel.query_pad) * kernel.query_pad
     rows = where(together, where(group > kernel.query_few, padded, float(kernel.query_few)), 1.0)
     peak = r.multiplies(kernel.product_bits, warps=kernel.warps)
-    rate = where(together, c.rate * peak, c.lone_rate * r.vector)
+    rate = where(together, r.reached(c.rate, warps=kernel.warps) * peak, c.lone_rate * r.issued)
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
     splits = smaller(length / kernel.split_tokens + _HALF, smaller(r.units // items, float(kernel.most_splits)))
     splits = where((group > 1.0) | kernel.splits_alone, larger(splits, 1.0), 1.0)

@@ -50,8 +50,8 @@ class ContextConstants:
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class DecodeConstants:
     """``item``: fixed time of one work item, a KV head of a sequence (s), ``lone_item`` of one whose query heads run
-    alone, at ``lone_rate`` of the vector rate; ``combine``: pass that joins splits (s); ``occupancy``: exponent of the
-    share of units in use.
+    alone, at ``lone_rate`` of the vector instructions that a unit issues (``Rates.issued``); ``combine``: pass that
+    joins splits (s); ``occupancy``: exponent of the share of units in use.
     """
 
     setup: Seconds

@@ -12,7 +12,7 @@ from rapid_llm import hardware, operators
 from rapid_llm.hardware import Accelerator
 from rapid_llm.nouns import FrozenDict, replaced
 from rapid_llm.operators import Kernel
-from rapid_llm.operators.kernels import FALLBACK, NEAREST
+from rapid_llm.operators.kernels import FALLBACK, NEAREST, AttentionKernel
 from rapid_llm.validation.kernels.slices import RUNTIMES, KernelSlice, chosen
 
 LENT: Final = "_lent"
@@ -23,7 +23,7 @@ _FOLLOWS: Final = {
     "sglang-gen-decode": "trtllm-decode-fp8", "trtllm-gen-decode-fp8": "trtllm-decode-fp8",
     "sglang-gen-decode-fp8": "trtllm-decode-fp8",
     "vllm-fa3-decode": "sglang-fa3-decode", "trtllm-fmha-kv8": "trtllm-fmha",
-    "flashinfer-kv8": "sglang-fa3", "flashinfer-decode-fp8": "sglang-fa3-decode-fp8",
+    "flashinfer-kv8": "vllm-fa2", "flashinfer": "vllm-fa2", "flashinfer-decode-fp8": "sglang-fa3-decode-fp8",
 }  # fmt: skip
 """A kernel to the one that it is alike or took over from: the generated decode kernels of Blackwell follow the one
 that TensorRT-LLM has on Hopper for caches of 8 bits, the first that copies tiles asynchronously (TMA); where products
@@ -48,7 +48,8 @@ def without_its_fit(
         if name is not None and numbers:
             bare = replaced(own, variants=FrozenDict(), constants=FrozenDict(numbers))
             lender = operators.kernel(name).shaped(bare.stands_in(architecture))
-            return replaced(bare, **_meaning(own, lender)), hardware.typical(device)
+            lent = replaced(bare, **_meaning(own, lender))
+            return _writing_as(lent, own, engines, nearest), hardware.typical(device)
     return None
 
 
@@ -60,6 +61,19 @@ def _meaning(own: Kernel, lender: Kernel) -> dict[str, Any]:
     if lent.get("shared") and getattr(own, "shared", 0):
         del lent["shared"]
     return lent
+
+
+def _writing_as(lent: Kernel, own: Kernel, engines: str | None, nearest: str) -> Kernel:
+    """A kernel whose pass that writes the cache is the engine's: where the lender has another, the number of what the
+    engine runs on the nearest architecture."""
+    if engines is None or not isinstance(lent, AttentionKernel) or not isinstance(own, AttentionKernel):
+        return lent
+    engine = operators.kernel(engines).shaped(nearest)
+    if lent.append == own.append or getattr(engine, "append", None) != own.append:
+        return lent
+    token = engine.on(nearest).token
+    constants = {name: replaced(numbers, token=token) for name, numbers in lent.constants.items()}
+    return replaced(lent, append=own.append, constants=FrozenDict(constants))
 
 
 def _numbers(name: str, own: Kernel, architecture: str) -> dict[str, Any]:
