@@ -38,7 +38,7 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Tuner:
-    """What a library's tuner takes a link for, by protocol: seconds of a ``hop``, and the ``rate`` of a rank (B/s)."""
+    """What a library's tuner assumes of a link, by protocol: seconds of a ``hop``, and the ``rate`` of a rank (B/s)."""
 
     hop: Map[Seconds]
     rate: Map[BytesPerSecond]

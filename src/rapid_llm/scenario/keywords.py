@@ -17,7 +17,7 @@ MOST_CHIPS = 1_000_000
 CHIPS_PER_HOST = 8
 """Of these, as many as share the memory of a server's CPUs."""
 TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults", "pools", "price_per_hour")
-ELSEWHERE = {
+OF_THE_COMMAND_LINE = {
     "out": "in Python report.to_dict() holds what it writes",
     "json": "in Python report.to_dict() is the same object",
     "set": "in Python a nested field is a mapping, as offload={'weights': 0.5}",
@@ -44,8 +44,8 @@ def job(kind: str, model: Any, given: Mapping[str, Any], *, memory_alone: bool =
     mapping: dict[str, Any] = {"model": model, "parallelism": {}, "workload": {"kind": kind}}
     said = {name: value for name, value in given.items() if value is not None}
     for name in said:
-        if name in ELSEWHERE:
-            raise InputError(f"{name} is a flag of the command line alone: {ELSEWHERE[name]}.", field=name)
+        if name in OF_THE_COMMAND_LINE:
+            raise InputError(f"{name} is a flag of the command line alone: {OF_THE_COMMAND_LINE[name]}.", field=name)
     for place, value in spelled(with_system(said, memory_alone=memory_alone)).items():
         *slots, field = place.split(".")
         inner = mapping
