@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.execution.beside import occupied_share
 from rapid_llm.execution.cluster import Cluster, Index, Kind, Pipeline, pipelines, reached
-from rapid_llm.execution.messages import Bulk, Cover, Taken, bulk_taken, bulks, sends, step_messages
+from rapid_llm.execution.messages import Bulk, Cover, StepMessages, Taken, bulk_taken, bulks, sends, step_messages
 from rapid_llm.execution.offload import Offloading
 from rapid_llm.execution.pricing import Priced, Request, price_requests
 from rapid_llm.execution.step import Seats, TrainingStep, Work, kernels_and_gaps, once_a_step, tail, work_on
@@ -72,9 +72,7 @@ def mixed_step(lowered: Lowered, cluster: Cluster, slow: Slow | None, displaced:
     late = _late(found, rows, every, (times, own)) if slow else np.zeros(len(found))
     cover = Cover(*(rows.slowest([getattr(w.cover, f.name) for w in every]) for f in fields(Cover)))
     occupied = rows.slowest([np.full_like(w.forward, occupied_share(w.priced.machine)) for w in every])
-    once = bulks(lowered, runtime)
-    taken = [_reaching(bulk, lowered, cluster, works, rows.plan) for bulk in once]
-    messages = step_messages([_of_rows(b, rows.plan) for b in once], taken, every[0].priced, cover, occupied=occupied)
+    messages = _once_a_step(lowered, cluster, works, rows, (cover, occupied))
     optimizer = _of_all(rows.slowest([w.optimizer for w in every]), rows.plan)
     offload = _offload(rows, [w.offload for w in every if w.offload is not None])
     host = np.max([once_a_step(w.priced) for w in every], axis=0)[rows.plan]
@@ -101,6 +99,17 @@ def mixed_step(lowered: Lowered, cluster: Cluster, slow: Slow | None, displaced:
         total=total[best],
         seats=Seats(cluster, tuple(found), best, works, pacing),
     )
+
+
+def _once_a_step(
+    lowered: Lowered, cluster: Cluster, works: Mapping[Kind, Work], rows: Rows, beside: tuple[Cover, Matrix]
+) -> tuple[StepMessages, ...]:
+    """Messages once a step of every pipeline [L, S]; ``beside``: what hides them, and the compute units they occupy."""
+    cover, occupied = beside
+    once = bulks(lowered, cluster.runtime)
+    taken = [_reaching(bulk, lowered, cluster, works, rows.plan) for bulk in once]
+    priced = next(iter(works.values())).priced
+    return step_messages([_of_rows(b, rows.plan) for b in once], taken, priced, cover, occupied=occupied)
 
 
 def _both(work: Work) -> Matrix:

@@ -53,8 +53,7 @@ def program(
     """
     template, ranks = run_on(template), groups * bounds[-1]
     nodes = placed(topology, ranks, placement)
-    whole = topology.grid is not None and bounds[-1] == len(topology.accelerators)
-    both = whole and topology.grid is not None and topology.grid.wraps == (True,)
+    both = _is_ring(topology, bounds[-1])
     count = slices if template.pipelined else 1
 
     def laid(phase: Phase) -> Sends:
@@ -68,10 +67,14 @@ def program(
     parts = [laid(phase) for phase in template.phases]
     sends = copies(_joined(parts, 0 if template.pipelined else ALL, template.lanes), groups, bounds[-1])
     beside, stage = _beside(template, parts, groups)
-    target = np.where(sends.target < 0, sends.target, nodes[sends.target])
-    ends = (nodes[sends.source], target, stage)
-    found = _tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, stage))
-    return replace(found, stage=stage)
+    ends = (nodes[sends.source], np.where(sends.target < 0, sends.target, nodes[sends.target]), stage)
+    return replace(_tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, stage)), stage=stage)
+
+
+def _is_ring(topology: Topology, ranks: int) -> bool:
+    """Whether the links form one ring through as many accelerators as there are ranks."""
+    grid = topology.grid
+    return grid is not None and grid.wraps == (True,) and ranks == len(topology.accelerators)
 
 
 def _beside(template: Template, parts: Sequence[Sends], groups: int) -> tuple[Ints, Ints]:
