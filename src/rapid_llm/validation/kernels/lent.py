@@ -23,11 +23,14 @@ _FOLLOWS: Final = {
     "sglang-gen-decode": "trtllm-decode-fp8", "trtllm-gen-decode-fp8": "trtllm-decode-fp8",
     "sglang-gen-decode-fp8": "trtllm-decode-fp8",
     "vllm-fa3-decode": "sglang-fa3-decode", "trtllm-fmha-kv8": "trtllm-fmha",
-    "flashinfer-kv8": "vllm-fa2", "flashinfer": "vllm-fa2", "flashinfer-decode-fp8": "sglang-fa3-decode-fp8",
+    "flashinfer-kv8": "vllm-fa2", "flashinfer": "vllm-fa2", "trtllm-fmha-fp8": "trtllm-fmha",
+    "flashinfer-decode-fp8": "sglang-fa3-decode-fp8",
 }  # fmt: skip
 """A kernel to the one that it is alike or took over from: the generated decode kernels of Blackwell follow the one
-that TensorRT-LLM has on Hopper for caches of 8 bits, the first that copies tiles asynchronously (TMA); where products
-over such a cache are of 16 bits, they are those of the kernel without."""
+that TensorRT-LLM has on Hopper for caches of 8 bits, the first that copies tiles asynchronously (TMA); FlashInfer below
+Hopper is FlashAttention-2. Where products over a cache of 8 bits are of 16, they are those of the kernel without; where
+they are of 8, they have the rate of those of 16 on a faster pipe (``Rates.pipe``), so that what a near architecture has
+on 16 bits goes before what a farther one has on 8."""
 
 _MEANING: Final = ("append", "shared", "waits", "warps")
 """Fields of a structure that say of what a number is a time or a share: they are lent with it."""
@@ -41,7 +44,11 @@ def without_its_fit(
     nearest = (*NEAREST.get(architecture, ()), FALLBACK)[0]
     own = operators.kernel(part.kernel).shaped(architecture)
     engines = chosen(part, RUNTIMES.get(framework, ""), table_dtype, nearest)
-    for name in (part.kernel, _FOLLOWS.get(part.kernel), engines):
+    follows = _FOLLOWS.get(part.kernel)
+    names = [part.kernel, follows, engines]
+    if follows and part.dtype == "fp8" and not _near(part.kernel, architecture):
+        names = [follows, part.kernel, engines]
+    for name in names:
         numbers = _numbers(name, own, architecture) if name is not None else {}
         if name is not None and numbers:
             bare = replaced(own, variants=FrozenDict(), constants=FrozenDict(numbers))
@@ -49,6 +56,12 @@ def without_its_fit(
             lent = replaced(bare, **_meaning(own, lender))
             return _writing_as(lent, own, engines, nearest), hardware.typical(device)
     return None
+
+
+def _near(name: str, architecture: str) -> bool:
+    """Whether a kernel has numbers on an architecture whose matrix instructions work alike."""
+    known: dict[str, Any] = getattr(operators.kernel(name), "constants")  # noqa: B009 - every kind has its own
+    return any(other in known for other in NEAREST.get(architecture, ()))
 
 
 def _meaning(own: Kernel, lender: Kernel) -> dict[str, Any]:
