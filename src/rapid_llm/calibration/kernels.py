@@ -210,19 +210,7 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
     """Fit the constants of one architecture on the ``fit`` half of its samples; InputError where that is too small."""
     train = [half for half in (s.half("fit") for s in mine) if len(half.seconds)]
     rows = sum(len(s.seconds) for s in train)
-    if rows < LEAST_ROWS:
-        raise InputError(
-            f"the tables hold {rows} rows of kernel {kernel.name} on {architecture} to fit on: "
-            f"at least {LEAST_ROWS} are needed. Try more --minutes for the benchmark, or several --table.",
-            field="table",
-        )
-    off = float(np.median(np.concatenate([s.seconds / s.price(kernel) for s in train])))
-    if off > _IMPLAUSIBLE:
-        raise InputError(
-            f"half of the rows of kernel {kernel.name} on {architecture} take more than {off:.0f} times what they "
-            f"should: is latency_us in microseconds?",
-            field="table",
-        )
+    _require_plausible(kernel, architecture, train, rows)
     start, names = kernel.on(architecture), free_of(kernel.shaped(architecture))
     bounds = {n: replace(BOUNDS[n], prior=priors[n]) if n in priors else BOUNDS[n] for n in names}
     some = [s.some(round(_ROWS * len(s.seconds) / rows)) for s in train]
@@ -252,6 +240,23 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
         by_sample=scores,
         source=f"{rows} rows of kernel tables ({labels})",
     )
+
+
+def _require_plausible(kernel: Kernel, architecture: str, train: Sequence[Sample], rows: int) -> None:
+    """InputError where the fit half is too small, or its times are in another unit."""
+    if rows < LEAST_ROWS:
+        raise InputError(
+            f"the tables hold {rows} rows of kernel {kernel.name} on {architecture} to fit on: "
+            f"at least {LEAST_ROWS} are needed. Try more --minutes for the benchmark, or several --table.",
+            field="table",
+        )
+    off = float(np.median(np.concatenate([s.seconds / s.price(kernel) for s in train])))
+    if off > _IMPLAUSIBLE:
+        raise InputError(
+            f"half of the rows of kernel {kernel.name} on {architecture} take more than {off:.0f} times what they "
+            f"should: is latency_us in microseconds?",
+            field="table",
+        )
 
 
 def _with(kernel: Kernel, architecture: str, values: Mapping[str, float]) -> Kernel:

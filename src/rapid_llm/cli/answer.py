@@ -7,8 +7,8 @@ from typing import Any
 
 from rapid_llm.cli import text, words
 from rapid_llm.cli.experts import experts_lines
+from rapid_llm.cli.memory_lines import memory_lines, verdict_lines
 from rapid_llm.cli.objective import objective_lines
-from rapid_llm.cli.room import memory_lines, verdict_lines
 from rapid_llm.cli.seats import seats_lines
 from rapid_llm.dtypes import dtype
 from rapid_llm.energy import missing

@@ -115,17 +115,7 @@ def collective(
 
         return exchange(op, group, links, tokens, written)
     assert size is not None
-    known = hardware.system(group.system)
-    asked = Question(
-        op,
-        group.system,
-        known.accelerators if group.accelerators is None else group.accelerators,
-        message_size(size),
-        group.stride,
-        group.library or library_for(known.groups[0].node.accelerator.vendor),
-        small,
-        algorithm,
-    )
+    asked = _question(op, group, size, small, algorithm)
     found = asked.candidates()
     if not found:
         raise InputError("one accelerator has nobody to talk to. Use --accelerators 2 or more.", field="accelerators")
@@ -137,6 +127,21 @@ def collective(
     page = _page(asked, found, flow) if written.html or written.out else ""
     deliver(answer, _lines(asked, found, hurt, turns=turns), page, flow, links, written)
     return 0
+
+
+def _question(op: str, group: Group, size: str, small: str | None, algorithm: str | None) -> Question:
+    """The question with what is left open filled in: all accelerators of the system, the vendor's library."""
+    known = hardware.system(group.system)
+    return Question(
+        op=op,
+        system=group.system,
+        ranks=known.accelerators if group.accelerators is None else group.accelerators,
+        size=message_size(size),
+        stride=group.stride,
+        library=group.library or library_for(known.groups[0].node.accelerator.vendor),
+        small=small,
+        algorithm=algorithm,
+    )
 
 
 def _refuse_empty(links: OnLinks, tokens: Tokens, written: Written) -> None:

@@ -38,31 +38,33 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The machines of a job on unlike groups of nodes; ``stages``: the group of each stage, where the user says it."""
+    """The machines of a job on unlike groups of nodes; ``stages``: the group of each stage, where the user says it;
+    ``accelerators`` of the job."""
 
     system: System
     runtime: Runtime
     stages: tuple[int, ...] = ()
+    accelerators: int = 0
 
     @classmethod
-    def of(cls, system: System, runtime: Runtime, stages: Sequence[str] = ()) -> Cluster:
+    def of(cls, system: System, runtime: Runtime, stages: Sequence[str] = (), accelerators: int = 0) -> Cluster:
         """The machines of a part of a system."""
         runtime = at_home(runtime, system.groups[0].node.accelerator.vendor)
         names = [group.name for group in system.groups]
         system = driven(system, runtime.communication.nics)
-        return cls(system, runtime, tuple(names.index(name) for name in stages))
+        return cls(system, runtime, tuple(names.index(name) for name in stages), accelerators)
 
     def on(self, kind: Kind) -> Machine:
         """One of the machines."""
         index, crossing = kind
         fabric = inside(self.system, index) if crossing is None else across(self.system, index, crossing)
-        return Machine.on(self.system.groups[index].node, fabric, self.runtime)
+        return Machine.on(self.system.groups[index].node, fabric, self.runtime, accelerators=self.accelerators)
 
     def over(self, joint: Joint) -> Machine:
         """The machine that sends from one group to another."""
         one, other, sharing = joint
         fabric = between(self.system, one, other, sharing if self.system.links else 0)
-        return Machine.on(self.system.groups[one].node, fabric, self.runtime)
+        return Machine.on(self.system.groups[one].node, fabric, self.runtime, accelerators=self.accelerators)
 
     def capacities(self, plans: Plans, stages: int) -> Matrix:
         """Bytes that the driver reports of the smallest accelerator on each stage [P, S]."""
@@ -87,7 +89,7 @@ def machines(
     """What prices a job of these plans: one machine, or several where it reaches unlike groups of nodes."""
     total = int(plans.ranks.max(initial=0))
     part = part_of(system, system.accelerators if stages else total)
-    return Cluster.of(part, runtime, stages) if part.mixed else Machine.of(part, runtime, links, total)
+    return Cluster.of(part, runtime, stages, total) if part.mixed else Machine.of(part, runtime, links, total)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ from rapid_llm.network import Fabric
 from rapid_llm.network.flow_prices import Carrier, Interconnect, Links, interconnect
 from rapid_llm.network.technologies import library_for
 from rapid_llm.nouns import replaced
+from rapid_llm.operators.work import lateness
 from rapid_llm.runtime import Runtime
 
 
@@ -18,7 +19,8 @@ from rapid_llm.runtime import Runtime
 class Machine:
     """What prices a step: one accelerator, its fabric, the runtime, whether long compute-bound work throttles it, and
     the speed of the CPUs that feed it over those the runtime's host costs were measured on; ``node`` holds it. With
-    ``net``, messages are priced link by link."""
+    ``net``, messages are priced link by link. ``pace``: the clock of the slowest accelerator of the job, over that of
+    the slowest of a node's eight."""
 
     accelerator: Accelerator
     fabric: Fabric
@@ -27,6 +29,7 @@ class Machine:
     host_speed: float
     node: Node
     net: Interconnect | None = None
+    pace: float = 1.0
 
     @classmethod
     def of(cls, system: System, runtime: Runtime, links: Links | None = None, accelerators: int = 0) -> Machine:
@@ -43,15 +46,18 @@ class Machine:
         runtime = at_home(runtime, node.accelerator.vendor)
         system = driven(system, runtime.communication.nics)
         net = None if links is None else interconnect(system, links)
-        return cls.on(node, Fabric.of(system, accelerators), runtime, net)
+        return cls.on(node, Fabric.of(system, accelerators), runtime, net, accelerators)
 
     @classmethod
-    def on(cls, node: Node, fabric: Fabric, runtime: Runtime, net: Interconnect | None = None) -> Machine:
-        """The machine of a node. Training keeps the matrix units busy for hours, so it runs at the clock that the power
-        limit sustains; inference alternates with memory-bound decode and runs at boost."""
+    def on(
+        cls, node: Node, fabric: Fabric, runtime: Runtime, net: Interconnect | None = None, accelerators: int = 0
+    ) -> Machine:
+        """The machine of a node, in a job of so many ``accelerators``. Training keeps the matrix units busy for hours,
+        so it runs at the clock that the power limit sustains; inference alternates with memory-bound decode and runs at
+        boost."""
         chip = node.accelerator
         clock = chip.sustained.clock if runtime.workload == "training" else 1.0
-        return cls(chip, fabric, runtime, clock, node.host_speed, node, net)
+        return cls(chip, fabric, runtime, clock, node.host_speed, node, net, slowest(chip, accelerators))
 
     @property
     def carrier(self) -> Carrier | None:
@@ -60,6 +66,16 @@ class Machine:
             return None
         communication = self.runtime.communication
         return Carrier(self.net, self.fabric, communication.library, communication.small_all_reduce)
+
+
+def slowest(chip: Accelerator, accelerators: int) -> float:
+    """The clock of the slowest of several accelerators at their limit of power, over that of the slowest of eight.
+
+    Chips of one name need unequal voltage for a clock, so that one limit buys each a clock of its own; a step waits for
+    the last of all. ``sustained.clock`` comes from nodes of eight and more. 0: as in such a node.
+    """
+    eight, all_of_them = (1.0 + chip.sustained.spread * lateness(count) for count in (8, accelerators or 8))
+    return eight / all_of_them
 
 
 @lru_cache(maxsize=64)

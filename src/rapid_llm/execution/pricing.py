@@ -99,10 +99,11 @@ def _clock(rows: Kernels, kernel: str, dtype: str, machine: Machine) -> float:
     kernel that keeps the matrix units less busy
     draws less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power
     buys (power of products / its own)^(1/3) of the clock, up to boost. A kernel is busy for its rate; attention less,
-    for the exponentials beside both products of a position (``operators.attention``), and at less power.
+    for the exponentials beside both products of a position (``operators.attention``), and at less power. The slowest
+    accelerator of the job sets the ``pace`` of what the limit slows.
     """
     if machine.clock >= 1.0 or rows.family not in ("attention", "gemm", "moe"):
-        return machine.clock
+        return machine.clock * (machine.pace if machine.clock < 1.0 else 1.0)
     chip = machine.accelerator
     chosen = operators.kernel(kernel).shaped(chip.architecture)
     own = chosen.on(chip.architecture)
@@ -116,7 +117,7 @@ def _clock(rows: Kernels, kernel: str, dtype: str, machine: Machine) -> float:
     product = implementation(machine.runtime, "gemm", "bf16", chip.architecture)
     reference = operators.kernel(product).on(chip.architecture)
     held = chip.sustained.clock_of(number_format(dtype).rate)
-    return min(max(held * float((reference.rate / busy) ** (1.0 / 3.0)), held), 1.0)
+    return min(max(held * float((reference.rate / busy) ** (1.0 / 3.0)), held) * machine.pace, 1.0)
 
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:

@@ -104,6 +104,7 @@ class Shapes:
     cache_dealt: bool
     gathers_experts: str
     shared_as_routed: bool
+    biased_group: int
     gathers_by: str
     head: tuple[float, str]
     evenness: Column
@@ -209,6 +210,7 @@ class Shapes:
             training=training,
             gathers_experts="none" if training else runtime.communication.gathers_experts,
             shared_as_routed=not training and runtime.serving is not None and runtime.serving.shared_as_routed,
+            biased_group=0 if training or runtime.serving is None else runtime.serving.biased_group,
             gathers_by=runtime.communication.gathers_by,
             evenness=np.full_like(new, evenness),
             source=np.full_like(new, source),

@@ -18,7 +18,7 @@ from rapid_llm.network.explicit import UNIT, Laid, by_turns, laid, takes_turns
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.groups import Members, group_of, members_of
 from rapid_llm.network.lines import Way, bare_line, ways
-from rapid_llm.network.own import nesting, templates
+from rapid_llm.network.links_alone import nesting, templates
 from rapid_llm.network.programs import program, run_in_slices, run_on
 from rapid_llm.network.regimes import Line
 from rapid_llm.network.specimens import BANDWIDTH, FAMILIES, LATENCY, WRITTEN, written

@@ -156,11 +156,7 @@ def trees(group: Group, hop: Floats, rates: Floats, beside: Floats) -> Trees:
     way = level + len(hop) * _off_rail(units[:, child], units[:, parent], group)
     way, first = np.unique(way, axis=0, return_index=True)
     wait, level = _by_rail(hop, group)[way.T], level[first].T
-    below, above = np.zeros((2, 2, count, len(way)))
-    for (_, t, a, b), seconds in zip(edges.T.tolist(), wait, strict=True):
-        np.maximum(below[t, b], below[t, a] + seconds, out=below[t, b])
-    for (_, t, a, b), seconds in zip(edges.T[::-1].tolist(), wait[::-1], strict=True):
-        above[t, a] = above[t, b] + seconds
+    below, above = _chains(edges, wait, count)
     deepest = below.max(axis=1)
     through = deepest[tree] + below[tree, child] + wait + above[tree, parent]
     sent, moving, ports = np.zeros(len(hop)), np.zeros_like(wait), list[Floats]()
@@ -168,11 +164,8 @@ def trees(group: Group, hop: Floats, rates: Floats, beside: Floats) -> Trees:
         far = level == k if k < group.inside else level >= k
         ends, pace, other = [child, parent], rates[k], beside[k]
         if group.tiers[k].kind == "full":  # a link either way between each two, that no chain inside a unit takes
-            ends, pace, other = (
-                [np.minimum(child, parent) * count + np.maximum(child, parent)],
-                pace / max(1, inner - 1),
-                0,
-            )
+            ends = [np.minimum(child, parent) * count + np.maximum(child, parent)]
+            pace, other = pace / max(1, inner - 1), 0.0
         touched = np.zeros((max(int(end.max(initial=0)) for end in ends) + 1, len(way)))
         for end in ends:
             np.add.at(touched, end, far * 1.0)
@@ -187,6 +180,17 @@ def trees(group: Group, hop: Floats, rates: Floats, beside: Floats) -> Trees:
         waits.append((deepest[:, None] + above).ravel())
         moves.append(np.broadcast_to(port, above.shape).ravel())
     return Trees(highest(np.concatenate(waits), np.concatenate(moves)), sent)
+
+
+def _chains(edges: Ints, wait: Floats, count: int) -> tuple[Floats, Floats]:
+    """Seconds of the longest chain from a leaf up to each of ``count`` units of both trees, and of that from there to
+    the root [2, count, way]; ``edges``: rows of level, tree, child and parent, leaves first; ``wait``: of each edge."""
+    below, above = np.zeros((2, 2, count, wait.shape[1]))
+    for (_, t, a, b), seconds in zip(edges.T.tolist(), wait, strict=True):
+        np.maximum(below[t, b], below[t, a] + seconds, out=below[t, b])
+    for (_, t, a, b), seconds in zip(edges.T[::-1].tolist(), wait[::-1], strict=True):
+        above[t, a] = above[t, b] + seconds
+    return below, above
 
 
 def _levels(a: Ints, b: Ints, group: Group) -> Ints:

@@ -55,25 +55,31 @@ def program(
     nodes = placed(topology, ranks, placement)
     whole = topology.grid is not None and bounds[-1] == len(topology.accelerators)
     both = whole and topology.grid is not None and topology.grid.wraps == (True,)
-    parts: list[Sends] = []
-    for phase in template.phases:
-        count = slices if template.pipelined else 1
+    count = slices if template.pipelined else 1
+
+    def laid(phase: Phase) -> Sends:
         if uneven and phase.pattern == "ring" and phase.levels == (0, len(bounds)):
             some = through(uneven, bounds[-1], phase.steps, phase.load * size_bytes)
-            parts.append(_in_fewer(some, phase.steps, most_rounds, bounds))
-            continue
-        parts.append(
-            _phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds, lanes=lanes)
+            return _in_fewer(some, phase.steps, most_rounds, bounds)
+        return _phase(
+            phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds, lanes=lanes
         )
+
+    parts = [laid(phase) for phase in template.phases]
     sends = copies(_joined(parts, 0 if template.pipelined else ALL, template.lanes), groups, bounds[-1])
-    tasks_of = [len(part) for part in parts]
-    beside = np.tile(np.repeat(np.array([part.channels for part in parts], np.int64), tasks_of), groups)
-    stage = np.array([0 if template.pipelined else k // template.lanes for k in range(len(parts))])
-    stage = np.tile(np.repeat(stage, tasks_of), groups)
+    beside, stage = _beside(template, parts, groups)
     target = np.where(sends.target < 0, sends.target, nodes[sends.target])
     ends = (nodes[sends.source], target, stage)
     found = _tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, stage))
     return replace(found, stage=stage)
+
+
+def _beside(template: Template, parts: Sequence[Sends], groups: int) -> tuple[Ints, Ints]:
+    """Of every send of all groups: how many channels move beside each other, and the stage in which it moves."""
+    tasks_of = [len(part) for part in parts]
+    channels = np.array([part.channels for part in parts], np.int64)
+    stage = np.array([0 if template.pipelined else k // template.lanes for k in range(len(parts))])
+    return np.tile(np.repeat(channels, tasks_of), groups), np.tile(np.repeat(stage, tasks_of), groups)
 
 
 def run_on(template: Template) -> Template:

@@ -1,8 +1,13 @@
 """The named checks of how tokens choose experts, and where these sit."""
 
-from rapid_llm.scenario import sentences
 from rapid_llm.scenario.rules import Check, divides
-from rapid_llm.scenario.sentences import Row
+from rapid_llm.scenario.sentences import Row, listed
+
+
+def _routing(row: Row) -> str:
+    """Something about experts is said of a model without any."""
+    said = "lora.targets experts" if row["expert_adapters"] else "routing"
+    return f"workload.{said} needs a model with experts, and {row['model']} has none. Try to leave it out."
 
 
 def _ranks(row: Row) -> str:
@@ -20,7 +25,7 @@ def _slots(row: Row) -> str:
     tried = sorted({max(copies - (experts + copies) % ep, 0), copies + -(experts + copies) % ep} | set(fits[:1]))
     return (
         f"workload.routing.redundant_experts {copies} beside {experts} experts are {experts + copies}, which ep {ep} "
-        f"does not divide. Try {sentences.listed(tried)}."
+        f"does not divide. Try {listed(tried)}."
     )
 
 
@@ -50,7 +55,7 @@ EXPERTS: tuple[Check, ...] = (
         "routing needs experts",
         "workload.routing",
         lambda c: (c.num_experts > 0) | ((c.routed == 0) & (c.expert_adapters == 0)),
-        sentences.routing,
+        _routing,
     ),
     Check(
         "every expert is counted",

@@ -1,6 +1,7 @@
 """What sentences quote of a scenario in words: names, formats, and the first thing of a kind that is wrong."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.errors import InputError
@@ -13,51 +14,66 @@ from rapid_llm.scenario.seating import apart, unseated, used_groups
 from rapid_llm.workload import Training, misplaced
 
 
-def names_of(scenario: Scenario) -> dict[str, str]:
+def names_of(scenario: Scenario) -> dict[str, Any]:
     """All that a sentence may quote, by name."""
-    groups = used_groups(scenario)
-    lacking, chip = without_rate(groups, scenario.precision)
-    strange = (g.node.accelerator for g in groups if not _runs_on(scenario, g.node.accelerator))
-    chip, multiplied = next(strange, chip), lacking or "compute"
-    facts = scenario.runtime.training
+    return {**_job_names(scenario), **_system_names(scenario), **_framework_names(scenario)}
+
+
+def _job_names(scenario: Scenario) -> dict[str, Any]:
+    """The model and the work, and the first thing that is wrong with either."""
     return {
         "model": scenario.model.name,
-        "why_misplaced_experts": misplaced(scenario.workload.routing, experts_of(scenario.model)),
-        "draft": scenario.draft.model.name if scenario.draft else "",
-        "why_misplaced": why_misplaced(scenario),
-        "broken": next((str(fault) for fault in scenario.faults if fault.of_links), ""),
-        "system": scenario.system.name,
-        "accelerator": chip.name,
-        "runtime": scenario.runtime.name,
-        "platforms": scenario.runtime.runs_on,
-        "vendor": chip.vendor,
         "model_kind": scenario.model.kind,
+        "modules": ", ".join(present(scenario.model)),
+        "draft": scenario.draft.model.name if scenario.draft else "",
         "beyond_field": beyond_modelled(scenario),
-        "vendor_names": list(dict.fromkeys(g.node.accelerator.vendor for g in groups)),
+        "lacked_module": lacked_module(scenario),
+        "why_misplaced_experts": misplaced(scenario.workload.routing, experts_of(scenario.model)),
+        "broken": next((str(fault) for fault in scenario.faults if fault.of_links), ""),
+        "why_misplaced": why_misplaced(scenario),
+        "why_unseated": unseated(scenario),
+        "why_apart": apart(scenario),
+    }
+
+
+def _system_names(scenario: Scenario) -> dict[str, Any]:
+    """Groups of nodes, and the accelerator that lacks what the runtime or the formats ask for; the first where none."""
+    groups, formats = used_groups(scenario), scenario.precision
+    lacking, chip = without_rate(groups, formats)
+    strange = (g.node.accelerator for g in groups if not _runs_on(scenario, g.node.accelerator))
+    chip, multiplied = next(strange, chip), lacking or "compute"
+    return {
+        "system": scenario.system.name,
         "group_names": [g.name for g in groups],
         "last_group": groups[-1].name,
         "held": " + ".join(f"{g.count} x {g.node.accelerators}" for g in scenario.system.groups),
-        "why_unseated": unseated(scenario),
-        "why_apart": apart(scenario),
+        "vendor_names": list(dict.fromkeys(g.node.accelerator.vendor for g in groups)),
+        "accelerator": chip.name,
+        "vendor": chip.vendor,
         "usual_runtime": usual(scenario.workload.kind, chip.vendor, chip.architecture, scenario.model.kind),
+        "multiplied": multiplied,
+        "format": getattr(formats, multiplied),
+        "weights": next((kept for kept in kept_formats(formats) if dtype(kept).weight_only), formats.weights),
+        "rate": dtype(getattr(formats, multiplied)).rate,
+        "rates": ", ".join(sorted(chip.peak)),
+        "sixteen_bit": "bf16" if chip.rate("bf16") else "fp16",
+    }
+
+
+def _framework_names(scenario: Scenario) -> dict[str, Any]:
+    """What the runtime runs; a serving engine exchanges sequences in every way."""
+    facts = scenario.runtime.training
+    return {
+        "runtime": scenario.runtime.name,
+        "platforms": scenario.runtime.runs_on,
         "lacked": _lacked(scenario),
-        "lacked_module": lacked_module(scenario),
-        "modules": ", ".join(present(scenario.model)),
         "schedule": scenario.parallelism.schedule or "1f1b",
+        "schedules": facts.schedules if facts else (),
+        "stages": facts.zero_stages if facts else (),
         "way": scenario.parallelism.exchange or "ring",
         "ways": facts.exchange if facts else EXCHANGES,
         "window_ways": facts.window_exchange if facts else EXCHANGES,
         "latent_ways": facts.latent_exchange if facts else EXCHANGES,
-        "schedules": facts.schedules if facts else (),
-        "stages": facts.zero_stages if facts else (),
-        "multiplied": multiplied,
-        "format": getattr(scenario.precision, multiplied),
-        "weights": next(
-            (kept for kept in kept_formats(scenario.precision) if dtype(kept).weight_only), scenario.precision.weights
-        ),
-        "rate": dtype(getattr(scenario.precision, multiplied)).rate,
-        "rates": ", ".join(sorted(chip.peak)),
-        "sixteen_bit": "bf16" if chip.rate("bf16") else "fp16",
     }
 
 

@@ -1,7 +1,8 @@
 """A case: one measured figure, the scenario that should reproduce it, and what a naive model says of it."""
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -22,6 +23,30 @@ class Baseline:
 
     prediction: float
     constant: str | None = None
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a row is read into, step by step: a Skip on the way leaves what was read before, and the reason for it."""
+
+    measured: float = 0.0
+    scenario: Mapping[str, Any] | None = None
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
+    reason: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a case that it gives."""
+        return {name: getattr(self, name) for name in ("measured", "scenario", "baselines", "reason")}
+
+
+@contextmanager
+def reading() -> Iterator[Reading]:
+    """A reading for the steps of a ``with`` block, which a Skip ends: then there is no scenario."""
+    found = Reading()
+    try:
+        yield found
+    except Skip as skip:
+        found.scenario, found.reason = None, str(skip)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

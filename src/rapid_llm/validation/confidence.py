@@ -10,7 +10,7 @@ from rapid_llm.errors import RapidError
 from rapid_llm.hardware import accelerator, system
 from rapid_llm.predict.confidence import written
 from rapid_llm.validation.evaluation import Result
-from rapid_llm.validation.kernels.lent import LENT
+from rapid_llm.validation.kernels.unmeasured import LENT
 from rapid_llm.validation.scorecard import MEAN, Scorecard, ScoreRow
 from rapid_llm.validation.suites.kernels import SCHEMAS
 

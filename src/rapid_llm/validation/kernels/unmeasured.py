@@ -1,4 +1,4 @@
-"""What a device would be told if nothing had been measured on it or on its architecture.
+"""What would be predicted for a device if nothing had been measured on it or on its architecture.
 
 Its datasheet stays, and so does the structure of each kernel; ``sustained`` is what is typical of the architecture, and
 the numbers of kernels are those of the architecture that stands in (``operators.kernels.NEAREST``), among those that
@@ -16,7 +16,7 @@ from rapid_llm.operators.kernels import FALLBACK, NEAREST, AttentionKernel, Deco
 from rapid_llm.validation.kernels.slices import RUNTIMES, KernelSlice, chosen
 
 LENT: Final = "_lent"
-"""Ends the metric of such figures."""
+"""Suffix of the metrics of such figures."""
 
 _FOLLOWS: Final = {
     "trtllm-decode": "trtllm-decode-fp8", "trtllm-gen-decode": "trtllm-decode-fp8",
@@ -36,13 +36,15 @@ _ALONE: Final = "trtllm-decode"
 """The kernel whose query heads run alone, outside its groups, on every architecture."""
 
 _MEANING: Final = ("append", "shared", "waits", "warps")
-"""Fields of a structure that say of what a number is a time or a share: they are lent with it."""
+"""Fields of a structure that say of what a number is a time or a share: they are taken over with it."""
 
 
 def without_its_fit(
     part: KernelSlice, device: str, framework: str, table_dtype: str
 ) -> tuple[Kernel, Accelerator] | None:
-    """The kernel and the accelerator that price the rows of a slice then; None where no architecture lends numbers."""
+    """The kernel and the accelerator that then price the rows of a slice; None where no other architecture has
+    numbers for it.
+    """
     architecture = hardware.accelerator(device).architecture
     nearest = (*NEAREST.get(architecture, ()), FALLBACK)[0]
     own = operators.kernel(part.kernel).shaped(architecture)
@@ -68,7 +70,9 @@ def _near(name: str, architecture: str) -> bool:
 
 
 def _meaning(own: Kernel, lender: Kernel) -> dict[str, Any]:
-    """The fields of ``_MEANING`` as the lender has them; the size of a block stays where both have one."""
+    """The fields of ``_MEANING`` as the kernel whose numbers are taken has them; the size of a block stays where both
+    have one.
+    """
     lent = {field: getattr(lender, field) for field in _MEANING if hasattr(own, field)}
     if lent.get("shared") and getattr(own, "shared", 0):
         del lent["shared"]

@@ -6,7 +6,7 @@ import pytest
 
 from rapid_llm import hardware, operators
 from rapid_llm.validation.kernels import slice_of
-from rapid_llm.validation.kernels.lent import without_its_fit
+from rapid_llm.validation.kernels.unmeasured import without_its_fit
 
 
 def test_nothing_fitted_on_the_device_or_its_architecture_is_left():
