@@ -209,6 +209,34 @@ def test_a_power_limit_that_slows_products_down_leaves_attention_more():
     assert clocked.attention == clocked.peak
 
 
+def test_a_power_limit_slows_exponentials_as_the_products_of_attention_and_no_decode():
+    limited = hardware.accelerator("l40s")
+    full = replaced(limited, sustained=replaced(limited.sustained, matrix=1.0))
+    slow, fast = rates(limited, "bf16"), rates(full, "bf16")
+    assert slow.exponentials / fast.exponentials == pytest.approx(slow.attention / fast.attention)
+    assert slow.exponentials < fast.exponentials
+    assert slow.multiplies(16, warps=True) == fast.multiplies(16, warps=True)
+
+
+def test_a_pipe_twice_as_fast_leaves_what_goes_on_beside_products():
+    r = rates(hardware.accelerator("h100-sxm"), "bf16")
+    narrow, wide = r.reached(0.6), r.reached(0.6, pipe=r.pipe(8))
+    assert 1.0 / wide - 1.0 == pytest.approx(2.0 * (1.0 / narrow - 1.0), rel=1e-3)
+    assert rates(hardware.accelerator("h100-sxm"), "fp8").pipe(16) == pytest.approx(r.pipe(8))
+    for name in ("hopper", "blackwell"):  # so that one share holds for both, within what other things differ
+        sixteen, eight = (operators.kernel(kernel).on(name).rate for kernel in ("trtllm-fmha", "trtllm-fmha-fp8"))
+        assert eight == pytest.approx(sixteen, rel=0.1)
+
+
+def test_query_heads_alone_go_at_the_pace_of_issued_instructions():
+    """A100 has half the lanes of H100 and issues as much a cycle: one share holds for both."""
+    ampere, hopper = (rates(hardware.accelerator(name), "bf16") for name in ("a100-sxm", "h100-sxm"))
+    cycles = [r.issued / (r.units * r.clock) for r in (ampere, hopper)]
+    assert cycles[0] == pytest.approx(cycles[1], rel=0.1)
+    shares = [operators.kernel("trtllm-decode").on(name).lone_rate for name in ("ampere", "ada", "hopper", "blackwell")]
+    assert max(shares) < 1.3 * min(shares)
+
+
 def test_heads_with_sinks_go_to_the_kernel_that_has_a_place_for_them():
     columns = {name: np.full(2, float(value)) for name, value in BASE.items()}
     chip = hardware.accelerator("a100-sxm")

@@ -122,9 +122,9 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     per_head = np.ceil(new * group / tile)
     ctas = batch * heads / group * per_head
     mean, longest = _visited(per_head, tile / group, kv_tile, columns)
-    rate = r.reached(c.rate, warps=kernel.warps)
+    rate = r.reached(c.rate, warps=kernel.warps, pipe=r.pipe(kernel.product_bits))
     if some(backward):
-        slower = r.reached(c.backward_rate or _BACKWARD * c.rate, warps=kernel.warps)
+        slower = r.reached(c.backward_rate or _BACKWARD * c.rate, warps=kernel.warps, pipe=r.pipe(kernel.product_bits))
         rate = where(backward > 0, slower / 2.5, rate)
     peak = r.in_attention(kernel.product_bits, warps=kernel.warps) * rate
     column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / peak  # of one KV position of one tile
