@@ -70,7 +70,8 @@ def runtime_of(document: Document, system: System, default: str, workload: str) 
     laid over ``default``.
     """
     chip = system.groups[0].node.accelerator
-    by_name = partial(runtime.load, architecture=chip.architecture, workload=workload)
+    own = 0 if chip.memory.unified else chip.memory.hbm.capacity  # NVML knows none of a unified memory
+    by_name = partial(runtime.load, architecture=chip.architecture, workload=workload, memory=own)
     return _slot(document, "runtime", Runtime, by_name, partial(_runtime, by_name, default))
 
 
