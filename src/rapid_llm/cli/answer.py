@@ -40,8 +40,10 @@ SHORTER = (
     Shown(),
     Shown(costs=4),
     Shown(costs=3),
-    Shown(costs=3, what_ifs=2, defaults=2, note_lines=2),
-    *(Shown(costs=3, what_ifs=2, defaults=1, notes=notes, note_lines=2) for notes in (3, 2, 1)),
+    Shown(costs=3, what_ifs=2),
+    Shown(costs=3, what_ifs=0),
+    Shown(costs=3, what_ifs=0, defaults=2, note_lines=2),
+    *(Shown(costs=3, what_ifs=0, defaults=1, notes=notes, note_lines=2) for notes in (UNCUT, 3, 2, 1)),
     *(Shown(costs=costs, what_ifs=0, defaults=1, notes=1, note_lines=1) for costs in (3, 2, 1, 0)),
     Shown(costs=0, what_ifs=0, defaults=1, notes=0, note_lines=1),
 )

@@ -257,6 +257,8 @@ def _given(group: ScenarioFlags) -> Iterable[tuple[str, Any]]:
 
 def in_flags(error: InputError) -> InputError:
     """An error that names fields, in the words of a command line: ``Try system: dgx-h100`` is ``--system dgx-h100``."""
+    if error.file is not None:
+        return error  # a file has fields
     flag = _NEEDED.get(error.field or "")
     said, missing, _ = error.message.partition(" is missing. ")
     if flag is not None and missing:

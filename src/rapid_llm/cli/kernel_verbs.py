@@ -60,7 +60,7 @@ class Asked:
 
     accelerator: Annotated[str, Parameter(help="Catalogue name or file.")]
     runtime: Annotated[str, Parameter(help="Whose choice of kernel.")] = "vllm"
-    kernel: Annotated[str | None, Parameter(help="Implementation; default: the runtime's.")] = None
+    kernel: Annotated[str | None, Parameter(help="Implementation (list kernels); default: the runtime's.")] = None
     json: Annotated[bool, Parameter(negative=(), help="One JSON object.", show_default=False)] = False
 
 

@@ -87,7 +87,7 @@ def implementation(runtime: Runtime, family: str, dtype: str, architecture: str)
             return table[key]
     raise InputError(
         f"runtime '{runtime.name}' has no {family} kernel for {dtype} on {architecture}: "
-        f"it has {', '.join(sorted(table))}."
+        f"it has {', '.join(sorted(table)) or 'none at all'}. See: rapid-llm list kernels"
     )
 
 
