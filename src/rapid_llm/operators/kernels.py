@@ -82,6 +82,11 @@ class Kernel:
         """Times that do not follow the clock: waits for memory."""
         return ()
 
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Architectures that the kernel has numbers of its own for."""
+        return tuple(self.constants)  # type: ignore[attr-defined]
+
     def stands_in(self, architecture: str) -> str:
         """The architecture whose numbers ``on`` returns; differs from the argument where nothing was measured."""
         known: dict[str, Any] = self.constants  # type: ignore[attr-defined]

@@ -53,11 +53,19 @@ USUAL: Final[Mapping[str, tuple[str, ...]]] = {
 """Runtimes by workload, the most usual first."""
 
 
-@lru_cache(maxsize=128)
 def load(name: str, architecture: str = "", workload: str = "", memory: float = 0.0) -> Runtime:
     """The runtime of a name, an alias or ``name@version`` on an architecture; InputError with the nearest otherwise.
 
-    An alias of several is the one that runs the ``workload``. ``memory``: of an accelerator (bytes)."""
+    An alias of several is the one that runs the ``workload``. ``memory``: of an accelerator (bytes). A file is read
+    again each time: it may have changed.
+    """
+    if is_path(name):
+        return build_runtime(CATALOGUE.document(name.partition("@")[0]), name, architecture, memory)
+    return _loaded(name, architecture, workload, memory)
+
+
+@lru_cache(maxsize=128)
+def _loaded(name: str, architecture: str, workload: str, memory: float) -> Runtime:
     name = written(name, workload)
     return build_runtime(CATALOGUE.document(name.partition("@")[0]), name, architecture, memory)
 

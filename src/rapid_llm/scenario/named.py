@@ -387,6 +387,8 @@ def own_precision(found: Model, system: System, engine: Runtime) -> tuple[str, s
         if own is not None:
             return own, f"checkpoint of {found.name}"
     instead = usual.replace("bf16", "fp16")
+    if engine.workload == "inference" and found.quantization and found.quantization not in CHECKPOINTS:
+        return usual, f"the checkpoint's own format, {found.quantization}, is not known"
     if not computes(usual) and instead in PRESETS and computes(instead):
         return instead, f"{' or '.join(chip.name for chip in chips)} has no bf16"
     return usual, f"default of {engine.name}"
