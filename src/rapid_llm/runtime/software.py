@@ -50,6 +50,15 @@ class Comparing:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class Pieces:
+    """Passes up to so many ``tokens`` that run as graphs between their attentions: ``left``, of what launching each
+    kernel would cost, the share that replaying these and launching attention still does."""
+
+    tokens: Whole = 0
+    left: Fraction = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Host:
     """What the CPU adds, in seconds.
 
@@ -75,7 +84,8 @@ class Host:
     host sees them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves
     free of memory, the allocator maps new memory instead of reusing it, per GiB of them; in training, forward and
     backward pass alike, per GiB by which they exceed the room. ``captured`` phases run as
-    a graph: no per-kernel cost, no skew. Seconds of a host of speed 1 (``Node.host_speed``), but ``per_layer``.
+    a graph: no per-kernel cost, no skew; ``pieces``: prompts that run as several. Seconds of a host of speed 1
+    (``Node.host_speed``), but ``per_layer``.
     """
 
     per_kernel: Seconds = 0.0
@@ -100,6 +110,7 @@ class Host:
     per_gib_mapped: Seconds = 0.0
     per_send: Seconds = 0.0
     captured: tuple[Literal["forward", "backward", "prefill", "decode"], ...] = ()
+    pieces: Pieces = Pieces()
 
     def arrival(self, tokens: float) -> float:
         """Seconds from the arrival of a prompt of so many tokens to its first launch, where nothing runs."""
