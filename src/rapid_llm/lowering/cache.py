@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.lowering.operators import FP32_BYTES
 from rapid_llm.model.architecture import Attention, Block, CompressedAttention, LatentAttention, Model, StateSpace
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-FP32_BYTES = 4.0
 INPUT_BYTES = 2.0
 """Of an input that a causal convolution keeps, 16 bit wide."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, only, pointwise, renamed
+from rapid_llm.lowering.operators import FP32_BYTES, Canonical, Collective, Column, Operator, only, pointwise, renamed
 from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import EVEN, Shapes
 from rapid_llm.model.architecture import MLP, MoE
@@ -16,7 +16,6 @@ from rapid_llm.operators.elementwise import filled, larger, mapped, smaller, som
 from rapid_llm.operators.work import lateness, most_loaded
 from rapid_llm.workload import NATURAL_SKEW, scattered_load
 
-FP32_BYTES = 4.0
 # What a compiled choice by PyTorch launches: sigmoid and bias, the best two of a group and of groups by selection and
 # sort, a mask that is zeroed, scattered and applied, the best experts, their weights, the padding (SGLang, topk.py).
 _CHOOSING = 10.0

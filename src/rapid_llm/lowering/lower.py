@@ -20,7 +20,7 @@ from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator
 from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_bytes
 from rapid_llm.lowering.rounding import in_pieces, rounded
 from rapid_llm.lowering.shapes import Shapes
-from rapid_llm.lowering.sharding import gradient_sum, shard_rows
+from rapid_llm.lowering.sharding import Held, gradient_sum, shard_rows
 from rapid_llm.lowering.table import AGAIN, Builder, Kernels, Messages, gathered_bytes, saved_bytes
 from rapid_llm.lowering.weights import ahead_parameters, block_parameters, encoder_parameters, outer_parameters
 from rapid_llm.model.architecture import Attention, Block, Model, MoE
@@ -29,7 +29,6 @@ from rapid_llm.operators.elementwise import larger
 from rapid_llm.runtime import Overlap, Runtime, Serving, Training
 
 Matrix = NDArray[np.float64]
-Held = tuple[Column | float, Column | float]
 """Parameters of one rank, outside and inside experts."""
 OUTER = 2
 ROW_BYTES = 2.0

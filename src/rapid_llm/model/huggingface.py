@@ -56,7 +56,7 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (llama.qwen2, "qwen2_5_vl_text", ""),
     (llama.qwen3, "qwen3", "Qwen3ForCausalLM"),
     (llama.qwen3, "qwen3_vl_text", ""),
-    (llama.phi3, "phi3", "Phi3ForCausalLM"),
+    (llama.mistral, "phi3", "Phi3ForCausalLM"),
     (llama.glm, "glm", "GlmForCausalLM"),
     (llama.glm4, "glm4", "Glm4ForCausalLM"),
     (llama.glm4, "glm4v_text", ""),
