@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -314,9 +315,20 @@ def _nodes(count: int) -> str:
     return "one node" if count == 1 else f"{count} nodes"
 
 
+def _curve(series: Series) -> str:
+    """Bus bandwidth over size, in decimal units as its marks are powers of ten."""
+    decimal = ("B", "kB", "MB", "GB", "TB")
+
+    def size(value: float) -> str:
+        power = min(int(math.log10(value) + 1e-9) // 3, len(decimal) - 1)
+        return f"{value / 1e3**power:g} {decimal[power]}"
+
+    return plot([series], x_label="size", log_x=True, form=lambda rate: f"{rate / 1e9:g} GB/s", form_x=size)
+
+
 def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> str:
     """Candidates as bars, bus bandwidth over size, and which algorithm costs what at which size."""
-    title = f"{asked.op} on {asked.ranks} x {asked.system}"
+    title = f"{asked.op} on {asked.ranks} accelerators of {asked.system}"
     bars = [Part(f"{c.algorithm} {c.protocol}", c.seconds) for c in found]
     curve = {size: asked.candidates(size) for size in _SIZES}
     points = [(s, bus_bandwidth(asked.op, s, asked.ranks, c[0].seconds).item()) for s, c in curve.items()]
@@ -325,7 +337,7 @@ def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -
         [min((c.seconds for c in ways if c.algorithm == name), default=None) for ways in curve.values()]
         for name in names
     ]
-    series = Series("busbw", [p[0] for p in points], [p[1] for p in points])
+    series = Series("bus bandwidth (busbw of nccl-tests)", [p[0] for p in points], [p[1] for p in points])
     tiers = [[t.tier, t.link, format_bytes(t.bytes)] for t in found[0].traffic]
     return page(
         title,
@@ -333,7 +345,7 @@ def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -
             *drawings(flow),
             (f"Candidates at {format_bytes(asked.size)}", bar_list(bars, form=format_seconds)),
             ("Bytes of one rank by tier", table(("tier", "link", "bytes"), tiers)),
-            ("Bus bandwidth", plot([series], x_label="bytes", y_label="B/s", log_x=True, form=format_bytes)),
+            ("Bus bandwidth", _curve(series)),
             (
                 "Time by algorithm and size",
                 heat_map(names, [format_bytes(s) for s in _SIZES], times, form=format_seconds),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from rapid_llm.network.flow_prices import (
 from rapid_llm.nouns import light, replaced
 from rapid_llm.operators import Prices
 from rapid_llm.operators import price_rows as price_kernels
+from rapid_llm.operators.kernels import AttentionKernel
 from rapid_llm.operators.rates import ON_CHIP_POWER, rates
 from rapid_llm.operators.work import lateness
 from rapid_llm.runtime import Runtime
@@ -87,7 +88,7 @@ def implementation(runtime: Runtime, family: str, dtype: str, architecture: str)
             return table[key]
     raise InputError(
         f"runtime '{runtime.name}' has no {family} kernel for {dtype} on {architecture}: "
-        f"it has {', '.join(sorted(table))}."
+        f"it has {', '.join(sorted(table)) or 'none at all'}. See: rapid-llm list kernels"
     )
 
 
@@ -104,12 +105,14 @@ def _clock(rows: Kernels, kernel: str, dtype: str, machine: Machine) -> float:
     if machine.clock >= 1.0 or rows.family not in ("attention", "gemm", "moe"):
         return machine.clock * (machine.pace if machine.clock < 1.0 else 1.0)
     chip = machine.accelerator
-    own = operators.kernel(kernel).on(chip.architecture)
+    chosen = operators.kernel(kernel).shaped(chip.architecture)
+    own = chosen.on(chip.architecture)
     busy = own.rate
     if rows.family == "attention":
         width = 2.0 * float(rows.columns["head_dim"].max())
         known = rates(chip, rows.dtype)
         exponential = own.softmax / 2.0 * known.attention / known.exponentials
+        busy = known.reached(busy, pipe=known.pipe(cast(AttentionKernel, chosen).product_bits))
         busy *= ON_CHIP_POWER * width / float(np.hypot(width, exponential))
     product = implementation(machine.runtime, "gemm", "bf16", chip.architecture)
     reference = operators.kernel(product).on(chip.architecture)
@@ -119,7 +122,7 @@ def _clock(rows: Kernels, kernel: str, dtype: str, machine: Machine) -> float:
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     """Price one table of kernels on a machine."""
-    dtype = _computed(rows, machine.accelerator)
+    dtype = computed(rows, machine.accelerator)
     name = implementation(machine.runtime, rows.family, dtype, machine.accelerator.architecture)
     columns = np.array(list(rows.columns.values()))
     first, runs = (ALL, None) if rows.family == "attention" else runs_of(columns)  # whose caches all differ
@@ -144,7 +147,7 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     return PricedKernels(rows, name, prices, at if runs is None else at[:, runs])
 
 
-def _computed(rows: Kernels, accelerator: Accelerator) -> str:
+def computed(rows: Kernels, accelerator: Accelerator) -> str:
     """The format in which rows multiply: attention over an 8-bit cache, and an indexer's scores, which engines take in
     fp8 whatever the precision, widen it where the accelerator has no rate."""
     if rows.family not in ("attention", "gemm") or accelerator.rate(number_format(rows.dtype).rate) is not None:

@@ -128,12 +128,14 @@ class Protocol:
 class Library:
     """A collective library: its protocols, and its cost by link.
 
-    ``links`` maps a link technology, or the defaults ``intra`` and ``inter``, to its cost.
+    ``links`` maps a link technology, or the defaults ``intra`` and ``inter``, to its cost; ``engines``: collectives run
+    on engines of their own, and take no compute units from kernels.
     """
 
     name: str
     protocols: Map[Protocol]
     links: Map[LinkCost]
+    engines: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a library without defaults, or with an algorithm that no template describes."""

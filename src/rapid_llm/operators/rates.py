@@ -94,6 +94,7 @@ class Rates(NamedTuple):
     cut: float
     warps_cut: float
     eight_bit: float
+    wide: float
     vector: float
     issued: float
     exponentials: float
@@ -117,14 +118,19 @@ class Rates(NamedTuple):
         """Matrix rate in FLOP/s of attention's products on 8 or 16 bits, by instructions of one warp or by any."""
         return (min(self.warps, self.attention) if warps else self.attention) * (self.eight_bit if bits == 8 else 1.0)
 
-    def reached(self, rate: float | Column, *, warps: bool = False) -> float | Column:
-        """The share of the peak that a kernel reaches which reaches ``rate`` of a whole matrix pipe.
+    def reached(self, rate: float | Column, *, warps: bool = False, pipe: float = 1.0) -> float | Column:
+        """The share of the peak that a kernel reaches which reaches ``rate`` of a whole matrix pipe, or of one that is
+        ``pipe`` times as fast.
 
         What goes on beside products (loads of operands, issue) takes its time whatever the pipe: of a slower one,
         which products keep busy for longer, it takes less. To instructions of one warp the pipe is no wider than they
         can fill: a chip that leaves them less than that is cut, one that could do more is not.
         """
-        return 1.0 / (1.0 + (1.0 / rate - 1.0) * (self.warps_cut if warps else self.cut))
+        return 1.0 / (1.0 + (1.0 / rate - 1.0) * (self.warps_cut if warps else self.cut) * pipe)
+
+    def pipe(self, bits: int) -> float:
+        """How many times as fast as products on 16 bits those of the compute dtype are, or on 8 where ``bits`` are."""
+        return self.wide * (self.eight_bit if bits == 8 else 1.0)
 
     def beside(self, block: float) -> float:
         """Blocks of so many bytes of shared memory that a compute unit holds at once; 1 for those that keep it busy."""
@@ -184,6 +190,7 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         cut=_cut(accelerator, named(dtype).rate, peak / cycles * clock),
         warps_cut=_cut(accelerator, named(dtype).rate, peak / cycles * clock, widest=widest),
         eight_bit=(accelerator.rate("fp8") or peak) / peak,
+        wide=max(peak / (accelerator.rate("bf16") or accelerator.rate("fp16") or peak), 1.0),
         vector=accelerator.vector * clock,
         issued=max(accelerator.vector * clock, _ISSUED * cycles if accelerator.vendor == "NVIDIA" else 0.0),
         exponentials=accelerator.exponentials * cycles * lighter,

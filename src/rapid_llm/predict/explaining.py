@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rapid_llm.execution import Priced
-from rapid_llm.execution.pricing import PricedKernels, PricedMessages
+from rapid_llm.execution.pricing import PricedKernels, PricedMessages, computed
 from rapid_llm.lowering import Kernels, Messages
 from rapid_llm.lowering.table import PHASES
 from rapid_llm.network import ALGORITHMS
@@ -31,6 +31,7 @@ SHAPES = {
     "pointwise": "{read} in, {written} out",
 }
 
+_VECTOR = frozenset(("pointwise", "convolution"))  # families that matrix units have no part in
 SHORTEST_SHOWN = 50e-9
 """Less than this (s) beyond compute and memory is not said."""
 
@@ -38,7 +39,9 @@ SHORTEST_SHOWN = 50e-9
 @dataclass(frozen=True, slots=True)
 class KernelLine:
     """One kernel or message of one unit and phase: seconds of one launch, launches of the whole step on this rank.
-    ``flops`` and ``hbm_bytes`` are of one launch; messages have none.
+
+    ``flops`` and ``hbm_bytes`` are of one launch; messages have none. ``dtype``: the format whose matrix rate bounds
+    it; empty where vector units work alone.
     """
 
     unit: str
@@ -52,6 +55,7 @@ class KernelLine:
     words: str
     flops: float = 0.0
     hbm_bytes: float = 0.0
+    dtype: str = ""
 
 
 def explain(scenario: Scenario) -> list[KernelLine]:
@@ -140,6 +144,7 @@ def _kernels(priced: Priced, weight: np.ndarray, table: TrainingTable | Inferenc
     lines = []
     for priced_table in priced.kernels:
         rows, prices = priced_table.rows, priced_table.prices
+        dtype = "" if rows.family in _VECTOR else computed(rows, priced.machine.accelerator)
         for run in _runs(table, priced, priced_table, _counts(rows, weight)):
             r, at = run.row, run.at
             shape = _shape(rows.family, {c: float(v[r, at]) for c, v in rows.columns.items()})
@@ -147,7 +152,7 @@ def _kernels(priced: Priced, weight: np.ndarray, table: TrainingTable | Inferenc
                 KernelLine(
                     run.unit, run.phase, run.name, priced_table.kernel, run.each, run.count, run.total,
                     BOUNDS[int(prices.bound[r, at])], f"{shape}: {_terms(prices, r, at)}", float(prices.flops[r, at]),
-                    float(prices.hbm_bytes[r, at]),
+                    float(prices.hbm_bytes[r, at]), dtype,
                 )
             )  # fmt: skip
     return lines

@@ -8,6 +8,7 @@ from itertools import product
 from rapid_llm import runtime
 from rapid_llm.dtypes import dtype, precision
 from rapid_llm.errors import InputError
+from rapid_llm.hardware import system, system_with
 from rapid_llm.model import MoE
 from rapid_llm.nouns import replaced
 from rapid_llm.parallelism import RECOMPUTE_MODES
@@ -51,7 +52,7 @@ def fixes(scenario: Scenario, use: MemoryUse, price: Price) -> tuple[Fix, ...]:
         found = _memory(changed)
         if found and (kind not in fitting or (_sure(found) and not _sure(fitting[kind][2]))):
             fitting[kind] = (text, changed, found)
-    if fitting.keys() <= set(OTHER_ANSWER) and (plan := _together(scenario, price)):
+    if fitting.keys() <= set(OTHER_ANSWER) and (plan := _together(scenario, price) or _elsewhere(scenario)):
         fitting["plan"] = plan
     base = _seconds(price, scenario)
     offered = [_fix(kind, fit, scenario, use, (base, price)) for kind, fit in fitting.items()]
@@ -182,6 +183,21 @@ def _together(scenario: Scenario, price: Price) -> Fitting | None:
         timed = [(seconds, one) for one in found[:TIMED] if (seconds := _seconds(price, one[1]))]
         if timed:
             return min(timed, key=lambda pair: pair[0])[1]
+    return None
+
+
+def _elsewhere(scenario: Scenario) -> Fitting | None:
+    """The same on a larger system of the catalogue, where the scenario's own has no more accelerators."""
+    chip = scenario.system.groups[0].node.accelerator.name
+    for factor in FACTORS:
+        count = scenario.accelerators * factor
+        name = system_with(chip, count) if count > scenario.system.accelerators else None
+        if name is None:
+            continue
+        larger = replaced(scenario, system=system(name))
+        text, changed = _planned(larger, count, {"tp": scenario.parallelism.tp * factor})
+        if (use := _memory(changed)) and _sure(use):
+            return f"system {name} with {text}", changed, use
     return None
 
 

@@ -17,7 +17,19 @@ def load(path: str | Path, *, overrides: Iterable[str] = (), checked: bool = Tru
     """The scenario of a YAML or JSON file, with ``a.b=value`` overrides; InputError with file and line otherwise."""
     if not isinstance(path, (str, Path)):
         raise InputError(f"load takes the path of a scenario file (got {show(path)}). Try 'scenario.yaml'.")
-    return from_mapping({}, read_yaml(path), overrides, checked=checked)
+    return from_mapping({}, read_yaml(_scenario_file(path)), overrides, checked=checked)
+
+
+def _scenario_file(path: str | Path) -> str | Path:
+    """The path of a scenario; InputError where it is the name of a model or of a system instead."""
+    from rapid_llm import hardware, model
+
+    name = str(path)
+    what = "model" if name in model.names() else "system" if name in hardware.system_names() else ""
+    if what and not Path(name).exists():
+        given = name if what == "model" else f"MODEL --system {name}"
+        raise InputError(f"'{name}' is a {what}, not a scenario file. Try rapid-llm infer {given}, or train.")
+    return path
 
 
 def from_mapping(

@@ -70,7 +70,8 @@ def runtime_of(document: Document, system: System, default: str, workload: str) 
     laid over ``default``.
     """
     chip = system.groups[0].node.accelerator
-    by_name = partial(runtime.load, architecture=chip.architecture, workload=workload)
+    own = 0 if chip.memory.unified else chip.memory.hbm.capacity  # NVML knows none of a unified memory
+    by_name = partial(runtime.load, architecture=chip.architecture, workload=workload, memory=own)
     return _slot(document, "runtime", Runtime, by_name, partial(_runtime, by_name, default))
 
 
@@ -386,6 +387,8 @@ def own_precision(found: Model, system: System, engine: Runtime) -> tuple[str, s
         if own is not None:
             return own, f"checkpoint of {found.name}"
     instead = usual.replace("bf16", "fp16")
+    if engine.workload == "inference" and found.quantization and found.quantization not in CHECKPOINTS:
+        return usual, f"the checkpoint's own format, {found.quantization}, is not known"
     if not computes(usual) and instead in PRESETS and computes(instead):
         return instead, f"{' or '.join(chip.name for chip in chips)} has no bf16"
     return usual, f"default of {engine.name}"

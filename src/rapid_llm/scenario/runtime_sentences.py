@@ -177,7 +177,7 @@ def rate(row: Row) -> str:
     """The accelerator has no matrix rate for the compute format."""
     return (
         f"precision.{row['multiplied']} {row['format']} needs a matrix rate for {row['rate']}, and "
-        f"{row['accelerator']} has {row['rates']}. Try precision: {row['sixteen_bit']}."
+        f"{row['accelerator']} has {row['rates'] or 'none at all'}. Try precision: {row['sixteen_bit']}."
     )
 
 

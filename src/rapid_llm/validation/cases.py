@@ -87,9 +87,15 @@ NEVER_FITTED = frozenset(
         "2x4 H100 (unnamed cloud)/all_reduce",
         "2x1 H100 NDR/all_reduce",
         "8x A100 NVLink3/send_recv",
+        "dgxc/llama-3.1-8b",
+        "dgxc/llama-3.1-70b",
+        "dgxc/llama-3.1-405b",
+        "dgxc/gpt-175b",
+        "flagperf",
     }
 )
-"""Keys that hash to ``fit`` but are the only group of their source: nothing would be left to score a fit on."""
+"""Keys that may hash to ``fit`` but are the only group of their source, so that nothing would be left to score a fit
+on, or were found when all constants stood."""
 
 
 def split_of(key: str) -> Split:
