@@ -12,7 +12,7 @@ from typing import Any, Final
 from rapid_llm.documents import Document, build
 from rapid_llm.errors import InputError, did_you_mean, nearest
 from rapid_llm.provenance import Catalogue, Sources, is_path
-from rapid_llm.runtime.software import Runtime
+from rapid_llm.runtime.runtime import Runtime
 from rapid_llm.units import parse
 
 CATALOGUE = Catalogue("rapid_llm.runtime", "data", "runtime")
