@@ -66,7 +66,7 @@ def _held(length: Column | float, window: Column | float, block: int) -> Column 
 def _layer(
     layer: Block, cut: tuple[Column | float, Column | float], length: Column, kv: float, block: int, *, windows: bool
 ) -> Column | float:
-    """``cut``: ranks that share heads, and those among them that share tokens."""
+    """Cache of one layer; ``cut``: ranks that divide heads, and those among them that divide tokens."""
     mixer, (tp, kvp) = layer.mixer, cut
     size: Column | float = 0.0
     if isinstance(mixer, Attention) and mixer.causal and not mixer.kv_shared:

@@ -210,7 +210,7 @@ def _travels_whole(overlap: Overlap, compute: str, name: str, op: str) -> bool:
 
 
 def _decomposed(sequence: list[Canonical], passes: Mapping[str, float]) -> list[Canonical]:
-    """The same operators, those named in ``passes`` moving so many times the bytes of one fused kernel."""
+    """The same operators; those named in ``passes`` move a multiple of the bytes of one fused kernel."""
     for op in sequence:
         if isinstance(op, Operator) and op.name in passes:
             op.passes = passes[op.name]
@@ -223,7 +223,7 @@ def _short(s: Shapes, facts: Training | None) -> bool:
 
 
 def _per_token(s: Shapes) -> Column:
-    """Tokens of the decoder for each of the encoder's [P]: a pass is as wide as the tokens that it takes in all."""
+    """Tokens of the decoder for each token of the encoder [P]: the width of a pass counts both."""
     return s.tokens / larger(s.of_source.tokens, 1.0)
 
 

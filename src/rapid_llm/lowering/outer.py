@@ -92,7 +92,7 @@ def _patches(model: Model, s: Shapes) -> Operator:
 
 
 def head_rows(model: Model, s: Shapes) -> Column:
-    """Rows of the head: of an image one, in training every token, in inference the last of each sequence."""
+    """Rows of the head: one of an image; in training every token; in inference the last token of each sequence."""
     if model.head == "none" or (not model.writes and not s.training and not model.patch_values):
         return filled(s.batch, 0.0)
     return s.batch if model.patch_values else s.rows

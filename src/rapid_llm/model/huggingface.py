@@ -276,7 +276,7 @@ def _wrapped(fields: Fields, wrapper: Wrapper) -> Model:
 
 
 def _unknown(fields: Fields) -> Model:
-    """Read an unknown architecture as a Llama where it says all that a Llama says and nothing else."""
+    """Read an unknown architecture as a Llama if it has all fields of a Llama and no others."""
     name = (_architectures(fields) or [str(fields.data.get("model_type") or "")])[0]
     unknown = f"architecture '{name}' is unknown" if name else "no architecture is named"
     missing = [needed for needed in _NEEDED if not fields.has(needed)]
