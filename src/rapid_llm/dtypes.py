@@ -105,16 +105,22 @@ _ALIASES: Final = MappingProxyType(
 @lru_cache(maxsize=256)
 def dtype(name: str) -> Dtype:
     """The number format of a name or alias; InputError with the nearest otherwise."""
-    found = DTYPES.get(_ALIASES.get(name, name))
+    found = DTYPES.get(_spelt(name))
     if found is None:
         raise InputError(unknown_name("number format", name, DTYPES), suggestions=nearest(name, DTYPES))
     return found
 
 
 def _known(name: str) -> str:
-    if _ALIASES.get(name, name) not in DTYPES:
+    if _spelt(name) not in DTYPES:
         raise ValueError(unknown_name("", name, DTYPES).strip())
-    return _ALIASES.get(name, name)
+    return _spelt(name)
+
+
+def _spelt(name: str) -> str:
+    """A format as it is written here: ``fp8-block``, as precisions spell it, is ``fp8_block``."""
+    plain = name.replace("-", "_")
+    return next((found for one in (name, plain) if (found := _ALIASES.get(one, one)) in DTYPES), name)
 
 
 DtypeName = Annotated[str, AfterValidator(_known)]

@@ -21,7 +21,7 @@ KINDS = ("datasheet", "measured", "fitted", "architecture", "estimate", "user")
 _SUFFIXES = (".yaml", ".yml", ".json")
 _HINTS = {
     "system": "A path to a YAML file works too.",
-    **{what: f"See: rapid-llm list {what}s" for what in ("model", "accelerator", "runtime")},
+    **{what: f"See: rapid-llm list {what}s" for what in ("model", "accelerator", "runtime", "kernel")},
 }
 """What to try where a sentence need not give the names: ``list`` does."""
 _OWN = frozenset({"name", "aliases"})

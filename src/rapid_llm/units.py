@@ -30,6 +30,7 @@ MAX_WATTS: Final = 1e12
 MAX_SECONDS: Final = 3600.0
 """The longest latency that a field takes: times of hardware and hosts are far below."""
 MIN_SHARE: Final = 1e-6
+PERCENT: Final = 100.0
 """The least that a fault leaves: below it a link or an accelerator is down."""
 _NUMBER: Final = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]?\d+)?(?![\d.])")
 
@@ -211,6 +212,8 @@ Fraction = Annotated[float, Field(gt=0, le=1), _quantity("fraction", bare=True)]
 def _share(value: Any) -> Any:
     if isinstance(value, float) and 0 < value < MIN_SHARE:
         raise ValueError(f"must be at least {MIN_SHARE:.4%} (got {value:g}). Try down: true.".replace("%", " %"))
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 2 <= value <= PERCENT:
+        raise ValueError(f"is the share that is left, at most 1 (got {value:g}). Try '{value:g} %'.")
     return value
 
 

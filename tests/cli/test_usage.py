@@ -159,7 +159,7 @@ SENTENCES = [
     (
         ("list", "modles"),
         "'modles' is not a part of the catalogue. Did you mean 'models'? "
-        "Known: models, systems, accelerators, runtimes, links.",
+        "Known: models, systems, accelerators, runtimes, links, kernels.",
     ),
 ]
 

@@ -174,7 +174,9 @@ def _sharing(kernel: Kernel, part: KernelSlice) -> Iterator[KernelSlice]:
 
 
 def no_row(part: KernelSlice, found: Sequence[tables.Table], files: Sequence[Path]) -> str:
-    """Why tables hold nothing to fit a kernel on: another schema, too fast to be true, or rows of other kernels."""
+    """Why tables hold no row to fit a kernel on: another schema, times that are implausibly short, or rows of other
+    kernels.
+    """
     names, kernel = ", ".join(map(str, files)), part.kernel
     if not found:
         columns = ", ".join(sorted(tables.SCHEMAS[part.schema]))
@@ -285,8 +287,9 @@ def text_of(name: str, value: float) -> str:
 
 
 def write(found: Sequence[Calibration], folder: Path) -> Path:
-    """Write one kernel with the constants of these architectures as a file of ``folder``, whole or not at all: the
-    rest is that of the package, whatever file of the name stood there."""
+    """Write one kernel with the constants of these architectures as a file of ``folder``, whole or not at all;
+    everything else is that of the package's file, even where the folder has one of this name.
+    """
     name = found[0].kernel
     lines = [f"base: {name}", f"source: {json.dumps('; '.join(one.source for one in found))}", "kind: fitted"]
     lines += ["constants:"]

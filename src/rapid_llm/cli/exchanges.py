@@ -38,7 +38,7 @@ def exchange(op: str, group: Group, links: OnLinks, tokens: Tokens, written: Wri
     answer, lines, bars, flow = priced(op, group, links, tokens)
     drawn = ""
     if written.html or written.out:
-        title = f"{op} on {answer['accelerators']} x {group.system}"
+        title = f"{op} on {answer['accelerators']} accelerators of {group.system}"
         drawn = page(title, [*drawings(flow), ("Time", bar_list(bars, form=format_seconds))])
     deliver(answer, lines, drawn, flow, links, written)
     return 0

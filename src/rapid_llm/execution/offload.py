@@ -38,9 +38,8 @@ class Offloading:
 
 @dataclass(frozen=True, slots=True)
 class HostPath:
-    """B/s of one accelerator of a full node: each way of its host link, of the CPUs' memory, of the drives.
-
-    ``drives`` is infinite where nothing goes that far.
+    """B/s of one accelerator of a full node, in each direction of its host link, of the CPUs' memory, and of the
+    drives. ``drives`` is infinite where nothing is offloaded to drives.
     """
 
     link: float
@@ -63,10 +62,11 @@ class HostPath:
 
 
 def offloading(lowered: Lowered, machine: Machine, forward: Matrix, backward: Matrix) -> Offloading | None:
-    """Time what a job offloads, beside passes of ``forward`` and ``backward`` seconds [P, S]; None: nothing.
+    """Time what a job offloads, beside passes of ``forward`` and ``backward`` seconds [P, S]; None where it offloads
+    nothing.
 
-    Copies run on engines of their own and take no compute units: M seconds beside C of a pass take max(M, C). Those of
-    activations always run beside; of weights and gradients where the runtime gathers or reduces beside computation.
+    Copy engines take no compute units: M seconds of copies beside C of a pass take max(M, C). Copies of activations
+    always run beside the pass; those of weights and gradients where the runtime gathers or reduces beside computation.
     Gradients leave with every micro-batch where the host adds them up, else with the last.
     """
     s = lowered.shapes
@@ -97,10 +97,9 @@ def offloading(lowered: Lowered, machine: Machine, forward: Matrix, backward: Ma
 
 
 def host_copies(lowered: Lowered, machine: Machine, shares: HostShare) -> Matrix:
-    """Seconds in which the copies of each forward pass keep the host link of each stage busy [P, S].
-
-    A pass fetches its layers' weights that are not on the accelerator, and the cache that its queries read; new keys
-    and values leave. Layers are fetched while those before compute, so a pass takes the longer of the two.
+    """Seconds for which the copies of each forward pass keep the host link of each stage busy [P, S]. A pass fetches
+    the weights of its layers that are not on the accelerator, and the cache that its queries read; new keys and values
+    go to the host. Layers are fetched while earlier layers compute, so a pass takes the longer of the two.
     """
     s, layers = lowered.shapes, lowered.layers
     path = HostPath.of(machine, to_drives=shares.to == "nvme")

@@ -88,7 +88,7 @@ def implementation(runtime: Runtime, family: str, dtype: str, architecture: str)
             return table[key]
     raise InputError(
         f"runtime '{runtime.name}' has no {family} kernel for {dtype} on {architecture}: "
-        f"it has {', '.join(sorted(table))}."
+        f"it has {', '.join(sorted(table)) or 'none at all'}. See: rapid-llm list kernels"
     )
 
 
@@ -122,7 +122,7 @@ def _clock(rows: Kernels, kernel: str, dtype: str, machine: Machine) -> float:
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     """Price one table of kernels on a machine."""
-    dtype = _computed(rows, machine.accelerator)
+    dtype = computed(rows, machine.accelerator)
     name = implementation(machine.runtime, rows.family, dtype, machine.accelerator.architecture)
     columns = np.array(list(rows.columns.values()))
     first, runs = (ALL, None) if rows.family == "attention" else runs_of(columns)  # whose caches all differ
@@ -147,7 +147,7 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     return PricedKernels(rows, name, prices, at if runs is None else at[:, runs])
 
 
-def _computed(rows: Kernels, accelerator: Accelerator) -> str:
+def computed(rows: Kernels, accelerator: Accelerator) -> str:
     """The format in which rows multiply: attention over an 8-bit cache, and an indexer's scores, which engines take in
     fp8 whatever the precision, widen it where the accelerator has no rate."""
     if rows.family not in ("attention", "gemm") or accelerator.rate(number_format(rows.dtype).rate) is not None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from rapid_llm.documents import Document, build, join
+from rapid_llm.documents import Document, build, join, known_fields
 from rapid_llm.errors import InputError, nearest
 from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.hardware.grouping import build_groups, in_words, inner, many_of, refuse_words
@@ -108,7 +108,9 @@ def build_accelerator(document: Document, prefix: str = "") -> Accelerator:
 
 
 def typical(name: str) -> Accelerator:
-    """The accelerator of that name as if nothing had been measured on it: with what its architecture sustains."""
+    """The accelerator of that name as if nothing had been measured on it: with the typical values
+    of its architecture.
+    """
     document, given = ACCELERATORS.entry(_resolved(name))
     datasheet = {key: value for key, value in document.data.items() if key != "sustained"}
     merged, _ = _with_architecture(replace(document, data=datasheet), given)
@@ -176,20 +178,29 @@ def _named(name: str, document: Document, path: str) -> Accelerator:
 def _with_architecture(document: Document, given: Sources) -> tuple[Document, Sources]:
     known, known_sources = _ARCHITECTURES.load("architectures")
     name = document.data.get("architecture")
+    if name is None and "vendor" not in document.data and _is_whole(document):
+        raise document.error(f"the field 'architecture' is missing. Known: {', '.join(known)}.", "architecture")
     if not isinstance(name, str):
         return document, given
     if name not in known:
-        if "sustained" in document.data:
+        lacks = [field for field in ("vendor", "sustained") if field not in document.data]
+        if not lacks:
             return document, given
         close = nearest(name, known)
         meant = f" Did you mean '{close[0]}'?" if close else f" Known: {', '.join(known)}."
-        message = f"architecture '{name}' is not known, so the accelerator must give 'sustained'.{meant}"
+        needed = " and ".join(f"'{field}'" for field in lacks)
+        message = f"architecture '{name}' is not known, so the accelerator must give {needed}.{meant}"
         raise document.error(message, "architecture", tuple(close))
     start = f"{name}."
     defaults = {path.removeprefix(start): s for path, s in known_sources.items() if path.startswith(start)}
     merged = document.over(Document(data=known[name]))
     ordered = replace(merged, data={**document.data, **merged.data})  # as the file writes it, defaults last
     return ordered, MappingProxyType({**defaults, **given})
+
+
+def _is_whole(document: Document) -> bool:
+    """Whether a document names nothing that an accelerator does not have: that is said first."""
+    return set(document.data) <= {*known_fields(Accelerator), "base", "source", "kind", "notes"}
 
 
 def _find(name: str) -> tuple[Kind, str]:
@@ -210,7 +221,9 @@ def _find(name: str) -> tuple[Kind, str]:
 
 
 def _refuse_many(name: str) -> None:
-    """InputError for ``8x h100-sxm``, a number of one thing: how many of a system a job takes is said apart."""
+    """InputError for ``8x h100-sxm``: Nx NAME is one group of several; a number of accelerators is
+    a field of its own.
+    """
     many = many_of(name)
     if many is None:
         return

@@ -282,8 +282,12 @@ def _unknown(fields: Fields) -> Model:
     missing = [needed for needed in _NEEDED if not fields.has(needed)]
     if missing:
         what = f"{missing[0]} is missing"
-        instead = "a model YAML with both" if name else "base: llama-3.1-8b beside what differs, or a whole config.json"
-        raise fields.error(f"{unknown} and {what}. Try {instead}.", "architectures")
+        alike = [one for *_, classes in _FAMILIES for one in classes.split() if one.lower() == name.lower()]
+        if alike:
+            raise fields.error(f"{unknown}. Did you mean '{alike[0]}'?", "architectures")
+        instead = "base: llama-3.1-8b beside what differs, in a model YAML, or a whole config.json"
+        plain = "; with it the file would be read as a Llama" if name else ""
+        raise fields.error(f"{unknown} and {what}{plain}. Try {instead}.", "architectures")
     foreign = next((f for f, v in fields.data.items() if v and any(w in f for w in _NOT_LLAMA)), None)
     if foreign is not None:
         raise fields.error(

@@ -9,6 +9,7 @@ from typing import Any
 from rapid_llm import runtime
 from rapid_llm.dtypes import dtype, precision
 from rapid_llm.errors import InputError
+from rapid_llm.hardware import system, system_with
 from rapid_llm.model import MoE
 from rapid_llm.nouns import replaced
 from rapid_llm.predict.fitting import largest, memory_of
@@ -53,7 +54,7 @@ def fixes(scenario: Scenario, use: MemoryUse, price: Price) -> tuple[Fix, ...]:
         found = _memory(changed)
         if found and (kind not in fitting or (_sure(found) and not _sure(fitting[kind][2]))):
             fitting[kind] = (text, changed, found)
-    if fitting.keys() <= set(OTHER_ANSWER) and (plan := _together(scenario, price)):
+    if fitting.keys() <= set(OTHER_ANSWER) and (plan := _together(scenario, price) or _elsewhere(scenario)):
         fitting["plan"] = plan
     base = _seconds(price, scenario)
     offered = [_fix(kind, fit, scenario, use, (base, price)) for kind, fit in fitting.items()]
@@ -61,7 +62,7 @@ def fixes(scenario: Scenario, use: MemoryUse, price: Price) -> tuple[Fix, ...]:
 
 
 def _memory(scenario: Scenario) -> MemoryUse | None:
-    """The memory of a scenario that can run and fits."""
+    """The memory of a scenario, where it is valid and fits."""
     try:
         found = memory_of(require(scenario))
     except InputError:
@@ -84,7 +85,7 @@ def _seconds(price: Price, scenario: Scenario) -> float | None:
 def _fix(
     kind: str, fit: Fitting, scenario: Scenario, use: MemoryUse, clock: tuple[float | None, Price]
 ) -> tuple[tuple[bool, bool, float], Fix]:
-    """A fix and its rank."""
+    """A fix and what fixes are sorted by."""
     text, changed, found = fit
     base, price = clock
     seconds = _seconds(price, changed)
@@ -184,6 +185,21 @@ def _together(scenario: Scenario, price: Price) -> Fitting | None:
         timed = [(seconds, one) for one in found[:TIMED] if (seconds := _seconds(price, one[1]))]
         if timed:
             return min(timed, key=lambda pair: pair[0])[1]
+    return None
+
+
+def _elsewhere(scenario: Scenario) -> Fitting | None:
+    """The same on a larger system of the catalogue, where the scenario's own has no more accelerators."""
+    chip = scenario.system.groups[0].node.accelerator.name
+    for factor in FACTORS:
+        count = scenario.accelerators * factor
+        name = system_with(chip, count) if count > scenario.system.accelerators else None
+        if name is None:
+            continue
+        larger = replaced(scenario, system=system(name))
+        text, changed = _planned(larger, count, {"tp": scenario.parallelism.tp * factor})
+        if (use := _memory(changed)) and _sure(use):
+            return f"system {name} with {text}", changed, use
     return None
 
 

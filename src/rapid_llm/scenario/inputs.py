@@ -15,7 +15,9 @@ from rapid_llm.workload import Workload
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class PoolInput:
-    """One pool of a disaggregated job; what is left out is as the scenario says, but for the number of accelerators."""
+    """One pool of a disaggregated job; fields that are left out are those of the scenario, except the number of
+    accelerators.
+    """
 
     system: str | dict[str, Any] | None = None
     accelerators: Count | None = None
@@ -27,7 +29,7 @@ class PoolInput:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class PoolsInput:
-    """Prefill and decode on accelerators of their own, and how the cache gets from one to the other."""
+    """Prefill and decode on accelerators of their own, and how the cache is sent from one to the other."""
 
     prefill: PoolInput
     decode: PoolInput

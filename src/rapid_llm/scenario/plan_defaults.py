@@ -20,7 +20,7 @@ def filled_plan(
     model: Model,
     defaults: list[str],
 ) -> Parallelism:
-    """Degrees with no field left open. ``dp`` is what is left over; where that does not divide, a check says so."""
+    """The plan with no field left open. ``dp`` is what is left over; where that does not divide, a check says so."""
     dp = given.dp or max(1, accelerators // (given.tp * given.pp * given.cp))
     usual = engine.defaults
     interleaved = given.vpp > 1
@@ -50,8 +50,9 @@ def filled_plan(
 
 
 def replanned(scenario: Scenario, accelerators: int, **degrees: int) -> Scenario:
-    """The scenario as if its plan had been written with these degrees: what the user left open is filled in anew, and
-    its defaults are those of the new plan."""
+    """The scenario as if its plan had been written with these degrees: fields that the user left open are filled in
+    again, and its defaults are those of the new plan.
+    """
     given = replaced(scenario.written or scenario.parallelism, **{"dp": None, **degrees})
     defaults: list[str] = []
     own: dict[str, Any] = {"engine": scenario.runtime, "workload": scenario.workload, "model": scenario.model}
@@ -61,8 +62,9 @@ def replanned(scenario: Scenario, accelerators: int, **degrees: int) -> Scenario
 
 
 def _exchange(plan: Parallelism, engine: Runtime, model: Model) -> tuple[str, str]:
-    """How cp ranks exchange a sequence where nobody says: as ``ulysses`` has it, else the first way of the framework
-    that goes with the model's attention."""
+    """How cp ranks exchange a sequence by default, and why: as ``ulysses`` implies, else the first way of the framework
+    that works with the model's attention.
+    """
     if plan.ulysses > 1:
         return ("ulysses" if plan.ulysses == plan.cp else "hybrid"), f"ulysses {plan.ulysses} of cp {plan.cp}"
     facts = engine.training
@@ -76,6 +78,6 @@ def _exchange(plan: Parallelism, engine: Runtime, model: Model) -> tuple[str, st
 
 
 def _expert_tp(plan: Parallelism) -> int:
-    """Experts are cut over the tensor ranks that expert parallelism leaves free."""
+    """The tensor degree of experts: the tensor ranks that expert parallelism does not use."""
     ranks = plan.tp * plan.kvp
     return ranks // plan.ep if ranks % plan.ep == 0 else 1

@@ -62,7 +62,7 @@ def exchange(row: Row) -> str:
 
 
 def exchanged_heads(row: Row) -> str:
-    """Too few key-value heads to give each rank of the exchange some."""
+    """There are too few key-value heads for all ranks that exchange heads."""
     kv, tp, degree = row["num_key_value_heads"], row["tp"], row["ulysses"]
     fits = [d for d in divisors(row["cp"]) if kv % (d * tp) == 0] or [1]
     if len(row["ways"]) == 1:
@@ -79,7 +79,7 @@ def exchanged_heads(row: Row) -> str:
 
 
 def dealt(row: Row) -> str:
-    """Layers dealt by hand do not add up, or not to these stages."""
+    """``layers_per_stage`` does not add up to the layers, or has not one number for each stage."""
     stages, layers = row["pp"] * row["vpp"] * (1 + row["folded"]), row["num_hidden_layers"]
     what = f"chunks (pp {row['pp']} x vpp {row['vpp']})" if row["vpp"] > 1 else "stages"
     return (
@@ -97,7 +97,7 @@ def idle(row: Row) -> str:
 
 
 def _even(layers: int, stages: int) -> str:
-    """Stages as equal as can be, where a list of them is short enough to read."""
+    """The most equal ``layers_per_stage``, where the list is short enough to read."""
     each, more = divmod(layers, stages)
     return listed([each + 1] * more + [each] * (stages - more)) if stages <= MOST_TRIED else f"about {each} each"
 
@@ -226,7 +226,7 @@ def schedule(row: Row) -> str:
 
 
 def shift(r: Row) -> str:
-    """What switches is sequence parallelism over heads, in inference, within one stage."""
+    """``shift`` needs sequence parallelism over heads, in inference, within one stage."""
     if r["training"]:
         return "parallelism.shift is for inference, and workload.kind is training. Try to leave it out."
     return (
@@ -236,7 +236,7 @@ def shift(r: Row) -> str:
 
 
 def helix(r: Row) -> str:
-    """What Helix deals is the cache of decode over cp, and nothing else may use these ranks."""
+    """``helix`` divides the cache of decode over cp ranks, which nothing else may use."""
     if r["training"]:
         return "parallelism.helix is for inference, and workload.kind is training. Try to leave it out."
     got = [f"cp {r['cp']}"]
@@ -254,7 +254,7 @@ def helix(r: Row) -> str:
 
 
 def regrouped(r: Row) -> str:
-    """What the ranks of Helix cut together does not divide."""
+    """A size does not divide over the ranks of Helix."""
     sizes = {name: r[name] for name in ("num_attention_heads", "intermediate_size", "num_state_heads")}
     tp, ranks = r["tp"], r["tp"] * r["cp"]
     name, size = next((name, size) for name, size in sizes.items() if size % ranks)
@@ -266,7 +266,7 @@ def regrouped(r: Row) -> str:
 
 
 def repeated_heads(r: Row) -> str:
-    """Ranks that hold the same keys and values could share their tokens instead."""
+    """Ranks hold the same keys and values, though with Helix they could divide the tokens instead."""
     kv = r["num_key_value_heads"]
     return (
         f"parallelism.tp {r['tp']} holds each of {kv} key-value heads more than once, which helix is there to avoid. "

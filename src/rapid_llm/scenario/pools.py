@@ -90,7 +90,7 @@ def _require_sum(document: Document, decode: Scenario, pools: Pools) -> None:
 
 
 def _require_halves(document: Document, decode: Scenario, pools: Pools) -> None:
-    """What a pool of its own for feed-forward parts asks of the model, the plans and the batch."""
+    """InputError where the model, the plans or the batch do not allow a pool for feed-forward parts."""
     work = decode.workload
     if pools.ffn is None:
         if pools.micro_batches is not None:
@@ -120,7 +120,7 @@ def _require_halves(document: Document, decode: Scenario, pools: Pools) -> None:
 
 
 def _resolved(document: Document, phase: str) -> Scenario:
-    """A pool's own scenario; what is wrong with a field of its own is said of that field."""
+    """A pool's own scenario; an error in one of its own fields names that field."""
     own: Mapping[str, Any] = document.data["pools"].get(phase) or {}
     try:
         return resolve(_alone(document, phase))
@@ -134,7 +134,7 @@ def _resolved(document: Document, phase: str) -> Scenario:
 
 
 def _alone(document: Document, phase: str) -> Document:
-    """A pool's own document: its fields over the common ones, of which a count of accelerators is nobody's."""
+    """A pool's own document: its fields laid over the common ones, except the common number of accelerators."""
     own: dict[str, Any] = dict(document.data["pools"].get(phase) or {})
     build(PoolInput, own, document, f"pools.{phase}")
     common = {key: value for key, value in document.data.items() if key not in ("pools", "accelerators")}

@@ -37,7 +37,9 @@ def _job_names(scenario: Scenario) -> dict[str, Any]:
 
 
 def _system_names(scenario: Scenario) -> dict[str, Any]:
-    """Groups of nodes, and the accelerator that lacks what the runtime or the formats ask for; the first where none."""
+    """Groups of nodes, and the accelerator that the runtime does not run on or that lacks a rate for a format; the
+    first accelerator where there is none such.
+    """
     groups, formats = used_groups(scenario), scenario.precision
     lacking, chip = without_rate(groups, formats)
     strange = (g.node.accelerator for g in groups if not _runs_on(scenario, g.node.accelerator))
@@ -61,7 +63,7 @@ def _system_names(scenario: Scenario) -> dict[str, Any]:
 
 
 def _framework_names(scenario: Scenario) -> dict[str, Any]:
-    """What the runtime runs; a serving engine exchanges sequences in every way."""
+    """What the runtime can run; serving engines have no limits on exchanges."""
     facts = scenario.runtime.training
     return {
         "runtime": scenario.runtime.name,
@@ -84,14 +86,14 @@ def _lacked(scenario: Scenario) -> str:
 
 
 def lacked_module(scenario: Scenario) -> str:
-    """The first part of a layer that is to be computed again and that no layer of the model has."""
+    """The first module to recompute that no layer of the model has; empty where all exist."""
     work = scenario.workload
     named = work.recompute.modules if isinstance(work, Training) and work.recompute else ()
     return next((name for name in named if name not in present(scenario.model)), "")
 
 
 def why_misplaced(scenario: Scenario) -> str:
-    """Why a fault is at no place of the job; empty where all are at one."""
+    """Why a fault names a place that the job does not have; empty where all places exist."""
     if not scenario.faults:
         return ""
     from rapid_llm.execution import Machine
@@ -112,7 +114,9 @@ def _runs_on(scenario: Scenario, chip: Accelerator) -> bool:
 
 
 def without_rate(groups: Sequence[NodeGroup], formats: Precision) -> tuple[str, Accelerator]:
-    """The field of ``formats`` in whose format an accelerator has no matrix rate, and which; empty where all do."""
+    """The first field of ``formats`` for which an accelerator has no matrix rate, and that accelerator; an empty name
+    where all have rates.
+    """
     chips = [group.node.accelerator for group in groups]
     for chip in chips:
         for name in ("compute", "activations"):
@@ -122,13 +126,14 @@ def without_rate(groups: Sequence[NodeGroup], formats: Precision) -> tuple[str, 
 
 
 def kept_formats(precision: Precision) -> tuple[str, str]:
-    """Formats of the weights, and of those of the experts."""
+    """Formats of the weights and of the weights of experts."""
     return precision.weights, precision.of_experts.weights
 
 
 def beyond_modelled(scenario: Scenario) -> str:
-    """The field that asks for what is not modelled where tokens see each other both ways, or not of two sequences;
-    empty where none does."""
+    """The first field that is not modelled for models that attend in both directions, or that read two sequences; empty
+    where there is none.
+    """
     work, plan = scenario.workload, scenario.parallelism
     asked: dict[str, bool] = {"parallelism.cp": plan.cp > 1, "pools": scenario.pools is not None}
     if scenario.model.encoder is not None:

@@ -88,7 +88,7 @@ def _formats(
 
 
 def _shared(system: System, accelerators: int, defaults: list[str]) -> System:
-    """The system as the job meets it, and a word on racks that it takes a part of."""
+    """The system as the job uses it; parts of racks that it takes are mentioned among the defaults."""
     met, whole = shared_racks(system, accelerators), system.groups[0].node.accelerators
     if (part := met.groups[0].node.accelerators) != whole:
         defaults.append(f"system: {accelerators // part} racks of {whole} give {part} accelerators each")
@@ -115,7 +115,7 @@ _EXAMPLES = {
 
 
 def _refuse_unavailable(document: Document) -> None:
-    """What a scenario will be able to say, and this version cannot answer."""
+    """InputError for parts of a scenario that are planned but not available in this version."""
     workload = document.data.get("workload")
     if isinstance(workload, Mapping) and workload.get("kind") == "serving":
         message = "workload.kind: serving (a stream of requests) is not available yet. Try kind: inference, a batch."
@@ -132,7 +132,7 @@ def _faults(document: Document) -> tuple[Fault, ...]:
 
 
 def _top(document: Document, name: str, default: Any) -> Any:
-    """A field at the top that is a plain value."""
+    """A plain value at the top level."""
     given = document.data.get(name)
     return default if given is None else getattr(build(Input, {**_MINIMAL, name: given}, document), name)
 
@@ -144,7 +144,7 @@ def _field(
     *,
     prepare: Callable[[Any], Any] = lambda value: value,
 ) -> Any:
-    """A field that is a noun itself, or plain data of it."""
+    """A noun at the top level, given as such or as plain data."""
     value = document.data.get(name)
     return build(noun, prepare({} if value is None else value), document, name)
 

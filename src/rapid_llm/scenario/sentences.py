@@ -12,7 +12,7 @@ MOST_TRIED = 12
 
 
 def listed(values: Iterable[int]) -> str:
-    """Numbers set apart by commas, the first of them."""
+    """Numbers separated by commas, at most MOST_TRIED of them."""
     return ", ".join(str(value) for value in list(values)[:MOST_TRIED])
 
 

@@ -76,12 +76,12 @@ _OF_THE_OTHER_KIND = {
 
 
 def _held(model: Model, work: Inference) -> int:
-    """Tokens of one sequence that has a request's prompt and output; of two, the decoder's."""
+    """Tokens of a request's sequence at its end: prompt and output; with an encoder, those of the decoder."""
     return (work.decoder_prompt_tokens if model.encoder else work.prompt_tokens) + work.output_tokens
 
 
 def _shown(scenario: Scenario) -> int:
-    """Tokens that the images of a prompt become among its own; none where cross attention reads them."""
+    """Tokens that images add to a prompt; none where cross attention reads them."""
     work, tower = scenario.workload, scenario.model.vision
     if isinstance(work, Training) or work.images is None or tower is None or scenario.model.crosses:
         return 0
@@ -89,8 +89,9 @@ def _shown(scenario: Scenario) -> int:
 
 
 def _generation(scenario: Scenario) -> dict[str, int]:
-    """What decoding does beside one token of one sequence a step, and who drafts; ``beyond``: whether that is more
-    than is modelled of encoders."""
+    """What a decode step does beyond one token for each sequence, and what drafts; ``beyond``: whether that is more
+    than is modelled for encoders.
+    """
     work, draft = scenario.workload, scenario.draft
     spec = None if isinstance(work, Training) else work.speculation
     own = model_columns(draft.model) if draft else dict.fromkeys(("num_attention_heads", "vocab_size"), 0)

@@ -17,7 +17,9 @@ def _rounds(c: Columns) -> Any:
 
 
 def _enough(c: Columns) -> Any:
-    """A schedule that counts on a number of micro-batches per stage has it, and one of two ways halves that."""
+    """Whether there are as many micro-batches per stage as the schedule needs, an even number for a schedule of two
+    directions.
+    """
     count = _micro_batches(c)
     return (c.training == 0) | ((count >= c.fewest) & ((c.two_way == 0) | divides(2, count)))
 
@@ -27,7 +29,7 @@ def _micro_batches(c: Columns) -> Any:
 
 
 def _decoded(c: Columns) -> Any:
-    """Tokens of one sequence of the model, of a decoder that has an encoder beside it, its own."""
+    """Tokens of the model's sequence; with an encoder, of the decoder's."""
     return c.sequence_length + (c.decoder_length > 0) * (c.decoder_length - c.sequence_length)
 
 

@@ -4,12 +4,12 @@ from rapid_llm.scenario.sentences import Row, beside
 
 
 def modules(row: Row) -> str:
-    """Recomputation names a part that no layer has."""
+    """Recomputation names a module that no layer has."""
     return f"workload.recompute.modules: no layer of {row['model']} has {row['lacked_module']}. Try {row['modules']}."
 
 
 def image(row: Row) -> str:
-    """A sequence of an image encoder is its patches and the token of the class."""
+    """The sequence of an image encoder is not its patches and the class token."""
     tokens, field = row["image_tokens"], "sequence_length" if row["training"] else "prompt_tokens"
     return (
         f"workload.{field} must be {tokens}, the patches of an image of {row['model']} and its class "
@@ -38,7 +38,7 @@ def rounds(row: Row) -> str:
 
 
 def fewest(row: Row) -> str:
-    """Too few micro-batches for the schedule, or an odd number for two ways."""
+    """There are too few micro-batches for the schedule, or an odd number where half of them go each way."""
     batch, step, name = row["global_batch_size"], row["micro_batch_size"] * row["dp"], row["schedule"]
     count, need = batch // step, row["fewest"]
     if count >= need:
@@ -53,7 +53,7 @@ def fewest(row: Row) -> str:
 
 
 def _cut(row: Row) -> tuple[int, str]:
-    """The count that a sequence is cut into, and how it comes about."""
+    """The number that a sequence length must be a multiple of, and its factors in words."""
     parts = [f"2 x cp {row['cp']}"] if row["cp"] > 1 else []
     whole = 2 * row["cp"] if row["cp"] > 1 else 1
     if row["sp"] and row["tp"] > 1:
@@ -75,7 +75,7 @@ def sequence(row: Row) -> str:
 
 
 def context(row: Row) -> str:
-    """Longer than the model was made for."""
+    """The context is longer than the model was made for."""
     length = row["decoder_length"] or row["sequence_length"]
     prompt = "decoder_prompt_tokens" if row["reads_apart"] else "prompt_tokens"
     trained = "decoder_sequence_length" if row["decoder_length"] else "sequence_length"
@@ -85,7 +85,7 @@ def context(row: Row) -> str:
 
 
 def encoder_context(row: Row) -> str:
-    """More to read than an encoder has positions for."""
+    """The input has more tokens than the encoder has positions."""
     field = "sequence_length" if row["training"] else "prompt_tokens"
     limit = f"the {row['encoder_positions']} positions of the encoder of {row['model']}"
     return f"workload.{field} {row['read_tokens']} is beyond {limit}, and taken as if it were made for that."

@@ -12,8 +12,9 @@ from rapid_llm.workload import RECOMPUTED, Inference, Recompute, Training
 
 
 def written_workload(document: Document, model: Model, defaults: list[str], value: Any) -> Any:
-    """``recompute: full`` is short for ``recompute: {mode: full}``, a list for that of its modules; lengths that a
-    model leaves no choice of are filled in."""
+    """A workload with its short forms written out: ``recompute: full`` is ``recompute: {mode: full}``, a list is its
+    modules. Lengths that the model determines are filled in.
+    """
     value = counted(document, _lengths(model, defaults, value)) if isinstance(value, Mapping) else value
     recompute = value.get("recompute") if isinstance(value, Mapping) else None
     if recompute is None or isinstance(recompute, Recompute):
@@ -25,7 +26,7 @@ def written_workload(document: Document, model: Model, defaults: list[str], valu
 
 
 def _lengths(model: Model, defaults: list[str], value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Lengths that a model leaves no choice of, and those of a decoder beside its encoder."""
+    """The workload with the lengths that the model determines, and those of a decoder beside its encoder."""
     training, encoder = value.get("kind") == "training", model.encoder
     read = "sequence_length" if training else "prompt_tokens"
     found = dict(value)
@@ -43,7 +44,9 @@ def _lengths(model: Model, defaults: list[str], value: Mapping[str, Any]) -> Map
 
 
 def _recompute_fields(document: Document, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``modules`` are of the selective mode, ``[core_attn]`` is that mode; ``every`` says nothing without a mode."""
+    """Fields of ``recompute``: ``modules`` imply the selective mode, and ``[core_attn]`` is just that mode; ``every``
+    needs a mode.
+    """
     if modules := fields.get("modules"):
         named = {key: value for key, value in fields.items() if key != "modules"}
         if fields.get("mode", "selective") != "selective":
@@ -70,7 +73,7 @@ def _listed(value: Any) -> bool:
 
 
 def need_output(document: Document, model: Model, workload: Training | Inference) -> None:
-    """Only a model that writes nothing can do without ``output_tokens``."""
+    """InputError where ``output_tokens`` is missing and the model writes output."""
     written = document.data.get("workload")
     said = isinstance(written, Mapping) and written.get("output_tokens") is None
     if isinstance(workload, Inference) and model.writes and said:
@@ -82,7 +85,9 @@ def need_output(document: Document, model: Model, workload: Training | Inference
 def with_defaults(
     document: Document, workload: Training | Inference, engine: Runtime, defaults: list[str]
 ) -> Training | Inference:
-    """A training job with the micro-batch and the recomputation that nobody asked for said among its defaults."""
+    """A training job with its default recomputation; default micro-batch and recomputation are listed among the
+    defaults.
+    """
     if isinstance(workload, Inference):
         return workload
     written = document.data["workload"]

@@ -53,11 +53,11 @@ def reading() -> Iterator[Reading]:
 class Case:
     """One figure of one suite.
 
-    ``key`` is what the split rule hashes and what ranks are taken inside; ``quantity`` names the reading of a report
-    that ``measured`` (SI) is compared with; ``reason`` says why there is no scenario. A group whose cases are not
-    ``headline`` stands beside the mean over groups, not in it. Answers quote no errors of cases that are not
-    ``quoted``: of machines that were not well.
-    ``answer`` gives the figure itself where no whole scenario is asked, as for one kernel or one collective.
+    ``key`` is what the split rule hashes, and cases of one key are ranked among each other; ``quantity`` names the
+    reading of a report that ``measured`` (SI) is compared with; ``reason`` says why there is no scenario. A group whose
+    cases are not ``headline`` is shown beside the mean over groups, not in it. Answers quote no errors of cases that
+    are not ``quoted``: measurements of machines with known faults. ``answer`` gives the figure itself where no whole
+    scenario is needed, as for one kernel or one collective.
     """
 
     suite: str
@@ -87,9 +87,15 @@ NEVER_FITTED = frozenset(
         "2x4 H100 (unnamed cloud)/all_reduce",
         "2x1 H100 NDR/all_reduce",
         "8x A100 NVLink3/send_recv",
+        "dgxc/llama-3.1-8b",
+        "dgxc/llama-3.1-70b",
+        "dgxc/llama-3.1-405b",
+        "dgxc/gpt-175b",
+        "flagperf",
     }
 )
-"""Keys that hash to ``fit`` but are the only group of their source: nothing would be left to score a fit on."""
+"""Keys that may hash to ``fit`` but are the only group of their source, so that nothing would be left to score a fit
+on, or were found when all constants stood."""
 
 
 def split_of(key: str) -> Split:

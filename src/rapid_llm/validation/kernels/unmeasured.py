@@ -19,23 +19,24 @@ LENT: Final = "_lent"
 """Suffix of the metrics of such figures."""
 
 _FOLLOWS: Final = {
-    "trtllm-decode": "trtllm-decode-fp8", "trtllm-gen-decode": "trtllm-decode-fp8",
-    "sglang-gen-decode": "trtllm-decode-fp8", "trtllm-gen-decode-fp8": "trtllm-decode-fp8",
-    "sglang-gen-decode-fp8": "trtllm-decode-fp8",
+    "trtllm-decode": "sglang-fa3-decode", "trtllm-decode-fp8": "sglang-fa3-decode-fp8",
+    "trtllm-gen-decode": "trtllm-decode-fp8", "sglang-gen-decode": "trtllm-decode-fp8",
+    "trtllm-gen-decode-fp8": "sglang-fa3-decode-fp8", "sglang-gen-decode-fp8": "sglang-fa3-decode-fp8",
     "vllm-fa3-decode": "sglang-fa3-decode", "trtllm-fmha-kv8": "trtllm-fmha",
     "flashinfer-kv8": "vllm-fa2", "flashinfer": "vllm-fa2", "trtllm-fmha-fp8": "trtllm-fmha",
     "flashinfer-decode-fp8": "sglang-fa3-decode-fp8",
 }  # fmt: skip
 """A kernel to the one that it is alike or took over from: the generated decode kernels of Blackwell follow the one
-that TensorRT-LLM has on Hopper for caches of 8 bits, the first that copies tiles asynchronously (TMA); FlashInfer below
-Hopper is FlashAttention-2. Where products over a cache of 8 bits are of 16, they are those of the kernel without; where
-they are of 8, they have the rate of those of 16 on a faster pipe (``Rates.pipe``), so that what a near architecture has
-on 16 bits goes before what a farther one has on 8."""
+that TensorRT-LLM has on Hopper for caches of 8 bits, the first that copies tiles asynchronously (TMA), those over
+such a cache FlashAttention-3's, which splits as they do, and so do TensorRT-LLM's, whose blocks on the two share a unit
+by another number; FlashInfer below Hopper is FlashAttention-2. Where products over a cache of 8 bits are of 16, they
+are those of the kernel without; where they are of 8, they have the rate of those of 16 on a faster pipe
+(``Rates.pipe``), so that what a near architecture has on 16 bits goes before what a farther one has on 8."""
 
 _ALONE: Final = "trtllm-decode"
 """The kernel whose query heads run alone, outside its groups, on every architecture."""
 
-_MEANING: Final = ("append", "shared", "waits", "warps")
+_MEANING: Final = ("append", "shared", "waits", "warps", "rounds", "blocks", "lone_blocks")
 """Fields of a structure that say of what a number is a time or a share: they are taken over with it."""
 
 
@@ -117,5 +118,5 @@ def _numbers(name: str, own: Kernel, architecture: str) -> dict[str, Any]:
 
 
 def _instructions(kernel: Kernel) -> tuple[Any, ...]:
-    """What multiplies: the instructions of a warp or of more, on how many bits."""
-    return tuple(getattr(kernel, field, None) for field in ("warps", "product_bits"))
+    """What multiplies: the instructions of a warp or of more, on how many bits, in how many blocks a unit."""
+    return tuple(getattr(kernel, field, None) for field in ("warps", "product_bits", "blocks"))
