@@ -29,12 +29,12 @@ _BLOCK: Final = 512.0  # threads at most in a block that writes a token's K and 
 _BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
 
 
-def _tiles(kernel: AttentionKernel, dim: Column) -> tuple[Whole, Whole]:
+def _tiles(kernel: AttentionKernel, dim: Column | float) -> tuple[Whole, Whole]:
     """Query rows and KV columns of the tile that each head size takes."""
     if len(kernel.tiles) == 1:
         return kernel.tiles[0][1:]
     if isinstance(dim, float):
-        return next((tile for head, *tile in kernel.tiles if dim <= head), kernel.tiles[-1][1:])
+        return next((tile for tile in kernel.tiles if dim <= tile[0]), kernel.tiles[-1])[1:]
     heads, rows, keys = _table(kernel.tiles)
     index = heads[:-1].searchsorted(dim)
     return rows[index], keys[index]
