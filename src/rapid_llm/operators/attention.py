@@ -34,7 +34,7 @@ def _tiles(kernel: AttentionKernel, dim: Column | float) -> tuple[Whole, Whole]:
     if len(kernel.tiles) == 1:
         return kernel.tiles[0][1:]
     if isinstance(dim, float):
-        return next(((rows, keys) for head, rows, keys in kernel.tiles if dim <= head), kernel.tiles[-1][1:])
+        return next((tile for tile in kernel.tiles if dim <= tile[0]), kernel.tiles[-1])[1:]
     heads, rows, keys = _table(kernel.tiles)
     index = heads[:-1].searchsorted(dim)
     return rows[index], keys[index]
