@@ -94,14 +94,25 @@ def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConst
     """What one score costs, in columns of head width at the matrix rate: both products and the exponential beside them.
 
     They neither follow each other nor hide wholly behind each other: the norm with p = 2 of d + dv and of ``softmax``
-    exponentials, a column being two FLOPs at the matrix rate.
+    exponentials, a column being two FLOPs at the matrix rate. Where accumulators exceed the registers, what is spilled
+    of them comes on top: of outputs once a KV tile, of scores once each; ``spill`` tells it of the largest such head.
     """
     dim, v_dim = columns[5:7]
     if kernel.padded_head:
         dim, v_dim = np.exp2(np.ceil(np.log2(dim))), np.exp2(np.ceil(np.log2(v_dim)))
     softmax = c.softmax / 2.0 * r.in_attention(kernel.product_bits, warps=kernel.warps) / r.exponentials
     width: Column = np.sqrt((dim + v_dim) * (dim + v_dim) + softmax * softmax)
-    return width / where(isin(columns[5], kernel.spilling), c.spill, 1.0) if kernel.spilling else width
+    if not kernel.spilling:
+        return width
+    largest = 0.0 * columns[5] + kernel.spilling[-1]
+    of_largest = (1.0 / c.spill - 1.0) * np.sqrt(4.0 * largest * largest + softmax * softmax)
+    spilled, most = _spilled(kernel, columns[5]), _spilled(kernel, largest)
+    return width + where(isin(columns[5], kernel.spilling), of_largest * spilled / most, 0.0)
+
+
+def _spilled(kernel: AttentionKernel, dim: Column) -> Column:
+    """Accumulators that a score spills: its share of the outputs, or itself."""
+    return larger(dim / _tiles(kernel, dim)[1], 1.0)
 
 
 def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> Prices:
@@ -153,7 +164,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     Units in use draw a byte for 8 vector FLOPs each (``Rates.draw``), together a share u of HBM:
     t = launch + setup + ||B/(bandwidth HBM min(1, u)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
     s > 1 + combine and the partial sums of a unit at what it can draw. Items whose blocks share a unit (``shared``)
-    wait beside each other; of known number (``blocks``) they run in whole rounds: the latency of the first has nothing
+    wait beside each other; in whole ``rounds`` the latency of the first has nothing
     to hide behind, those of later ones fall among what other units read. An item stays whole where that is faster than
     as many splits as fill the units; a kernel that splits by rule (``waves``) or always (``parts``) does not ask, and
     each of its parts costs as an item does.
@@ -180,7 +191,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     peak = r.multiplies(kernel.product_bits, warps=kernel.warps)
     rate = where(together, c.rate * peak, c.lone_rate * r.vector)
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
-    room = where(together, r.units // items, np.ceil(r.units / items)) if kernel.blocks else r.units // items
+    room = where(together, r.units // items, np.ceil(r.units / items)) if kernel.rounds else r.units // items
     splits = smaller(length / kernel.split_tokens + _HALF, smaller(room, float(kernel.most_splits)))
     splits = where((group > 1.0) | kernel.splits_alone, larger(splits, 1.0), 1.0)
     ruled = together & (kernel.waves > 0 or kernel.parts > 0)
@@ -262,7 +273,7 @@ def _split(
         waves = working / r.units
         compute = busy * np.ceil(waves) / waves
         both = join(compute, memory, c.overlap) + joining
-        if not kernel.blocks:
+        if not kernel.rounds:
             return both + (latency + carried) * where(ruled, waves, items / r.units) / beside, compute, memory
         item = latency + carried * beside
         later = np.ceil(waves / beside) - 1.0

@@ -32,7 +32,7 @@ class GemmConstants:
 class ContextConstants:
     """``softmax``: what one score takes beside its products, in exponentials (a compute unit has 16 a clock,
     FlashAttention-3, 3.1); ``item``: prologue and epilogue of one query tile (s); ``token``: time of a compute unit to
-    write one token into the cache (s); ``spill``: share of ``rate`` that head sizes in ``spilling`` reach;
+    write one token into the cache (s); ``spill``: share of ``rate`` that the largest of ``spilling`` reaches;
     ``backward_rate``: share of peak of the backward pass, None for a kernel that no training runs.
     """
 

@@ -19,17 +19,18 @@ LENT: Final = "_lent"
 """Ends the metric of such figures."""
 
 _FOLLOWS: Final = {
-    "trtllm-decode": "trtllm-decode-fp8", "trtllm-gen-decode": "trtllm-decode-fp8",
-    "sglang-gen-decode": "trtllm-decode-fp8", "trtllm-gen-decode-fp8": "trtllm-decode-fp8",
-    "sglang-gen-decode-fp8": "trtllm-decode-fp8",
+    "trtllm-decode": "sglang-fa3-decode", "trtllm-decode-fp8": "sglang-fa3-decode-fp8",
+    "trtllm-gen-decode": "trtllm-decode-fp8", "sglang-gen-decode": "trtllm-decode-fp8",
+    "trtllm-gen-decode-fp8": "sglang-fa3-decode-fp8", "sglang-gen-decode-fp8": "sglang-fa3-decode-fp8",
     "vllm-fa3-decode": "sglang-fa3-decode", "trtllm-fmha-kv8": "trtllm-fmha",
     "flashinfer-kv8": "sglang-fa3", "flashinfer-decode-fp8": "sglang-fa3-decode-fp8",
 }  # fmt: skip
 """A kernel to the one that it is alike or took over from: the generated decode kernels of Blackwell follow the one
-that TensorRT-LLM has on Hopper for caches of 8 bits, the first that copies tiles asynchronously (TMA); where products
-over such a cache are of 16 bits, they are those of the kernel without."""
+that TensorRT-LLM has on Hopper for caches of 8 bits, the first that copies tiles asynchronously (TMA), those over
+such a cache FlashAttention-3's, which splits as they do, and so do TensorRT-LLM's, whose blocks on the two share a unit
+by another number; where products over it are of 16 bits, they are those of the kernel without."""
 
-_MEANING: Final = ("append", "shared", "waits", "warps")
+_MEANING: Final = ("append", "shared", "waits", "warps", "rounds", "blocks", "lone_blocks")
 """Fields of a structure that say of what a number is a time or a share: they are lent with it."""
 
 
@@ -69,5 +70,5 @@ def _numbers(name: str, own: Kernel, architecture: str) -> dict[str, Any]:
 
 
 def _instructions(kernel: Kernel) -> tuple[Any, ...]:
-    """What multiplies: the instructions of a warp or of more, on how many bits."""
-    return tuple(getattr(kernel, field, None) for field in ("warps", "product_bits"))
+    """What multiplies: the instructions of a warp or of more, on how many bits, in how many blocks a unit."""
+    return tuple(getattr(kernel, field, None) for field in ("warps", "product_bits", "blocks"))
