@@ -104,10 +104,15 @@ def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConst
     width: Column = np.sqrt((dim + v_dim) * (dim + v_dim) + softmax * softmax)
     if not kernel.spilling:
         return width
-    largest = float(kernel.spilling[-1])
+    largest = 0.0 * columns[5] + kernel.spilling[-1]
     of_largest = (1.0 / c.spill - 1.0) * np.sqrt(4.0 * largest * largest + softmax * softmax)
-    spilled, most = (larger(head / _tiles(kernel, head)[1], 1.0) for head in (columns[5], largest))
+    spilled, most = _spilled(kernel, columns[5]), _spilled(kernel, largest)
     return width + where(isin(columns[5], kernel.spilling), of_largest * spilled / most, 0.0)
+
+
+def _spilled(kernel: AttentionKernel, dim: Column) -> Column:
+    """Accumulators that a score spills: its share of the outputs, or itself."""
+    return larger(dim / _tiles(kernel, dim)[1], 1.0)
 
 
 def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> Prices:
@@ -126,6 +131,9 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     batch, new, _, heads, kv_heads, dim, *_, backward = columns[:10]
     group = heads / kv_heads if kernel.packed else np.ones(heads.shape)
     rows, kv_tile = _tiles(kernel, dim)
+    if kernel.window_rows:
+        slides = (columns[7] > 0) & (columns[7] < new + columns[2])  # else the engine launches the causal kernel
+        rows = np.where(slides, np.minimum(rows, kernel.window_rows), rows)
     tile = smaller(rows, np.ceil(new * group / kernel.query_pad) * kernel.query_pad)
     per_head = np.ceil(new * group / tile)
     ctas = batch * heads / group * per_head

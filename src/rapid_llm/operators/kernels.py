@@ -144,8 +144,9 @@ class AttentionKernel(Kernel):
     ``tiles``: (head size, query rows, KV columns), the first whose head size suffices or else the last; a short
     sequence takes fewer rows, down to ``query_pad``. ``packed``: query heads that share a KV head share a tile;
     ``split_kv``: units left idle take a part of the keys of a tile; ``windowed``: tiles outside a window are skipped,
-    not only masked; ``padded_head``: head sizes are padded to a power of two; ``spilling``: head sizes whose
-    accumulators exceed the registers; ``product_bits`` of both products, where they differ from the compute dtype's 16.
+    not only masked, ``window_rows``: of query rows at most, where the kernel for windows has fewer; ``padded_head``:
+    head sizes are padded to a power of two; ``spilling``: head sizes whose accumulators exceed the registers;
+    ``product_bits`` of both products, where they differ from the compute dtype's 16.
     ``casts``: a pass of its own rounds Q to the 8 bits of the products first, at this share of the bandwidth; 0: none.
     ``append`` is the pass before it that writes new K and V into the cache: by ``token``, by ``block`` (one a token, a
     thread a column of K, up to 512), one over Q, K and V with rotary (``qkv``), or one over a ``latent`` and the rotary
@@ -167,6 +168,7 @@ class AttentionKernel(Kernel):
     windowed: bool = True
     padded_head: bool = False
     spilling: tuple[Count, ...] = ()
+    window_rows: int = 0
     product_bits: Literal[8, 16] = 16
     casts: NonNegative = 0.0
     append: Literal["none", "token", "block", "qkv", "latent"] = "none"
