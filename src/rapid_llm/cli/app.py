@@ -326,6 +326,7 @@ def network_placement(file: File, /, *, common: flags.Common = flags.COMMON) -> 
 
 
 Timings = Annotated[list[str], Parameter(negative=(), help="Table of kernel timings (CSV), one or more.")]
+Held = Annotated[list[str] | None, Parameter(negative=(), help="Constant that the fit leaves: rate=0.8.")]
 Folder = Annotated[str | None, Parameter(help="Folder for the file that is written; default: here.")]
 
 
@@ -364,13 +365,14 @@ def calibrate_kernel(
     /,
     *,
     table: Timings,
+    hold: Held = None,
     out: Folder = None,
     json: Json = False,
 ) -> int:
     """Fit a kernel's constants; print errors on unseen rows before and after; write its file."""
     from rapid_llm.cli.fitting import calibrate_kernel
 
-    return calibrate_kernel(name, table, out, as_json=json)
+    return calibrate_kernel(name, table, hold or (), out, as_json=json)
 
 
 @calibrate.command(name="fabric")
