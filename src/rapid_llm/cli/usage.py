@@ -82,6 +82,8 @@ def _unknown_verb(error: UnknownCommandError, command: str) -> InputError:
 
 def _unknown_flag(error: UnknownOptionError, command: str, argv: Sequence[str]) -> InputError:
     given = error.token.keyword or error.token.value
+    if given == "-":
+        return InputError(f"'{command}' reads files, and '-' is none. Standard input is /dev/stdin.")
     flags = [name for argument in error.argument_collection for name in argument.names if name.startswith("--")]
     whole = setting(given, _value_of(given, argv)) if "--set" in flags else None
     quoted = f'"{whole}"' if whole and " " in whole else whole
