@@ -57,7 +57,7 @@ def names_of(scenario: Scenario) -> dict[str, str]:
         ),
         "rate": dtype(getattr(scenario.precision, multiplied)).rate,
         "rates": ", ".join(sorted(chip.peak)),
-        "sixteen_bit": "bf16" if chip.rate("bf16") else "fp16",
+        "sixteen_bit": next((name for name in ("bf16", "fp16", "fp32") if chip.rate(name)), "fp32"),
     }
 
 
