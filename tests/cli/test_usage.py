@@ -11,7 +11,7 @@ import pytest
 from rapid_llm.cli.app import app, spelled_out
 from rapid_llm.cli.door import run as rapid_llm_here
 from rapid_llm.cli.flags import ALTERNATIVES
-from rapid_llm.cli.starts import STARTS
+from rapid_llm.cli.help_examples import STARTS
 from rapid_llm.validation.suites import SUITES
 
 from .shell import rapid_llm

@@ -66,9 +66,20 @@ def test_an_engine_runs_a_checkpoint_in_its_own_format(model, system, preset, wh
     assert f"precision: {preset} ({why})" in scenario.defaults
 
 
-@pytest.mark.parametrize(("system", "tokens", "sequences"), [("a100-sxm", 2048, 256), ("h200-sxm", 8192, 1024)])
+@pytest.mark.parametrize(
+    ("system", "tokens", "sequences"),
+    [
+        ("a100-sxm", 2048, 256),
+        ("h200-sxm", 8192, 1024),
+        ("rtx-pro-6000", 8192, 1024),
+        ("rtx-5090", 2048, 256),
+        ("gb10", 2048, 256),
+        ("tpu-v6e", 1024, 256),
+    ],
+)
 def test_an_engine_sizes_its_steps_by_the_accelerator(system, tokens, sequences):
-    """vLLM engine/arg_utils.py: larger defaults on devices of 70 GiB and more, but the A100."""
+    """vLLM engine/arg_utils.py: larger defaults on devices of 70 GiB and more, but the A100; of a unified memory NVML
+    knows nothing."""
     work = {"kind": "inference", "batch_size": 1, "prompt_tokens": 8, "output_tokens": 8}
     given = {"model": "llama-3.1-8b", "system": system, "workload": work}
     serving = from_mapping(given).runtime.serving

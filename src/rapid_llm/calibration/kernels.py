@@ -174,7 +174,9 @@ def _sharing(kernel: Kernel, part: KernelSlice) -> Iterator[KernelSlice]:
 
 
 def no_row(part: KernelSlice, found: Sequence[tables.Table], files: Sequence[Path]) -> str:
-    """Why tables hold nothing to fit a kernel on: another schema, too fast to be true, or rows of other kernels."""
+    """Why tables hold no row to fit a kernel on: another schema, times that are implausibly short, or rows of other
+    kernels.
+    """
     names, kernel = ", ".join(map(str, files)), part.kernel
     if not found:
         columns = ", ".join(sorted(tables.SCHEMAS[part.schema]))
@@ -216,19 +218,7 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
     """Fit the constants of one architecture on the ``fit`` half of its samples; InputError where that is too small."""
     train = [half for half in (s.half("fit") for s in mine) if len(half.seconds)]
     rows = sum(len(s.seconds) for s in train)
-    if rows < LEAST_ROWS:
-        raise InputError(
-            f"the tables hold {rows} rows of kernel {kernel.name} on {architecture} to fit on: "
-            f"at least {LEAST_ROWS} are needed. Try more --minutes for the benchmark, or several --table.",
-            field="table",
-        )
-    off = float(np.median(np.concatenate([s.seconds / s.price(kernel) for s in train])))
-    if off > _IMPLAUSIBLE:
-        raise InputError(
-            f"half of the rows of kernel {kernel.name} on {architecture} take more than {off:.0f} times what they "
-            f"should: is latency_us in microseconds?",
-            field="table",
-        )
+    _require_plausible(kernel, architecture, train, rows)
     start, names = kernel.on(architecture), free_of(kernel.shaped(architecture))
     bounds = {n: replace(BOUNDS[n], prior=priors[n]) if n in priors else BOUNDS[n] for n in names}
     some = [s.some(round(_ROWS * len(s.seconds) / rows)) for s in train]
@@ -260,6 +250,23 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
     )
 
 
+def _require_plausible(kernel: Kernel, architecture: str, train: Sequence[Sample], rows: int) -> None:
+    """InputError where the fit half is too small, or its times are in another unit."""
+    if rows < LEAST_ROWS:
+        raise InputError(
+            f"the tables hold {rows} rows of kernel {kernel.name} on {architecture} to fit on: "
+            f"at least {LEAST_ROWS} are needed. Try more --minutes for the benchmark, or several --table.",
+            field="table",
+        )
+    off = float(np.median(np.concatenate([s.seconds / s.price(kernel) for s in train])))
+    if off > _IMPLAUSIBLE:
+        raise InputError(
+            f"half of the rows of kernel {kernel.name} on {architecture} take more than {off:.0f} times what they "
+            f"should: is latency_us in microseconds?",
+            field="table",
+        )
+
+
 def _with(kernel: Kernel, architecture: str, values: Mapping[str, float]) -> Kernel:
     """A copy of a kernel with other numbers for one architecture."""
     start = kernel.on(architecture)
@@ -286,8 +293,9 @@ def text_of(name: str, value: float) -> str:
 
 
 def write(found: Sequence[Calibration], folder: Path) -> Path:
-    """Write one kernel with the constants of these architectures as a file of ``folder``, whole or not at all: the
-    rest is that of the package, whatever file of the name stood there."""
+    """Write one kernel with the constants of these architectures as a file of ``folder``, whole or not at all;
+    everything else is that of the package's file, even where the folder has one of this name.
+    """
     name = found[0].kernel
     lines = [f"base: {name}", f"source: {json.dumps('; '.join(one.source for one in found))}", "kind: fitted"]
     lines += ["constants:"]

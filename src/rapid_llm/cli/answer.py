@@ -9,9 +9,9 @@ from typing import Any
 from rapid_llm.cli import text
 from rapid_llm.cli.costs import cost_count, cost_lines, what_if_lines
 from rapid_llm.cli.experts import experts_lines
+from rapid_llm.cli.memory_lines import memory_lines, verdict_lines
 from rapid_llm.cli.objective import objective_lines
 from rapid_llm.cli.remarks import found_notes, link_lines, note_lines
-from rapid_llm.cli.room import memory_lines, verdict_lines
 from rapid_llm.cli.seats import seats_lines
 from rapid_llm.dtypes import dtype
 from rapid_llm.energy import missing

@@ -9,9 +9,9 @@ from cyclopts import App, Parameter
 
 import rapid_llm
 from rapid_llm.cli import flags
+from rapid_llm.cli.help_examples import attach
 from rapid_llm.cli.kernel_verbs import kernel
 from rapid_llm.cli.network_flags import ON_LINKS, TOKENS, WRITTEN, OnLinks, Tokens, Written
-from rapid_llm.cli.starts import attach
 from rapid_llm.errors import InputError, unknown_name
 from rapid_llm.provenance import is_path
 

@@ -223,7 +223,7 @@ NAMES = frozenset(
     field.name for group in (SystemFlags, TrainingPlanFlags, TrainingFlags, InferenceFlags) for field in fields(group)
 )
 """Fields of a scenario that are flags."""
-ELSEWHERE = {
+VERB_FLAGS = {
     "train": frozenset(f.name for group in (TrainingPlanFlags, TrainingFlags) for f in fields(group)),
     "infer": frozenset(f.name for group in (PlanFlags, InferenceFlags, Objective) for f in fields(group)),
 }

@@ -18,10 +18,10 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from rapid_llm.cli.flags import ALTERNATIVES, ELSEWHERE
+from rapid_llm.cli.flags import ALTERNATIVES, VERB_FLAGS
 from rapid_llm.documents import missing_file
-from rapid_llm.elsewhere import setting
 from rapid_llm.errors import InputError, nearest
+from rapid_llm.synonyms import setting
 
 _EXAMPLES = {
     "MODEL": "llama-3.1-70b",
@@ -104,7 +104,7 @@ def _other_verb(flag: str, command: str) -> str:
     """The verb that has a flag which the one in use, a job of the other kind, has not."""
     group, _, own = command.rpartition(" ")
     name = flag.removeprefix("--").replace("-", "_")
-    others = (verb for verb, names in ELSEWHERE.items() if own in ELSEWHERE and verb != own and name in names)
+    others = (verb for verb, names in VERB_FLAGS.items() if own in VERB_FLAGS and verb != own and name in names)
     return next((f"{group} {verb}" for verb in others), "")
 
 

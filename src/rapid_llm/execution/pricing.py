@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from rapid_llm.network.flow_prices import (
 from rapid_llm.nouns import light, replaced
 from rapid_llm.operators import Prices
 from rapid_llm.operators import price_rows as price_kernels
+from rapid_llm.operators.kernels import AttentionKernel
 from rapid_llm.operators.rates import ON_CHIP_POWER, rates
 from rapid_llm.operators.work import lateness
 from rapid_llm.runtime import Runtime
@@ -98,22 +99,25 @@ def _clock(rows: Kernels, kernel: str, dtype: str, machine: Machine) -> float:
     kernel that keeps the matrix units less busy
     draws less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power
     buys (power of products / its own)^(1/3) of the clock, up to boost. A kernel is busy for its rate; attention less,
-    for the exponentials beside both products of a position (``operators.attention``), and at less power.
+    for the exponentials beside both products of a position (``operators.attention``), and at less power. The slowest
+    accelerator of the job sets the ``pace`` of what the limit slows.
     """
     if machine.clock >= 1.0 or rows.family not in ("attention", "gemm", "moe"):
-        return machine.clock
+        return machine.clock * (machine.pace if machine.clock < 1.0 else 1.0)
     chip = machine.accelerator
-    own = operators.kernel(kernel).on(chip.architecture)
+    chosen = operators.kernel(kernel).shaped(chip.architecture)
+    own = chosen.on(chip.architecture)
     busy = own.rate
     if rows.family == "attention":
         width = 2.0 * float(rows.columns["head_dim"].max())
         known = rates(chip, rows.dtype)
         exponential = own.softmax / 2.0 * known.attention / known.exponentials
+        busy = known.reached(busy, pipe=known.pipe(cast(AttentionKernel, chosen).product_bits))
         busy *= ON_CHIP_POWER * width / float(np.hypot(width, exponential))
     product = implementation(machine.runtime, "gemm", "bf16", chip.architecture)
     reference = operators.kernel(product).on(chip.architecture)
     held = chip.sustained.clock_of(number_format(dtype).rate)
-    return min(max(held * float((reference.rate / busy) ** (1.0 / 3.0)), held), 1.0)
+    return min(max(held * float((reference.rate / busy) ** (1.0 / 3.0)), held) * machine.pace, 1.0)
 
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:

@@ -108,7 +108,9 @@ def build_accelerator(document: Document, prefix: str = "") -> Accelerator:
 
 
 def typical(name: str) -> Accelerator:
-    """The accelerator of that name as if nothing had been measured on it: with what its architecture sustains."""
+    """The accelerator of that name as if nothing had been measured on it: with the typical values
+    of its architecture.
+    """
     document, given = ACCELERATORS.entry(_resolved(name))
     datasheet = {key: value for key, value in document.data.items() if key != "sustained"}
     merged, _ = _with_architecture(replace(document, data=datasheet), given)
@@ -219,7 +221,9 @@ def _find(name: str) -> tuple[Kind, str]:
 
 
 def _refuse_many(name: str) -> None:
-    """InputError for ``8x h100-sxm``, a number of one thing: how many of a system a job takes is said apart."""
+    """InputError for ``8x h100-sxm``: Nx NAME is one group of several; a number of accelerators is
+    a field of its own.
+    """
     many = many_of(name)
     if many is None:
         return

@@ -17,6 +17,9 @@ from rapid_llm.operators.work import lateness, most_loaded
 from rapid_llm.workload import NATURAL_SKEW, scattered_load
 
 FP32_BYTES = 4.0
+# What a compiled choice by PyTorch launches: sigmoid and bias, the best two of a group and of groups by selection and
+# sort, a mask that is zeroed, scattered and applied, the best experts, their weights, the padding (SGLang, topk.py).
+_CHOOSING = 10.0
 Mask = NDArray[np.bool_]
 
 
@@ -217,7 +220,8 @@ def _with_shared(ffn: MoE, landing: tuple[Column, ...], joined: Column, s: Shape
 def _router(ffn: MoE, hidden: int, s: Shapes) -> list[Canonical]:
     """Scores of all experts in fp32, the choice among them and, in training, the loss that balances them: the mean
     score of each expert beside its share of the tokens (Fedus et al. 2021, arXiv 2101.03961, equation 4). Reads 'n2',
-    writes 'w'. A router that engines keep in fp32 multiplies a copy of its input in that format."""
+    writes 'w'. A router that engines keep in fp32 multiplies a copy of its input in that format. Experts that a bias
+    balances, in wider groups than the engine's kernel takes (``Serving.biased_group``), are chosen by PyTorch's."""
     scores = {"r": s.shard * ffn.num_experts * FP32_BYTES}
     means = {"b": filled(s.shard, ffn.num_experts * FP32_BYTES)}
     shape: dict[str, Any] = {"m": s.shard, "n": ffn.num_experts, "k": hidden, "writes": scores, "plain": True}
@@ -229,9 +233,11 @@ def _router(ffn: MoE, hidden: int, s: Shapes) -> list[Canonical]:
         ]
     else:
         head = [matmul("router", s, reads="n2", **shape)]
+    wide_groups = ffn.balanced and 0 < s.biased_group < ffn.num_experts // ffn.expert_groups
+    kernels = _CHOOSING if wide_groups else 1.0
     return [
         *head,
-        pointwise("topk", "reduce", scores, {"w": s.shard * 8.0}, saves=("r",)),
+        pointwise("topk", "reduce", scores, {"w": s.shard * 8.0}, saves=("r",), when=kernels),
         *([pointwise("balance_loss", "reduce", scores, means, saves=("r",))] if s.training else []),
     ]
 

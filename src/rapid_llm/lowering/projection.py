@@ -37,16 +37,10 @@ def matmul(
     ``groups`` equal GEMMs are one launch. A ``bias`` is added in the epilogue; its gradient is a sum over all rows.
     """
     rows = s.tokens if m is None else m
-    plain = plain or not weight
+    x_bytes, w_bytes, computed = _operands(s, kept, plain=plain or not weight)
     columns: dict[str, Column | float] = {
-        "m": rows,
-        "n": n,
-        "k": k,
-        "groups": groups,
-        "x_bytes": kept[0] if kept and kept[1] == "fp32" else s.act if plain else s.input,
-        "w_bytes": kept[0] if kept else s.act if plain else s.weight,
-        "y_bytes": s.act,
-    }
+        "m": rows, "n": n, "k": k, "groups": groups, "x_bytes": x_bytes, "w_bytes": w_bytes, "y_bytes": s.act,
+    }  # fmt: skip
     source = x if x is not None else {reads: rows * k * s.act * groups}
     return Operator(
         name,
@@ -54,12 +48,19 @@ def matmul(
         reads=source,
         writes=writes,
         columns=columns,
-        dtype=kept[1] if kept else s.activation_dtype if plain else s.compute,
+        dtype=computed,
         saves=tuple(source),
         weight=weight,
         when=when,
         bias=bias,
     )
+
+
+def _operands(s: Shapes, kept: tuple[float, str] | None, *, plain: bool) -> tuple[Column | float, float, str]:
+    """Bytes of an element of X and of W, and the format in which they multiply."""
+    if kept is not None:
+        return (kept[0] if kept[1] == "fp32" else s.act if plain else s.input), *kept
+    return (s.act, s.act, s.activation_dtype) if plain else (s.input, s.weight, s.compute)
 
 
 def index_scores(

@@ -104,6 +104,7 @@ class Shapes:
     cache_dealt: bool
     gathers_experts: str
     shared_as_routed: bool
+    biased_group: int
     gathers_by: str
     head: tuple[float, str]
     evenness: Column
@@ -184,43 +185,60 @@ class Shapes:
         ``padding`` [P]: by how many times as many tokens a captured graph runs; ``evenness`` [P] of an
         expert group.
         """
-        batch = plans.micro_batch
         document, own = work.document if work else None, _Own(routing) if work is None else _Own.of(work)
-        decoding = (new <= 1) & (past > 0)
-        decode = (decoding if verified is None else decoding | verified).astype(float)
-        split, tokens = _split(plans), batch * new
-        if split["context_parallel"]:
-            tokens = tokens / np.where(decode > 0, 1.0, plans.cp)
-        rows = batch if verified is None else np.where(verified, batch * new, batch)
-        if training:
-            rows = batch * work.predictions if work and work.predictions else tokens
+        split = _split(plans)
+        ring = bool(split["context_parallel"])
         return cls(
             plans=plans,
-            batch=batch,
             new=new,
             past=past,
-            tokens=tokens * padding,
-            shard=np.where(plans.sp > 0, tokens / plans.tp, tokens) * padding,
-            rows=rows,
-            documents=batch if document is None else batch * new / document,
-            length=new if document is None else np.full_like(new, document),
-            decode=decode,
-            prefill=1.0 - decode,
             training=training,
-            gathers_experts="none" if training else runtime.communication.gathers_experts,
-            shared_as_routed=not training and runtime.serving is not None and runtime.serving.shared_as_routed,
-            gathers_by=runtime.communication.gathers_by,
             evenness=np.full_like(new, evenness),
             source=np.full_like(new, source),
-            starts=np.where(past > 0, 0.0, 1.0) * (1.0 - decode),
             made_of=(
                 *(precision, runtime, *own, document),
                 *(verified is None or verified.tobytes(), _bytes(padding), _bytes(evenness)),
             ),
+            **_counted(plans, new, past, ring=ring, work=work, training=training, verified=verified, padding=padding),
             **own.of_passes,
             **split,
+            **_engine(runtime, training=training),
             **_formats(precision, runtime, training=training),
         )
+
+
+def _counted(
+    plans: Plans,
+    new: Column,
+    past: Column,
+    *,
+    ring: bool,
+    work: Training | None,
+    training: bool,
+    verified: NDArray[np.bool_] | None,
+    padding: Column | float,
+) -> dict[str, Any]:
+    """The columns of a pass that count sequences, tokens and rows of logits; ``ring``: cp ranks divide its tokens."""
+    batch, document = plans.micro_batch, work.document if work else None
+    decoding = (new <= 1) & (past > 0)
+    decode = (decoding if verified is None else decoding | verified).astype(float)
+    tokens = batch * new
+    if ring:
+        tokens = tokens / np.where(decode > 0, 1.0, plans.cp)
+    rows = batch if verified is None else np.where(verified, batch * new, batch)
+    if training:
+        rows = batch * work.predictions if work and work.predictions else tokens
+    return {
+        "batch": batch,
+        "tokens": tokens * padding,
+        "shard": np.where(plans.sp > 0, tokens / plans.tp, tokens) * padding,
+        "rows": rows,
+        "documents": batch if document is None else batch * new / document,
+        "length": new if document is None else np.full_like(new, document),
+        "decode": decode,
+        "prefill": 1.0 - decode,
+        "starts": np.where(past > 0, 0.0, 1.0) * (1.0 - decode),
+    }
 
 
 _COLUMNS = (
@@ -243,6 +261,18 @@ _COLUMNS = (
 
 def _bytes(padding: Column | float) -> bytes | float:
     return padding.tobytes() if isinstance(padding, np.ndarray) else padding
+
+
+@lru_cache(maxsize=256)
+def _engine(runtime: Runtime, *, training: bool) -> Mapping[str, Any]:
+    """What shapes say of how an engine runs experts."""
+    serving = None if training else runtime.serving
+    return {
+        "gathers_experts": "none" if training else runtime.communication.gathers_experts,
+        "gathers_by": runtime.communication.gathers_by,
+        "shared_as_routed": serving is not None and serving.shared_as_routed,
+        "biased_group": 0 if serving is None else serving.biased_group,
+    }
 
 
 @lru_cache(maxsize=256)

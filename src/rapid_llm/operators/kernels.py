@@ -208,7 +208,10 @@ class DecodeKernel(Kernel):
     ``widens``: the share of the bandwidth at which another one writes a cache of 8 bits out in 16 first, 0 without;
     ``product_bits`` as in prefill. ``shared``: bytes of shared memory of the block of one work item, which then waits
     for its tiles most of its time, whatever the clock, beside as many more as a unit has room for; 0: an item keeps its
-    unit busy, or has it for itself where it ``waits`` all the same.
+    unit busy, or has it for itself where it ``waits`` all the same. ``rounds``: blocks run in whole rounds; ``blocks``:
+    so many share a unit by what the kernel was compiled for, up to 16 rows of 128, ``lone_blocks`` of query heads that
+    run alone.
+    ``rotates``: the kernel before it rotates Q as well, which it reads and writes.
     """
 
     family: Literal["decode"]
@@ -237,6 +240,10 @@ class DecodeKernel(Kernel):
     product_bits: Literal[8, 16] = 16
     shared: Bytes = 0
     waits: bool = False
+    rounds: bool = False
+    blocks: int = 0
+    lone_blocks: Count = 1
+    rotates: bool = False
 
     @property
     def ruled(self) -> bool:

@@ -69,7 +69,7 @@ def explain(scenario: Scenario) -> list[KernelLine]:
 
 
 def _decoding(table: PoolsTable) -> list[InferenceTable]:
-    """The decode steps of a replica; of both pools, with all micro-batches, where two share them."""
+    """The decode steps of a replica; with all micro-batches of both pools, where two pools share the steps."""
     halved, decode = table.halved, table.decode
     if halved is None:
         return [decode]
@@ -91,7 +91,7 @@ def _lines(table: TrainingTable | InferenceTable) -> list[KernelLine]:
 
 
 def _phase_sets(table: TrainingTable | InferenceTable, width: int) -> list[tuple[str | None, np.ndarray]]:
-    """Columns of the table by what to call them: training names its phases by row, inference by pass."""
+    """Columns of the table by the name of their phase: in training rows have phases, in inference passes."""
     if isinstance(table, TrainingTable):
         return [(None, np.ones(width, dtype=bool))]
     return [("prefill", ~table.points.decode), ("decode", table.points.decode)]
@@ -99,7 +99,9 @@ def _phase_sets(table: TrainingTable | InferenceTable, width: int) -> list[tuple
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A row of a table in one phase: how often it runs, the seconds of all runs, and the column where it runs most."""
+    """A row of a table in one phase: how often it runs, the seconds of all its runs, and the column in which it runs
+    most.
+    """
 
     row: int
     at: int

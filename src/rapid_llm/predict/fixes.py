@@ -62,7 +62,7 @@ def fixes(scenario: Scenario, use: MemoryUse, price: Price) -> tuple[Fix, ...]:
 
 
 def _memory(scenario: Scenario) -> MemoryUse | None:
-    """The memory of a scenario that can run and fits."""
+    """The memory of a scenario, where it is valid and fits."""
     try:
         found = memory_of(require(scenario))
     except InputError:
@@ -85,7 +85,7 @@ def _seconds(price: Price, scenario: Scenario) -> float | None:
 def _fix(
     kind: str, fit: Fitting, scenario: Scenario, use: MemoryUse, clock: tuple[float | None, Price]
 ) -> tuple[tuple[bool, bool, float], Fix]:
-    """A fix and its rank."""
+    """A fix and what fixes are sorted by."""
     text, changed, found = fit
     base, price = clock
     seconds = _seconds(price, changed)

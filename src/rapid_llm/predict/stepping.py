@@ -1,4 +1,4 @@
-"""The time of one engine step of any composition, read from grids that are built once (DESIGN 2.12)."""
+"""The time of one engine step of any composition, read from grids that are built once."""
 
 from __future__ import annotations
 
@@ -150,26 +150,7 @@ def stepper(scenario: Scenario) -> Stepper:
 
     InputError for a training scenario, or one with slow accelerators, pools or offload.
     """
-    work = scenario.workload
-    if not isinstance(work, Inference):
-        raise InputError(f"workload.kind must be inference for a step predictor (got {work.kind}).")
-    if scenario.model.encoder is not None or not scenario.model.writes:
-        raise InputError(
-            f"a step predictor knows decoders alone, and {scenario.model.name} has an encoder. Try rapid_llm.predict.",
-            field="model",
-        )
-    unknown = {
-        "pools": scenario.pools is not None,
-        "workload.offload": work.offload.any,
-        "parallelism.shift": scenario.parallelism.shift,
-        "runtime.overlap.batch_exchange": scenario.runtime.overlap.batch_exchange,
-        "runtime.overlap.nano_batches": scenario.runtime.overlap.nano_batches > 1,
-        "runtime.serving.async_scheduling": bool(
-            scenario.runtime.serving and scenario.runtime.serving.async_scheduling
-        ),
-    }
-    if field := next((name for name, said in unknown.items() if said), None):
-        raise InputError(f"a step predictor knows no {field.rpartition('.')[2]}. Try to leave it out.", field=field)
+    work = _stepped(scenario)
     given = conditions(scenario)
     if given["slow"]:
         raise InputError("a step predictor knows no slow accelerators. Try faults: [].", field="faults")
@@ -203,6 +184,29 @@ def stepper(scenario: Scenario) -> Stepper:
         per_block=host.per_kv_block / speed,
         block=engine.kv_block_tokens,
     )
+
+
+def _stepped(scenario: Scenario) -> Inference:
+    """The workload; InputError where grids of one replica's passes do not hold what a step of it does."""
+    work, engine = scenario.workload, scenario.runtime
+    if not isinstance(work, Inference):
+        raise InputError(f"workload.kind must be inference for a step predictor (got {work.kind}).")
+    if scenario.model.encoder is not None or not scenario.model.writes:
+        raise InputError(
+            f"a step predictor knows decoders alone, and {scenario.model.name} has an encoder. Try rapid_llm.predict.",
+            field="model",
+        )
+    unknown = {
+        "pools": scenario.pools is not None,
+        "workload.offload": work.offload.any,
+        "parallelism.shift": scenario.parallelism.shift,
+        "runtime.overlap.batch_exchange": engine.overlap.batch_exchange,
+        "runtime.overlap.nano_batches": engine.overlap.nano_batches > 1,
+        "runtime.serving.async_scheduling": bool(engine.serving and engine.serving.async_scheduling),
+    }
+    if field := next((name for name, said in unknown.items() if said), None):
+        raise InputError(f"a step predictor knows no {field.rpartition('.')[2]}. Try to leave it out.", field=field)
+    return work
 
 
 @dataclass(frozen=True, slots=True)

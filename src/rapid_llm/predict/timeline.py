@@ -33,8 +33,9 @@ ORDER = (*FLAT, *(name for name in CATEGORIES if name not in FLAT))
 
 @dataclass(frozen=True)
 class Course:
-    """Bytes of one rank of a stage at its moments: ``held`` [T] by category, from the bottom up; ``limit``: what the
-    process may use."""
+    """Bytes of one rank of a stage over time: ``held`` [T] by category, from the bottom up; ``limit``: what the process
+    may use.
+    """
 
     x_label: str
     x: Sequence[int]
@@ -54,7 +55,9 @@ class Course:
 
 
 def courses(scenario: Scenario) -> tuple[Course, ...]:
-    """The memory of every pipeline stage: over the tasks of a training step, or while the cache of a batch fills."""
+    """The memory of every pipeline stage over time: over the tasks of a training step, or while the cache of a batch
+    fills.
+    """
     return _fillings(scenario, scenario.workload) if isinstance(scenario.workload, Inference) else _steps(scenario)
 
 
@@ -78,7 +81,7 @@ def _steps(scenario: Scenario) -> tuple[Course, ...]:
 
 
 def _fillings(scenario: Scenario, work: Inference) -> tuple[Course, ...]:
-    """Memory with 1 to all output tokens of every request cached."""
+    """Memory at each point from 1 to all output tokens of every request cached."""
     if not work.output_tokens:
         raise InputError(
             "workload.output_tokens is 0: memory is the same at any time. Try without the page.",

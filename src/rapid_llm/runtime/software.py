@@ -317,7 +317,8 @@ class Serving:
     ``frees_windows``: layers that attend to a window keep no more than that of a sequence, else all of it;
     ``async_scheduling``: the next step is prepared while this one runs, so that of the host only what exceeds it shows;
     ``shared_as_routed``: shared experts that are as wide as routed ones are further routed experts, which every token
-    has, on accelerators where the kernel of experts runs them in the same launch.
+    has, on accelerators where the kernel of experts runs them in the same launch; ``biased_group``: the most experts of
+    a group that one kernel scores, biases and chooses from (0: any); PyTorch's kernels do so for wider ones.
 
     How soon a prompt is read that arrives while others run: behind the running step and ``steps_ahead`` more, which are
     decided already; an engine looks for arrivals every ``receive_interval`` decode steps (SGLang's
@@ -349,6 +350,7 @@ class Serving:
     first_event: Count = 1
     tokenised_together: Count = 1
     shared_as_routed: bool = False
+    biased_group: Whole = 0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

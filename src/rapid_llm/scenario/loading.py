@@ -112,8 +112,9 @@ def _override(document: Document, overrides: Iterable[str]) -> Document:
 
 
 def _renamed(data: Mapping[str, Any], before: Any, keys: list[str]) -> dict[str, Any]:
-    """Every whole noun on the way to an overridden value called ``x (changed)`` where it is another value: a resolved
-    scenario carries names beside numbers, and what is laid over a ``base`` is renamed where that is read."""
+    """The data in which every noun on the way to an overridden value is called ``x (changed)``, if the new value
+    differs: a resolved scenario holds names beside numbers. Nouns laid over a ``base`` are renamed where that is read.
+    """
     key, *below = keys
     given: dict[str, Any] = dict(data)
     old = before.get(key) if isinstance(before, Mapping) else None
@@ -133,7 +134,7 @@ def _nested(keys: list[str], value: Any) -> dict[str, Any]:
 
 
 def _without(data: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Data without the value that an override replaces; InputError where it would go below a number."""
+    """Data without the value that an override replaces; InputError where its path leads below a number."""
     *parents, last = path.split(".")
     inner: Any = data
     for depth, key in enumerate(parents):
