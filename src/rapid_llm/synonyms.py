@@ -111,6 +111,7 @@ SETTINGS: Final = {
     "enable-chunked-prefill": "runtime.serving.mixed_steps=true",
     "max-num-seqs": "runtime.serving.max_sequences=256",
     "max-running-requests": "runtime.serving.max_sequences=256",
+    "max-cudagraph-capture-size": "runtime.host.pieces.tokens=2048",
     "cuda-graph-sizes": "runtime.serving.capture_sizes=[1,2,4,8]",
     "n-cpu-moe": "workload.offload.experts=true",
     "cpu-moe": "workload.offload.experts=true",

@@ -29,6 +29,7 @@ MAX_WATTS: Final = 1e12
 """The highest rates that a field takes, in B/s, FLOP/s, Hz and W: no machine comes near."""
 MAX_SECONDS: Final = 3600.0
 """The longest latency that a field takes: times of hardware and hosts are far below."""
+SECONDS_PER_HOUR: Final = 3600.0
 MIN_SHARE: Final = 1e-6
 PERCENT: Final = 100.0
 """The least that a fault leaves: below it a link or an accelerator is down."""

@@ -52,8 +52,9 @@ def test_what_is_the_engines_is_lent_as_such():
     assert (tiled.on("ada").rate, tiled.on("ada").token) == (attention.rate, engine.token)
     assert tiled.append == "token"
     decode, _ = without_its_fit(slice_of("flashinfer-decode"), "l40s", "sglang", "bf16")
-    alone = operators.kernel("trtllm-decode").on("ampere")
-    assert (decode.on("ada").lone_item, decode.on("ada").lone_rate) == (alone.lone_item, alone.lone_rate)
+    alone = operators.kernel("trtllm-decode").shaped("ampere")
+    assert decode.on("ada").lone_rate == alone.on("ampere").lone_rate
+    assert decode.on("ada").lone_item == alone.on("ampere").lone_item / alone.lone_blocks
 
 
 def test_products_of_8_bits_take_those_of_16_of_a_near_architecture():

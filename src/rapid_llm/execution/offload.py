@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from rapid_llm.execution.machine import Machine
 from rapid_llm.lowering import Lowered
-from rapid_llm.lowering.outer import FP32_BYTES, OPTIMIZER_STATES
+from rapid_llm.lowering.operators import FP32_BYTES
+from rapid_llm.lowering.outer import OPTIMIZER_STATES
 from rapid_llm.network import link
 from rapid_llm.workload import HostShare
 

@@ -123,7 +123,7 @@ def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
         own = starting(rows.names, EXPERT) | (rows.family == "moe")
         routed.append((rows, seconds * rows.count * own[:, None]))
     hidden = np.minimum(by_cell(_shared_waits(priced), shape), by_cell(routed, shape))[FORWARD]
-    return np.asarray(hidden * (1.0 - host_launched(priced.lowered, priced.machine.runtime)))
+    return np.asarray(hidden * (host_launched(priced.lowered, priced.machine.runtime) == 0.0))
 
 
 def _shared_waits(priced: Priced) -> list[tuple[Kernels, Matrix]]:

@@ -346,11 +346,14 @@ def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> 
 
 
 def host_launched(lowered: Lowered, runtime: Runtime) -> Matrix:
-    """1.0 for plans (or points) whose forward pass the host launches kernel by kernel, 0.0 for a replayed graph [P]."""
+    """1.0 for plans (or points) whose forward pass the host launches kernel by kernel, 0.0 for a replayed graph, what
+    is left of it for graphs between attentions [P]."""
     s, captured = lowered.shapes, runtime.host.captured
     if s.training:
         return np.full(len(s.plans), float("forward" not in captured))
-    return np.where(s.decode > 0, float("decode" not in captured), float("prefill" not in captured))
+    pieces = runtime.host.pieces
+    prompts = float("prefill" not in captured) * np.where(s.tokens <= pieces.tokens, pieces.left, 1.0)
+    return np.where(s.decode > 0, float("decode" not in captured), prompts)
 
 
 def compared(ranks: Matrix, stride: Matrix, machine: Machine) -> Matrix:

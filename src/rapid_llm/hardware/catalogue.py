@@ -17,7 +17,7 @@ from rapid_llm.hardware.grouping import build_groups, in_words, inner, many_of, 
 from rapid_llm.hardware.naming import as_written
 from rapid_llm.hardware.system import LinkUse, Node, NodeGroup, System, SystemDescription
 from rapid_llm.nouns import replaced
-from rapid_llm.provenance import Catalogue, Sources, is_path
+from rapid_llm.provenance import Catalogue, Sources, is_path, located
 
 ACCELERATORS: Final = Catalogue("rapid_llm.hardware", "data/accelerators", "accelerator")
 SYSTEMS: Final = Catalogue("rapid_llm.hardware", "data/systems", "system")
@@ -153,7 +153,7 @@ def _one_group(document: Document, prefix: str) -> System:
 def _filled(node: Mapping[str, Any], given: Any, document: Document, path: str, prefix: str) -> dict[str, Any]:
     """A node's fields with its accelerator built, and the host that comes with it by default."""
     if isinstance(given, str):
-        given = _named(given, document, path)
+        given = located(document, path, accelerator, given)
     elif isinstance(given, Mapping):
         given = build_accelerator(inner(document, given, path), join(prefix, path))
     if not isinstance(given, Accelerator):
@@ -164,15 +164,6 @@ def _filled(node: Mapping[str, Any], given: Any, document: Document, path: str, 
         "host_memory_bandwidth": f"{given.host_memory_bandwidth!r} B/s",
     }
     return {**usual, **node, "accelerator": given}
-
-
-def _named(name: str, document: Document, path: str) -> Accelerator:
-    try:
-        return accelerator(name)
-    except InputError as error:
-        if error.file is not None:
-            raise
-        raise document.error(error.message, path, error.suggestions) from None
 
 
 def _with_architecture(document: Document, given: Sources) -> tuple[Document, Sources]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from rapid_llm.lowering.attention import attention, cross_attention, latent_attention
 from rapid_llm.lowering.feedforward import mixture, mlp
-from rapid_llm.lowering.operators import Canonical, Column, only, pointwise, renamed
+from rapid_llm.lowering.operators import MASK_BYTES, Canonical, Column, only, pointwise, renamed
 from rapid_llm.lowering.recurrent import compressed_attention, state_space
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.model.architecture import MLP, Attention, Block, CompressedAttention, LatentAttention, MoE, StateSpace
 from rapid_llm.operators.elementwise import where
 from rapid_llm.runtime import Runtime, Training
 
-MASK_BYTES = 1.0
 SANDWICH_NORMS = 4
 
 

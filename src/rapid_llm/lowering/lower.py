@@ -20,7 +20,7 @@ from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator
 from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_bytes
 from rapid_llm.lowering.rounding import in_pieces, rounded
 from rapid_llm.lowering.shapes import Shapes
-from rapid_llm.lowering.sharding import gradient_sum, shard_rows
+from rapid_llm.lowering.sharding import Held, gradient_sum, shard_rows
 from rapid_llm.lowering.table import AGAIN, Builder, Kernels, Messages, gathered_bytes, saved_bytes
 from rapid_llm.lowering.weights import ahead_parameters, block_parameters, encoder_parameters, outer_parameters
 from rapid_llm.model.architecture import Attention, Block, Model, MoE
@@ -29,7 +29,6 @@ from rapid_llm.operators.elementwise import larger
 from rapid_llm.runtime import Overlap, Runtime, Serving, Training
 
 Matrix = NDArray[np.float64]
-Held = tuple[Column | float, Column | float]
 """Parameters of one rank, outside and inside experts."""
 OUTER = 2
 ROW_BYTES = 2.0
@@ -211,7 +210,7 @@ def _travels_whole(overlap: Overlap, compute: str, name: str, op: str) -> bool:
 
 
 def _decomposed(sequence: list[Canonical], passes: Mapping[str, float]) -> list[Canonical]:
-    """The same operators, those named in ``passes`` moving so many times the bytes of one fused kernel."""
+    """The same operators; those named in ``passes`` move a multiple of the bytes of one fused kernel."""
     for op in sequence:
         if isinstance(op, Operator) and op.name in passes:
             op.passes = passes[op.name]
@@ -224,7 +223,7 @@ def _short(s: Shapes, facts: Training | None) -> bool:
 
 
 def _per_token(s: Shapes) -> Column:
-    """Tokens of the decoder for each of the encoder's [P]: a pass is as wide as the tokens that it takes in all."""
+    """Tokens of the decoder for each token of the encoder [P]: the width of a pass counts both."""
     return s.tokens / larger(s.of_source.tokens, 1.0)
 
 

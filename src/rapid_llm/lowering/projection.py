@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Tensors
+from rapid_llm.lowering.operators import FP8_BYTES, FP32_BYTES, Canonical, Collective, Column, Operator, Tensors
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.operators.elementwise import where
-
-_FP8_BYTES: Final = 1.0
-_FP32_BYTES: Final = 4.0
 
 
 def matmul(
@@ -80,9 +76,9 @@ def index_scores(
         "index_scores", s, m=new * beside, n=keys, k=dim * in_turn, groups=documents, reads="iq", writes=writes,
         weight=False,
     )  # fmt: skip
-    operand = s.act if s.training else _FP8_BYTES
+    operand = s.act if s.training else FP8_BYTES
     widths: dict[str, Column | float]
-    widths = {"x_bytes": operand, "w_bytes": operand / in_turn, "y_bytes": _FP32_BYTES / beside}
+    widths = {"x_bytes": operand, "w_bytes": operand / in_turn, "y_bytes": FP32_BYTES / beside}
     return replace(scores, columns={**scores.columns, **widths}, dtype=scores.dtype if s.training else "fp8")
 
 

@@ -23,7 +23,7 @@ EVEN, AT_HOME = Routing(), Offload()
 
 
 class _Own(NamedTuple):
-    """What a training job says of its passes, however many of them there are."""
+    """The parts of a training job that its passes depend on, however many passes there are."""
 
     routing: Routing
     lora: Lora | None = None
@@ -39,7 +39,7 @@ class _Own(NamedTuple):
 
     @property
     def of_passes(self) -> dict[str, Any]:
-        """What shapes keep of it, by their names."""
+        """The fields of shapes that it gives, by name."""
         return {name: value for name, value in self._asdict().items() if name != "predictions"}
 
 
@@ -114,7 +114,7 @@ class Shapes:
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        """What tells these shapes from others, hashable."""
+        """A hashable value that differs between different shapes."""
         lengths = self.new.tobytes(), self.past.tobytes(), self.source.tobytes()
         return (self.plans.key, *lengths, self.training, *self.made_of)
 
@@ -140,7 +140,7 @@ class Shapes:
 
     @cached_property
     def in_numbers(self) -> Shapes:
-        """The same pass in numbers where it is of one plan: numpy makes columns of one row ten times as dear."""
+        """The same pass in plain numbers if it is of one plan: numpy takes ten times as long for columns of one row."""
         if len(self.plans) != 1:
             return self
         return replaced(self, plans=self.plans.in_numbers, **{name: getattr(self, name)[0] for name in _COLUMNS})
@@ -307,7 +307,9 @@ def _products(precision: Precision, *, training: bool) -> tuple[float, str]:
 
 
 def _ring_dtype(precision: Precision, runtime: Runtime) -> str:
-    """The dtype of the gradients of keys and values that go round a ring: as activations, or what a framework says."""
+    """The dtype of the gradients of keys and values that travel around a ring: that of activations, unless the
+    framework sets one.
+    """
     return runtime.training.ring_gradients or precision.activations if runtime.training else precision.activations
 
 

@@ -11,6 +11,7 @@ from rapid_llm.dtypes import Precision
 from rapid_llm.execution.schedules import CODES, micro_batches_in_flight
 from rapid_llm.hardware import Accelerator
 from rapid_llm.lowering import Lowered
+from rapid_llm.lowering.operators import FP32_BYTES
 from rapid_llm.memory.account import Account, stacked
 from rapid_llm.memory.offload import staying
 from rapid_llm.memory.states import States, states
@@ -20,7 +21,6 @@ from rapid_llm.runtime import Allocator, Runtime, Training
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-FP32_BYTES = 4.0
 FULL = RECOMPUTE_MODES.index("full")
 OUTER = 2
 """Units beside the layers: embedding and head, the last ones."""

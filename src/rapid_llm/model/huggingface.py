@@ -56,7 +56,7 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (llama.qwen2, "qwen2_5_vl_text", ""),
     (llama.qwen3, "qwen3", "Qwen3ForCausalLM"),
     (llama.qwen3, "qwen3_vl_text", ""),
-    (llama.phi3, "phi3", "Phi3ForCausalLM"),
+    (llama.mistral, "phi3", "Phi3ForCausalLM"),
     (llama.glm, "glm", "GlmForCausalLM"),
     (llama.glm4, "glm4", "Glm4ForCausalLM"),
     (llama.glm4, "glm4v_text", ""),
@@ -276,7 +276,7 @@ def _wrapped(fields: Fields, wrapper: Wrapper) -> Model:
 
 
 def _unknown(fields: Fields) -> Model:
-    """Read an unknown architecture as a Llama where it says all that a Llama says and nothing else."""
+    """Read an unknown architecture as a Llama if it has all fields of a Llama and no others."""
     name = (_architectures(fields) or [str(fields.data.get("model_type") or "")])[0]
     unknown = f"architecture '{name}' is unknown" if name else "no architecture is named"
     missing = [needed for needed in _NEEDED if not fields.has(needed)]

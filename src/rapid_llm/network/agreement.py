@@ -19,17 +19,16 @@ from rapid_llm.network.engine.state import solo_rates
 from rapid_llm.network.explicit import UNIT, Laid, by_turns, laid, takes_turns
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.groups import Members, group_of, members_of
-from rapid_llm.network.lines import Way, bare_line, ways
+from rapid_llm.network.lines import FREE, Way, bare_line, ways
 from rapid_llm.network.links_alone import nesting, templates
 from rapid_llm.network.programs import program, run_in_slices, run_on
 from rapid_llm.network.regimes import Line
 from rapid_llm.network.specimens import BANDWIDTH, FAMILIES, LATENCY, WRITTEN, written
 from rapid_llm.network.tasks import Floats, Result, Tasks
-from rapid_llm.network.technologies import Library, LinkCost, Protocol
+from rapid_llm.network.technologies import Library, Protocol
 from rapid_llm.network.templates import OPS, Bounds, Template
 from rapid_llm.network.topology import LINK_KINDS, Topology
 
-FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
 LINKS: Final = Library(
     name="links", protocols={"only": Protocol(algorithms=RUNS)}, links={"intra": FREE, "inter": FREE}
 )

@@ -19,6 +19,7 @@ from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, peers
 
 FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
+"""Links alone: what no library adds to."""
 """Links and nothing else."""
 Build = Callable[[str, Bounds, int], Template]
 Vector = NDArray[np.float64]

@@ -16,9 +16,9 @@ from rapid_llm.predict.report import Price, Report
 from rapid_llm.predict.training import TrainingTable
 from rapid_llm.predict.uses import EnergyUse
 from rapid_llm.scenario import Scenario
+from rapid_llm.units import SECONDS_PER_HOUR
 from rapid_llm.workload import Inference, Training
 
-SECONDS_PER_HOUR = 3600.0
 MILLION = 1e6
 PROMPTS, DECODES = 0, 1
 """Passes of a closed loop: prompts, in mixed steps beside the attention of those that decode, and decode steps."""

@@ -193,12 +193,12 @@ def _growth(scenario: Scenario, what: str) -> tuple[int, Callable[[int], Scenari
         return step, partial(_layers, scenario)
     if what == "micro-batch" and isinstance(work, Training):
         count = work.global_batch_size // work.micro_batch_size
-        return 1, lambda n: _work(scenario, micro_batch_size=n, global_batch_size=n * count)
+        return 1, lambda n: with_work(scenario, micro_batch_size=n, global_batch_size=n * count)
     if what == "requests":
-        return plan.dp or 1, lambda n: _work(scenario, batch_size=n)
+        return plan.dp or 1, lambda n: with_work(scenario, batch_size=n)
     if what == "sequence" and isinstance(work, Training):
-        return (2 if plan.cp > 1 else 1) * plan.cp * plan.tp, lambda n: _work(scenario, sequence_length=n)
-    return 1, lambda n: _work(scenario, prompt_tokens=n)
+        return (2 if plan.cp > 1 else 1) * plan.cp * plan.tp, lambda n: with_work(scenario, sequence_length=n)
+    return 1, lambda n: with_work(scenario, prompt_tokens=n)
 
 
 def _possible(kind: str) -> list[str]:
@@ -206,7 +206,8 @@ def _possible(kind: str) -> list[str]:
     return [own, "sequence", "layers"]
 
 
-def _work(scenario: Scenario, **changes: int) -> Scenario:
+def with_work(scenario: Scenario, **changes: Any) -> Scenario:
+    """The scenario with fields of its workload changed."""
     return replaced(scenario, workload=replaced(scenario.workload, **changes))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
-from typing import Any
 
 from rapid_llm import runtime
 from rapid_llm.dtypes import dtype, precision
@@ -12,7 +11,8 @@ from rapid_llm.errors import InputError
 from rapid_llm.hardware import system, system_with
 from rapid_llm.model import MoE
 from rapid_llm.nouns import replaced
-from rapid_llm.predict.fitting import largest, memory_of
+from rapid_llm.parallelism import RECOMPUTE_MODES
+from rapid_llm.predict.fitting import largest, memory_of, with_work
 from rapid_llm.predict.report import Fix
 from rapid_llm.predict.uses import MemoryUse
 from rapid_llm.scenario import Scenario, replanned, require
@@ -31,8 +31,6 @@ FORMATS = ("fp8", "int8-wo", "int4-wo")
 """Smaller weights for inference, those that are closest to 16 bits first."""
 BLOCKS = ("q8-0", "q6-k", "q5-k", "q4-k", "q3-k")
 """The same where weights are GGUF blocks."""
-LADDER = ("none", "selective", "full")
-
 LAYERS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Shares of the layers that a host may run."""
 
@@ -113,8 +111,8 @@ def _changes(scenario: Scenario) -> Iterator[Change]:
 
 
 def _training(scenario: Scenario, work: Training) -> Iterator[Change]:
-    for mode in LADDER[LADDER.index(_recomputes(work)) + 1 :]:
-        yield "recompute", f"recompute {mode}", _working(scenario, recompute=Recompute(mode=mode))  # type: ignore[arg-type]
+    for mode in RECOMPUTE_MODES[RECOMPUTE_MODES.index(_recomputes(work)) + 1 :]:
+        yield "recompute", f"recompute {mode}", with_work(scenario, recompute=Recompute(mode=mode))  # type: ignore[arg-type]
     plan = scenario.parallelism
     if (plan.dp or 1) > 1:
         for stage in range((plan.zero_stage or 0) + 1, 4):
@@ -122,7 +120,7 @@ def _training(scenario: Scenario, work: Training) -> Iterator[Change]:
     size = work.micro_batch_size
     while size > 1:
         size = size // 2 if size % 2 == 0 else 1
-        yield "micro_batch_size", f"micro_batch_size {size}", _working(scenario, micro_batch_size=size)
+        yield "micro_batch_size", f"micro_batch_size {size}", with_work(scenario, micro_batch_size=size)
     if len(scenario.system.groups) > 1:
         from rapid_llm.predict.seating import dealt_by_memory  # few jobs need it
 
@@ -130,7 +128,7 @@ def _training(scenario: Scenario, work: Training) -> Iterator[Change]:
             said = ", ".join(map(str, changed.parallelism.layers_per_stage))
             yield "layers_per_stage", f"layers_per_stage [{said}]", changed
     if not work.offload.any:
-        yield "offload", "workload.offload.optimizer 1", _working(scenario, offload=Offload(optimizer=1.0))
+        yield "offload", "workload.offload.optimizer 1", with_work(scenario, offload=Offload(optimizer=1.0))
 
 
 def _inference(scenario: Scenario, work: Inference) -> Iterator[Change]:
@@ -143,9 +141,9 @@ def _inference(scenario: Scenario, work: Inference) -> Iterator[Change]:
     yield from _host_experts(scenario, work)
     if scenario.runtime.runs_layers_on_host and not work.offload.any:
         for share in LAYERS:
-            yield "layers", f"workload.offload.weights {share}", _working(scenario, offload=HostShare(weights=share))
+            yield "layers", f"workload.offload.weights {share}", with_work(scenario, offload=HostShare(weights=share))
     if work.batch_size != "auto" and (most := largest(scenario, "requests")):
-        yield "batch_size", f"batch_size {most}", _working(scenario, batch_size=most)
+        yield "batch_size", f"batch_size {most}", with_work(scenario, batch_size=most)
 
 
 def _host_experts(scenario: Scenario, work: Inference) -> Iterator[Change]:
@@ -154,7 +152,7 @@ def _host_experts(scenario: Scenario, work: Inference) -> Iterator[Change]:
     routed = any(isinstance(block.ffn, MoE) for block in scenario.model.blocks)
     if not routed or node.host_matrix is None or moved.weights or moved.experts or moved.to == "nvme":
         return
-    said, alone = "workload.offload.experts true", _working(scenario, offload=replaced(moved, experts=1.0))
+    said, alone = "workload.offload.experts true", with_work(scenario, offload=replaced(moved, experts=1.0))
     if scenario.runtime.host_experts is not None:
         yield "experts", said, alone
         return
@@ -212,7 +210,7 @@ def _plans(scenario: Scenario, accelerators: int) -> Iterator[tuple[str, Scenari
     for mode, pp, tp in product(modes, (plan.pp * k for k in (1, 2, 4, 8, 16)), dict.fromkeys((plan.tp, wide))):
         if accelerators % (tp * pp * plan.cp):
             continue
-        start = _working(scenario, recompute=Recompute(mode="full")) if mode else scenario
+        start = with_work(scenario, recompute=Recompute(mode="full")) if mode else scenario
         experts = max((b.ffn.num_experts for b in scenario.model.blocks if isinstance(b.ffn, MoE)), default=1)
         ep = max((n for n in (1, 2, 4, 8, 16, 32, 64) if experts % n == 0 and accelerators // pp % n == 0), default=1)
         changes = {"tp": tp, "pp": pp, **({"ep": max(ep, plan.ep)} if experts > 1 else {})}
@@ -229,7 +227,3 @@ def _planned(scenario: Scenario, accelerators: int, degrees: dict[str, int]) -> 
     words = " ".join(f"{axis} {degree}" for axis, degree in said.items()) or f"dp {changed.parallelism.dp}"
     more = "" if accelerators == scenario.accelerators else f" on {accelerators} accelerators"
     return words + more, changed
-
-
-def _working(scenario: Scenario, **changes: Any) -> Scenario:
-    return replaced(scenario, workload=replaced(scenario.workload, **changes))

@@ -10,6 +10,7 @@ from rapid_llm import __version__
 from rapid_llm.lazy import Later
 from rapid_llm.predict.experts import ExpertsUse
 from rapid_llm.predict.uses import EnergyUse, MemoryUse, PoolsUse, SeatsUse, StageMemory
+from rapid_llm.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -288,7 +289,6 @@ class Report:
 
 _BEHIND = ("origin", "energy_of", "turns_of", "where")
 """What stands behind an answer, and is not part of it."""
-SECONDS_PER_HOUR = 3600.0
 
 
 def hours(seconds: float | None, accelerators: int) -> float | None:

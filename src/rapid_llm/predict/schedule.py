@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
 from rapid_llm.execution import TrainingStep
-from rapid_llm.execution.schedules import CODES, FORWARD, SCHEDULES, Schedule, filling
-from rapid_llm.execution.timeline import ALL_FORWARD_FIRST, Program, pairs, period, play, program, table_of
+from rapid_llm.execution.schedules import ALL_FORWARD_FIRST, CODES, FORWARD, SCHEDULES, Schedule, filling
+from rapid_llm.execution.timeline import Program, pairs, period, play, program, table_of
 from rapid_llm.predict.engine import evaluate
 from rapid_llm.predict.training import TrainingTable
 from rapid_llm.scenario import Scenario

@@ -7,8 +7,7 @@ from html import escape
 from itertools import pairwise
 
 from rapid_llm import charts
-from rapid_llm.execution.schedules import BACKWARD, FORWARD, INPUT, WEIGHT
-from rapid_llm.execution.timeline import ALL_FORWARD_FIRST
+from rapid_llm.execution.schedules import ALL_FORWARD_FIRST, BACKWARD, FORWARD, INPUT, WEIGHT
 from rapid_llm.predict.schedule import Box, StageLine, Timeline, timeline
 from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_percent, format_time

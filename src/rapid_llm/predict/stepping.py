@@ -21,6 +21,7 @@ from rapid_llm.predict.engine import conditions
 from rapid_llm.predict.job import plans_of
 from rapid_llm.predict.replica import Job
 from rapid_llm.runtime import Host, Serving
+from rapid_llm.runtime.software import Pieces
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Inference, points_of
 
@@ -82,22 +83,23 @@ class Stepper:
 
     decode, prefill: the layers without attention, over the tokens of a step without and with prompt tokens; outer:
     embedding and sends, over tokens, of both; head: over rows, and no less than ``least_head`` in a step with prompts,
-    whose kernels may be launched one by one; decode_attention: over sequences and their mean cache;
-    prefill_attention: over new tokens and the cached tokens before them. floors: what launching the layers takes where
-    no graph is replayed; gaps: per pass, always exposed. shared: launches of attention that prompts and the sequences
-    beside them share, where the runtime gives both to one kernel.
+    whose kernels may be launched one by one, in ``pieces`` or not; decode_attention: over sequences and their mean
+    cache; prefill_attention: over new tokens and the cached tokens before them. floors: what launching the layers takes
+    where no graph is replayed, of prompts beyond those that run in ``pieces``; gaps: per pass, always exposed. shared:
+    launches of attention that prompts and the sequences beside them share, where the runtime gives both to one kernel.
     """
 
     decode: Line
     prefill: Line
     outer: tuple[Line, Line]
     head: Line
-    least_head: float
+    least_head: tuple[float, float]
     decode_attention: Plane
     prefill_attention: Plane
     shared: float
     floors: tuple[float, float]
     gaps: tuple[float, float]
+    pieces: Pieces
     serial: float
     per_step: float
     per_sequence: float
@@ -125,9 +127,10 @@ class Stepper:
             busy += self._caches(sequences, kv_tokens / sequences, longest_kv)
         if mixed:
             busy += self._prompts(prompt, prefill_pairs) - (self.shared if sequences else 0.0)
-        floor = self.floors[mixed]
+        whole = tokens > self.pieces.tokens
+        floor = self.floors[mixed] * (1.0 if whole or not mixed else self.pieces.left)
         layers = max(busy, floor) + self.serial * min(busy, floor) + self.gaps[mixed]
-        outer = self.outer[mixed](tokens) + max(self.head(sequences + mixed), self.least_head * mixed)
+        outer = self.outer[mixed](tokens) + max(self.head(sequences + mixed), self.least_head[whole] * mixed)
         blocks = kv_tokens / self.block + sequences
         return layers + outer + self.per_step + self.per_sequence * sequences + self.per_block * blocks
 
@@ -172,12 +175,13 @@ def stepper(scenario: Scenario) -> Stepper:
         prefill=Line(tokens, prefill.layers),
         outer=(Line(tokens, decode.outer), Line(tokens, prefill.outer)),
         head=Line([0.0, *tokens], [0.0, *decode.head]),
-        least_head=prefill.head[0],
+        least_head=(prefill.head[0], prefill.head[-1]),
         decode_attention=_plane(job, sequences, lengths, decode=True),
         prefill_attention=_plane(job, news, pasts, decode=False),
         shared=decode.shared,
         floors=(decode.floor, prefill.floor),
         gaps=(decode.gap, prefill.gap),
+        pieces=host.pieces,
         serial=host.serial,
         per_step=(host.per_step + host.broadcast * log2(ranks)) / speed,
         per_sequence=host.per_sequence / speed,

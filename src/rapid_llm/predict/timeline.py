@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rapid_llm import charts
 from rapid_llm.errors import InputError
-from rapid_llm.execution.schedules import SCHEDULES, filling
+from rapid_llm.execution.schedules import ALL_FORWARD_FIRST, SCHEDULES, filling
 from rapid_llm.memory import CATEGORIES, PARTS, Walk, holdings, walk
 from rapid_llm.nouns import replaced
 from rapid_llm.predict.fitting import Footprint, footprint
@@ -19,8 +19,6 @@ from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_bytes
 from rapid_llm.workload import Inference
 
-KEEPS_ALL = ("gpipe", "breadth-first")
-"""Schedules that hold every micro-batch at once: of the others, periods that repeat are left out."""
 MOST_MOMENTS, FEWEST_MOMENTS, ALL_MOMENTS = 240, 32, 3000
 """Moments that a chart draws, and all charts of a page together."""
 LENGTHS = 33
@@ -114,7 +112,7 @@ def memory_walks(scenario: Scenario, found: Footprint | None = None) -> tuple[Wa
     facts = scenario.runtime.training
     schedule = SCHEDULES[plan.schedule or "1f1b"]
     count = int(found.lowered.shapes.plans.micro_batches[0])
-    count = count if schedule.name in KEEPS_ALL else filling(schedule, plan.pp, count)
+    count = count if schedule.name in ALL_FORWARD_FIRST else filling(schedule, plan.pp, count)
     chunks = schedule.chunks or plan.vpp
     return tuple(
         walk(

@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from rapid_llm.documents import Document, build
+from rapid_llm.documents import Document, build, merge
 from rapid_llm.errors import InputError, did_you_mean, nearest
 from rapid_llm.provenance import Catalogue, Sources, is_path
-from rapid_llm.runtime.software import Runtime
+from rapid_llm.runtime.runtime import Runtime
 from rapid_llm.units import parse
 
 CATALOGUE = Catalogue("rapid_llm.runtime", "data", "runtime")
@@ -124,7 +124,7 @@ def _of_version(document: Document, name: str) -> dict[str, Any]:
                 suggestions=nearest(version, versions),
             )
         own = {key: value for key, value in versions[version].items() if key != "aliases"}
-        return _merge(data, {**own, "version": version})
+        return merge(data, {**own, "version": version})
     return data
 
 
@@ -140,11 +140,3 @@ def _on(architecture: str, memory: float, size: Any) -> Any:
     held = {parse(key, "bytes"): value for key, value in size.items() if key.endswith("iB")}
     most = max((least for least in held if least <= memory), default=None)
     return size.get(f"@{architecture}", size["default"] if most is None else held[most])
-
-
-def _merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(lower)
-    for key, value in upper.items():
-        below = merged.get(key)
-        merged[key] = _merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return merged

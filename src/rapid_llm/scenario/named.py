@@ -19,7 +19,7 @@ from rapid_llm.model import Model
 from rapid_llm.model.catalogue import CATALOGUE as MODELS
 from rapid_llm.model.huggingface import read_document
 from rapid_llm.nouns import STRICT, replaced
-from rapid_llm.provenance import is_path
+from rapid_llm.provenance import is_path, located
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario.scenario import Draft, system_mapping
 from rapid_llm.units import Count
@@ -119,16 +119,6 @@ def _slot(
 
 
 _WRITTEN = {"precision": "a name", **dict.fromkeys(("model", "system", "runtime"), "a name, a path")}
-
-
-def located(document: Document, path: str, by_name: Callable[[str], Noun], name: str) -> Noun:
-    """Look a name up; an error gets the place where the name was written."""
-    try:
-        return by_name(name)
-    except InputError as error:
-        if error.file is not None:
-            raise
-        raise document.error(error.message, path, error.suggestions) from None
 
 
 def beside(document: Document, name: str) -> str:

@@ -9,8 +9,9 @@ from rapid_llm.errors import InputError
 from rapid_llm.model.halves import has_halves
 from rapid_llm.network.technologies import link
 from rapid_llm.nouns import replaced
+from rapid_llm.provenance import located
 from rapid_llm.scenario.inputs import PoolInput, PoolsInput
-from rapid_llm.scenario.named import layer, located
+from rapid_llm.scenario.named import layer
 from rapid_llm.scenario.resolving import resolve
 from rapid_llm.scenario.scenario import POOLED, Pool, Pools, Scenario
 from rapid_llm.workload import Inference

@@ -6,20 +6,21 @@ run it with the same instructions. A kernel that has numbers on no such architec
 follows, or of what the runtime runs on the architecture that stands in.
 """
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from rapid_llm import hardware, operators
 from rapid_llm.hardware import Accelerator
 from rapid_llm.nouns import FrozenDict, replaced
 from rapid_llm.operators import Kernel
 from rapid_llm.operators.kernels import FALLBACK, NEAREST, AttentionKernel, DecodeKernel
+from rapid_llm.units import Si
 from rapid_llm.validation.kernels.slices import RUNTIMES, KernelSlice, chosen
 
 LENT: Final = "_lent"
 """Suffix of the metrics of such figures."""
 
 _FOLLOWS: Final = {
-    "trtllm-decode": "sglang-fa3-decode", "trtllm-decode-fp8": "sglang-fa3-decode-fp8",
+    "trtllm-decode": "flash-decode-fp8", "trtllm-decode-fp8": "flash-decode-fp8",
     "trtllm-gen-decode": "trtllm-decode-fp8", "sglang-gen-decode": "trtllm-decode-fp8",
     "trtllm-gen-decode-fp8": "sglang-fa3-decode-fp8", "sglang-gen-decode-fp8": "sglang-fa3-decode-fp8",
     "vllm-fa3-decode": "sglang-fa3-decode", "trtllm-fmha-kv8": "trtllm-fmha",
@@ -28,10 +29,11 @@ _FOLLOWS: Final = {
 }  # fmt: skip
 """A kernel to the one that it is alike or took over from: the generated decode kernels of Blackwell follow the one
 that TensorRT-LLM has on Hopper for caches of 8 bits, the first that copies tiles asynchronously (TMA), those over
-such a cache FlashAttention-3's, which splits as they do, and so do TensorRT-LLM's, whose blocks on the two share a unit
-by another number; FlashInfer below Hopper is FlashAttention-2. Where products over a cache of 8 bits are of 16, they
-are those of the kernel without; where they are of 8, they have the rate of those of 16 on a faster pipe
-(``Rates.pipe``), so that what a near architecture has on 16 bits goes before what a farther one has on 8."""
+such a cache FlashAttention-3's, which splits as they do. So do TensorRT-LLM's own, whose blocks on the two share a unit
+by another number: vLLM's, which has one launch before it, as they have. FlashInfer below Hopper is FlashAttention-2.
+Where products over a cache of 8 bits are of 16, they are those of the kernel without; where they are of 8, they have
+the rate of those of 16 on a faster pipe (``Rates.pipe``), so that what a near architecture has on 16 bits goes before
+what a farther one has on 8."""
 
 _ALONE: Final = "trtllm-decode"
 """The kernel whose query heads run alone, outside its groups, on every architecture."""
@@ -101,9 +103,10 @@ def _alone_as(lent: Kernel, lender: Kernel, nearest: str) -> Kernel:
         return lent
     if lent.groups == shares or lender.groups != shares:
         return lent
-    alone = operators.kernel(_ALONE).on(nearest)
-    found = {"lone_item": alone.lone_item, "lone_rate": alone.lone_rate}
-    constants = {name: replaced(numbers, **found) for name, numbers in lent.constants.items()}
+    alone = cast(DecodeKernel, operators.kernel(_ALONE).shaped(nearest))
+    numbers = alone.on(nearest)
+    found = {"lone_item": Si(numbers.lone_item / alone.lone_blocks), "lone_rate": Si(numbers.lone_rate)}
+    constants = {name: replaced(one, **found) for name, one in lent.constants.items()}
     return replaced(lent, constants=FrozenDict(constants))
 
 
