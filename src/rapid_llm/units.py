@@ -266,6 +266,14 @@ def format_seconds(value: float) -> str:
     return _scaled(value * 1e9, "s", ("n", "µ", "m", ""), 1000.0, 3)
 
 
+_MINUTE, _HOUR = 60.0, 3600.0
+
+
+def format_time(value: float) -> str:
+    """A time of a job: as ``format_seconds``, but in seconds up to an hour, since that is how steps are compared."""
+    return f"{value:,.1f} s" if _MINUTE <= value < _HOUR else format_seconds(value)
+
+
 _SI_PREFIXES: Final = ("", "k", "M", "G", "T", "P", "E")
 
 

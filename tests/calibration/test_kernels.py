@@ -125,7 +125,17 @@ def test_an_accelerator_is_not_read_off_a_table_in_another_unit(tmp_path, factor
 @pytest.mark.parametrize(
     ("header", "rows", "sentence"),
     [
-        ("m,n,k,latency_us", [], "one of gemm also needs the columns dtype."),
+        ("m,n,k,latency_us", [], "one of gemm also needs the column dtype."),
+        (
+            "gpu,m,n,k,dtype,latency_ms",
+            ["h100-sxm,1,512,512,bf16,3"],
+            "one of gemm also needs the column latency_us (it has latency_ms: microseconds are wanted).",
+        ),
+        (
+            "gpu;m;n;k;dtype;latency_us",
+            ["h100-sxm;1;512;512;bf16;3"],
+            "is no table of kernel timings: semicolons part its columns, and a CSV has commas.",
+        ),
         (
             "gpu,m,n,k,dtype,latency_us",
             ["h100-sxm,1,512,512,bf16,-1"],

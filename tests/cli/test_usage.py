@@ -157,6 +157,14 @@ SENTENCES = [
     (("train", "x", "y"), "'rapid-llm train' does not take 'y'. See: rapid-llm train --help"),
     (("train", "x", "--tp", "1", "--tp", "2"), "--tp is given more than once. Keep one of them."),
     (
+        ("run", "-"),
+        "'rapid-llm run' reads files, and '-' is none. Standard input is /dev/stdin.",
+    ),
+    (
+        ("train", "gpt2", "--system", "8x", "h100-sxm", "--global-batch-size", "8"),
+        "'rapid-llm train' does not take 'h100-sxm'. Quote what holds spaces: --system '8x h100-sxm'.",
+    ),
+    (
         ("list", "modles"),
         "'modles' is not a part of the catalogue. Did you mean 'models'? "
         "Known: models, systems, accelerators, runtimes, links, kernels.",

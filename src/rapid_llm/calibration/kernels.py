@@ -226,9 +226,15 @@ def read_table(path: Path) -> tables.Table:
 
 def _no_schema(path: Path) -> str:
     """What the schema nearest to a file misses."""
+    header = tables.header(path)
+    if len(header) == 1 and (sign := next((one for one in (";", "\t") if one in header[0]), "")):
+        named = {";": "semicolons", "\t": "tabs"}[sign]
+        return f"{path} is no table of kernel timings: {named} part its columns, and a CSV has commas."
     kind, missing = tables.lacking(path, "kernel_")
-    also = f"also needs the columns {', '.join(missing)}"
-    return f"{path} is no table of kernel timings: one of {kind.removeprefix('kernel_')} {also}."
+    also = f"also needs the column{'s' if missing[1:] else ''} {', '.join(missing)}"
+    other = next((name for name in header if name.startswith(("latency", "time", "duration"))), "")
+    unit = f" (it has {other}: microseconds are wanted)" if "latency_us" in missing and other else ""
+    return f"{path} is no table of kernel timings: one of {kind.removeprefix('kernel_')} {also}{unit}."
 
 
 def calibrate_on(

@@ -188,6 +188,7 @@ _EXAMPLES = {
 _PARTS = {
     "vendor": "NVIDIA",
     "compute_units": "132",
+    "vector": "66.9 TFLOP/s",
     "clocks": "{base: 1.59 GHz, boost: 1.83 GHz}",
     "peak": "{bf16: 989 TFLOP/s}",
     "memory": "{hbm: {capacity: 80 GiB, bandwidth: 3.35 TB/s}}",
@@ -209,8 +210,9 @@ def _example(name: str) -> str:
 
 def _missing(field: str, name: str, annotation: Any) -> str:
     """What to write for a field that is missing: an example of its own, of its place or dimension, or its kinds."""
-    if field.endswith("scale_up.topology"):
-        return "Try topology: switch."
+    inside = {"topology": "switch", "link": "nvlink4"}
+    if field.endswith(f"scale_up.{name}") and name in inside:
+        return f"Try {name}: {inside[name]}."
     if name in _EXAMPLES or name in _PARTS:
         return _example(name) or f"Try {name}: {_PARTS[name]}."
     for one in getattr(annotation, "__metadata__", ()):

@@ -124,21 +124,24 @@ def _decode(row: Row, chosen: DecodeKernel, constants: Any, r: Rates) -> Cut:
     items = float(batch * heads / inside * np.ceil(inside / (chosen.query_pad if few else chosen.query_tile)))
     step = float(chosen.kv_tile if inside == group else chosen.lone_tile)
     length = float(attention._tiled(past, window, _number(step)))
-    split = _parts(row, items, chosen, constants, r)
+    split = _parts(row, (items, inside == group), chosen, constants, r)
     drawn = items * length * float(dim + v_dim * (shared <= 0)) * float(kv_bytes)
     return _cut((rows, step), "query heads x keys", items * split, r, split=split, l2_bytes=drawn)
 
 
-def _parts(row: Row, items: float, chosen: DecodeKernel, constants: Any, r: Rates) -> float:
-    """Parts that each item's keys are split into: the kernel's rule, or so many as fill the units where that pays."""
-    if chosen.waves > 0 or chosen.parts > 0:
+def _parts(row: Row, work: tuple[float, bool], chosen: DecodeKernel, constants: Any, r: Rates) -> float:
+    """Parts that each item's keys are split into: the kernel's rule, or so many as fill the units where that pays;
+    ``work``: how many items there are, and whether query heads share them."""
+    items, together = work
+    if together and (chosen.waves > 0 or chosen.parts > 0):
         return float(chosen.parts or attention._parts(row[2], _number(items), chosen, r))
     whole = replaced(chosen, most_splits=1)
     if float(attention.price_decode(row, whole, constants, r).seconds) <= float(
         attention.price_decode(row, chosen, constants, r).seconds
     ):
         return 1.0
-    most = min(float(row[2]) / chosen.split_tokens + 0.5, r.units // items, float(chosen.most_splits))
+    room = r.units // items if together or not chosen.rounds else float(np.ceil(r.units / items))
+    most = min(float(row[2]) / chosen.split_tokens + 0.5, room, float(chosen.most_splits))
     return float(np.floor(max(most, 1.0)))
 
 

@@ -58,7 +58,7 @@ def _system_names(scenario: Scenario) -> dict[str, Any]:
         "weights": next((kept for kept in kept_formats(formats) if dtype(kept).weight_only), formats.weights),
         "rate": dtype(getattr(formats, multiplied)).rate,
         "rates": ", ".join(sorted(chip.peak)),
-        "sixteen_bit": "bf16" if chip.rate("bf16") else "fp16",
+        "sixteen_bit": next((name for name in ("bf16", "fp16", "fp32") if chip.rate(name)), "fp32"),
     }
 
 
