@@ -257,7 +257,7 @@ def _formats(precision: Precision, runtime: Runtime, *, training: bool) -> Mappi
         "weight": weight,
         "kv": dtype(precision.kv_cache).bytes,
         "gradient": dtype(precision.gradients).bytes,
-        "reduce": dtype(runtime.training.reduce_dtype).bytes if runtime.training else 0.0,
+        "reduce": dtype(_reduce_dtype(precision, runtime.training.reduce_dtype)).bytes if runtime.training else 0.0,
         "ring_gradient": dtype(_ring_dtype(precision, runtime)).bytes,
         "compute": compute,
         "activation_dtype": precision.activations,
@@ -274,6 +274,12 @@ def _products(precision: Precision, *, training: bool) -> tuple[float, str]:
     kept = dtype(precision.weights)
     read = dtype(precision.compute) if training else kept
     return read.bytes, (kept.kin or kept.name) if kept.weight_only else precision.compute
+
+
+def _reduce_dtype(precision: Precision, own: str) -> str:
+    """The dtype that carries gradients: of frameworks that reduce those of fp16 models as they are, fp32 for bf16 ones
+    (Megatron-LM, arguments.py: bf16 sets accumulate_allreduce_grads_in_fp32)."""
+    return "fp32" if own == "fp16" and precision.activations == "bf16" else own
 
 
 def _ring_dtype(precision: Precision, runtime: Runtime) -> str:
