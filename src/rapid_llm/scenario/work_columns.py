@@ -41,6 +41,7 @@ def work_columns(scenario: Scenario) -> dict[str, int]:
             "weights_leave": work.offload.weights > 0,
             "experts_leave": 0,
             "activations_leave": work.offload.activations > 0,
+            "adapts": bool(work.lora),
             "expert_adapters": bool(work.lora and "experts" in work.lora.targets),
             "batch_size": 0,
         }
@@ -52,6 +53,7 @@ def work_columns(scenario: Scenario) -> dict[str, int]:
             "recompute_every": 1,
             "lacks_module": 0,
             **expert_columns(scenario.model, work.routing),
+            "adapts": 0,
             "expert_adapters": 0,
             "to_drives": work.offload.any and work.offload.to == "nvme",
             "to_host": work.offload.any and work.offload.to == "host",
