@@ -68,6 +68,8 @@ _WEIGHT_ONLY: Final = {
     "int8_wo": 1.0,
     "int4_wo": 0.5 + (2 + 0.5) / 128,  # AWQ, GPTQ: 16-bit scale and 4-bit zero point per 128
     "int4_g32_wo": 0.5 + 2 / 32,  # symmetric, 16-bit scale per 32 (compressed-tensors pack-quantized of Kimi K2)
+    # bitsandbytes: a maximum per 64, of 8 bits, and one of fp32 per 256 of these (QLoRA, arXiv 2305.14314)
+    "nf4": 0.5 + (1 + 4 / 256) / 64,
     "nvfp4_wo": 0.5 + 1 / 16,
     "mxfp4_wo": 0.5 + 1 / 32,
     "q8_0": 34 / 32,  # llama.cpp block layouts: bytes of a block over its weights
@@ -82,7 +84,7 @@ _WEIGHT_ONLY: Final = {
     "q4_0": 18 / 32,
 }
 """Bytes per weight of formats that are expanded to 16 bits in the kernel."""
-_KIN: Final = {"int4_g32_wo": "int4_wo"}
+_KIN: Final = {"int4_g32_wo": "int4_wo", "nf4": "int4_wo"}
 
 DTYPES: Final[Mapping[str, Dtype]] = MappingProxyType(
     {one.name: one for one in _PLAIN}
@@ -219,6 +221,8 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "fp8-wo": _preset("bf16", weights="fp8_wo"),
         "int8-wo": _preset("fp16", weights="int8_wo"),
         "int4-wo": _preset("fp16", weights="int4_wo"),
+        # QLoRA: frozen weights, widened before each product
+        "nf4": _preset("bf16", weights="nf4"),
         # Kimi K2 Thinking and its followers (config.json): experts of 4-bit weights in groups of 32, all else in 16,
         # 594 GB on disk; ``experts: int4_wo`` over it for groups of 128.
         "int4-experts": _preset("bf16", experts="int4_g32_wo"),

@@ -70,8 +70,8 @@ SETS = [
     ("nonsense", "'--set nonsense' must name a field and a value, such as --set parallelism.tp=4."),
     (
         "precision=q4-k",
-        "precision.weights q4_k_m is a format for inference alone, and workload.kind is training. "
-        "Try precision: bf16-mixed.",
+        "precision.weights q4_k_m is a format of weights that nobody trains, and workload.kind is training. "
+        "Try precision: bf16-mixed, or precision: nf4 with --set workload.lora.rank=16.",
     ),
     (
         "precision=fp8 system=dgx-a100",

@@ -319,7 +319,8 @@ def test_sentences_of_a_file(write, old, new, sentence):
         ("runtime.host.per_steps=1 ms", "unknown field 'runtime.host.per_steps'. Did you mean 'per_step'?"),
         ("precision.compute=bf61", "precision.compute 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16, fp32, "
          "tf32, fp64, fp8, fp8_delayed, fp8_row, fp8_block, mxfp8, mxfp6, nvfp4, mxfp4, int8, int32, fp8_wo, int8_wo, "
-         "int4_wo, int4_g32_wo, nvfp4_wo, mxfp4_wo, q8_0, q6_k, q5_k, q4_k, q4_k_m, q5_k_m, q3_k_m, iq4_xs, q4_0."),
+         "int4_wo, int4_g32_wo, nf4, nvfp4_wo, mxfp4_wo, q8_0, q6_k, q5_k, q4_k, q4_k_m, q5_k_m, q3_k_m, iq4_xs, "
+         "q4_0."),
         ("parallelism.tp=two", "parallelism.tp must be an integer (got 'two')."),
         ("parallelism.tp", "'--set parallelism.tp' must name a field and a value, such as --set parallelism.tp=4."),
         ("parallelism..tp=1", "'--set parallelism..tp=1' must name a field and a value, such as "

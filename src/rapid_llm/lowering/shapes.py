@@ -61,7 +61,7 @@ class Shapes:
     decode: passes that generate; their tokens are on every rank of a cp group, each with its share of the cache.
     routing: of tokens to experts. ahead: predictors of further tokens. offload: what lives on the host. cast, found,
     turned: bytes that rounding an element to the compute format moves, found where its scale is, 0 where nothing is
-    rounded apart (``dtypes``).
+    rounded apart (``dtypes``); packed: those of a frozen weight that training widens ahead of its products, or 0.
     modules: parts of a layer that selective recomputation names. tensor_parallel, context_parallel: whether any plan
     is; cache_dealt: whether tp ranks of any share the tokens of a cache. head: bytes of a weight of the LM head, and
     its dtype. evenness: mean tokens of the ranks of an expert group over those of this one. source: tokens of each
@@ -95,6 +95,7 @@ class Shapes:
     cast: float
     found: float
     turned: float
+    packed: float
     lora: Lora | None
     ahead: int
     offload: Offload
@@ -287,7 +288,7 @@ def _formats(precision: Precision, runtime: Runtime, *, training: bool) -> Mappi
         "weight": weight,
         "kv": dtype(precision.kv_cache).bytes,
         "gradient": dtype(precision.gradients).bytes,
-        "reduce": dtype(runtime.training.reduce_dtype).bytes if runtime.training else 0.0,
+        "reduce": dtype(_reduce_dtype(precision, runtime.training.reduce_dtype)).bytes if runtime.training else 0.0,
         "ring_gradient": dtype(_ring_dtype(precision, runtime)).bytes,
         "compute": compute,
         "activation_dtype": precision.activations,
@@ -295,6 +296,7 @@ def _formats(precision: Precision, runtime: Runtime, *, training: bool) -> Mappi
         "cast": computed.cast if training else 0.0,
         "found": computed.cast - computed.searched,
         "turned": computed.turned,
+        "packed": dtype(precision.weights).bytes if training and dtype(precision.weights).weight_only else 0.0,
         "head": (dtype(head).bytes, head),
     }
 
@@ -303,7 +305,15 @@ def _products(precision: Precision, *, training: bool) -> tuple[float, str]:
     """Bytes of a weight as a matrix product reads it, and the format in which the product runs."""
     kept = dtype(precision.weights)
     read = dtype(precision.compute) if training else kept
-    return read.bytes, (kept.kin or kept.name) if kept.weight_only else precision.compute
+    if kept.weight_only and not training:
+        return read.bytes, kept.kin or kept.name
+    return read.bytes, precision.compute
+
+
+def _reduce_dtype(precision: Precision, own: str) -> str:
+    """The dtype that carries gradients: of frameworks that reduce those of fp16 models as they are, fp32 for bf16 ones
+    (Megatron-LM, arguments.py: bf16 sets accumulate_allreduce_grads_in_fp32)."""
+    return "fp32" if own == "fp16" and precision.activations == "bf16" else own
 
 
 def _ring_dtype(precision: Precision, runtime: Runtime) -> str:

@@ -63,7 +63,7 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
 @lru_cache(maxsize=256)
 def _system(system: System, accelerators: int, seated: bool, runtime: Runtime, precision: Precision) -> dict[str, int]:
     """Numbers of the node groups that a job reaches; ``before``: accelerators of the groups that it fills before its
-    last one; ``weight_only``: whether a format cannot be trained.
+    last one; ``weight_only``: whether a format cannot be trained; ``packed``: whether it is that of all weights.
     """
     groups = reached_groups(system, accelerators, seated)
     nodes, last = [group.node for group in groups], groups[-1]
@@ -82,6 +82,7 @@ def _system(system: System, accelerators: int, seated: bool, runtime: Runtime, p
         "unified": any(chip.memory.unified for chip in chips),
         "runs_host_experts": runtime.host_experts is not None,
         "weight_only": any(dtype(kept).weight_only for kept in kept_formats(precision)),
+        "packed": dtype(precision.weights).weight_only,
     }
 
 

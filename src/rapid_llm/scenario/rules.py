@@ -76,10 +76,10 @@ PLAN: tuple[Check, ...] = (
     Check(
         "weights can be trained",
         "precision.weights",
-        lambda c: (c.training == 0) | (c.weight_only == 0),
+        lambda c: (c.training == 0) | (c.weight_only == 0) | (c.adapts * c.packed > 0),
         lambda r: (
-            f"precision.weights {r['weights']} is a format for inference alone, and workload.kind is training. "
-            "Try precision: bf16-mixed."
+            f"precision.weights {r['weights']} is a format of weights that nobody trains, and workload.kind is "
+            "training. Try precision: bf16-mixed, or precision: nf4 with --set workload.lora.rank=16."
         ),
     ),
     Check(

@@ -42,6 +42,7 @@ def _trained(work: Training) -> dict[str, int]:
         "gradients_leave": work.offload.gradients > 0,
         "weights_leave": work.offload.weights > 0,
         "activations_leave": work.offload.activations > 0,
+        "adapts": bool(work.lora),
         "expert_adapters": bool(work.lora and "experts" in work.lora.targets),
     }
 
@@ -67,6 +68,7 @@ _OF_THE_OTHER_KIND = {
     "gradients_leave": 0,
     "weights_leave": 0,
     "activations_leave": 0,
+    "adapts": 0,
     "expert_adapters": 0,
     "output_tokens": 0,
     "batch_size": 0,
