@@ -33,7 +33,7 @@ def test_what_is_written_is_asked_for(words: str, sentence: str):
 @pytest.mark.parametrize(
     ("limit", "why"),
     [
-        ("1s", "TTFT 1.00 s for 100 users: its one accelerator holds 71 of them. Try 71 users, or a larger system."),
+        ("1s", "TTFT 1.00 s for 100 users: its one accelerator holds 72 of them. Try 72 users, or a larger system."),
         ("1us", "TTFT 1.00 µs for even one user. Try a longer limit, or a faster system."),
     ],
 )
