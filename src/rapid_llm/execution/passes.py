@@ -109,7 +109,8 @@ def time_passes(priced: Priced) -> Passes:
         issue += summed(sent.count * compared(sent.ranks, sent.stride, machine), sent.cells, shape)
     busy = kernels + blocking + exposed
     spare = np.maximum(0.0, busy - issue / machine.host_speed)
-    return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare, reading, hidden)
+    through = experts + by_cell(_fused_experts(priced) if counted else [], shape) > 0
+    return Passes(kernels, blocking, side, exposed, _host(busy, issue, through, priced), spare, reading, hidden)
 
 
 def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
@@ -171,6 +172,11 @@ def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
     return found
 
 
+def _fused_experts(priced: Priced) -> list[tuple[Kernels, Matrix]]:
+    """Launches of the kernels that run all experts of a layer."""
+    return [(table.rows, table.rows.count) for table in priced.kernels if table.rows.family == "moe"]
+
+
 @lru_cache(maxsize=64)
 def _launched(captured: tuple[str, ...]) -> Matrix:
     """1.0 for the phases of a training pass that the host launches, 0.0 for captured ones [phases, 1, 1]."""
@@ -184,7 +190,7 @@ def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Price
     """
     machine, shapes = priced.machine, priced.lowered.shapes
     host = machine.runtime.host
-    floor = issue + (host.per_dispatch * through if shapes.training else 0.0)
+    floor = issue + host.per_dispatch * through
     gap, busy = np.zeros_like(busy), busy.copy()
     if shapes.training:
         parts = shapes.plans.recompute != FULL

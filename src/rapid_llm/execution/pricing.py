@@ -342,11 +342,18 @@ def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> 
 
 
 def host_launched(lowered: Lowered, runtime: Runtime) -> Matrix:
-    """1.0 for plans (or points) whose forward pass the host launches kernel by kernel, 0.0 for a replayed graph [P]."""
+    """1.0 for plans (or points) whose forward pass the host launches kernel by kernel, 0.0 for a replayed graph [P].
+
+    Of an engine no graph is larger than the largest that it captured.
+    """
     s, captured = lowered.shapes, runtime.host.captured
     if s.training:
         return np.full(len(s.plans), float("forward" not in captured))
-    return np.where(s.decode > 0, float("decode" not in captured), float("prefill" not in captured))
+    launched = np.where(s.decode > 0, float("decode" not in captured), float("prefill" not in captured))
+    if runtime.serving is None:
+        return launched
+    width = np.where(s.decode > 0, s.batch, s.batch * s.new)
+    return np.where(width > runtime.serving.replayed, 1.0, launched)
 
 
 def compared(ranks: Matrix, stride: Matrix, machine: Machine) -> Matrix:

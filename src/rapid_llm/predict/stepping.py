@@ -83,9 +83,9 @@ class Stepper:
     decode, prefill: the layers without attention, over the tokens of a step without and with prompt tokens; outer:
     embedding and sends, over tokens, of both; head: over rows, and no less than ``least_head`` in a step with prompts,
     whose kernels may be launched one by one; decode_attention: over sequences and their mean cache;
-    prefill_attention: over new tokens and the cached tokens before them. floors: what launching the layers takes where
-    no graph is replayed; gaps: per pass, always exposed. shared: launches of attention that prompts and the sequences
-    beside them share, where the runtime gives both to one kernel.
+    prefill_attention: over new tokens and the cached tokens before them. floors: what launching the layers takes in
+    steps of more than ``replayed`` tokens, which graphs hold; gaps: per pass, always exposed. shared: launches of
+    attention that prompts and the sequences beside them share, where the runtime gives both to one kernel.
     """
 
     decode: Line
@@ -97,6 +97,7 @@ class Stepper:
     prefill_attention: Plane
     shared: float
     floors: tuple[float, float]
+    replayed: tuple[float, float]
     gaps: tuple[float, float]
     serial: float
     per_step: float
@@ -125,7 +126,7 @@ class Stepper:
             busy += self._caches(sequences, kv_tokens / sequences, longest_kv)
         if mixed:
             busy += self._prompts(prompt, prefill_pairs) - (self.shared if sequences else 0.0)
-        floor = self.floors[mixed]
+        floor = self.floors[mixed] if tokens > self.replayed[mixed] else 0.0
         layers = max(busy, floor) + self.serial * min(busy, floor) + self.gaps[mixed]
         outer = self.outer[mixed](tokens) + max(self.head(sequences + mixed), self.least_head * mixed)
         blocks = kv_tokens / self.block + sequences
@@ -196,13 +197,19 @@ def stepper(scenario: Scenario) -> Stepper:
         prefill_attention=_plane(job, news, pasts, decode=False),
         shared=decode.shared,
         floors=(decode.floor, prefill.floor),
+        replayed=(_replayed(job, "decode"), _replayed(job, "prefill")),
         gaps=(decode.gap, prefill.gap),
         serial=host.serial,
         per_step=(host.per_step + host.broadcast * log2(ranks)) / speed,
-        per_sequence=host.per_sequence / speed,
+        per_sequence=host.per_sequence / speed + host.per_sample,
         per_block=host.per_kv_block / speed,
         block=engine.kv_block_tokens,
     )
+
+
+def _replayed(job: Job, phase: str) -> float:
+    """Tokens of the widest step that graphs of a phase hold, 0 where none are captured."""
+    return job.engine.replayed if phase in job.runtime.host.captured else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +239,7 @@ def _terms(job: Job, rows: list[tuple[float, float, float, float]]) -> _Terms:
     phase = "decode" if points.decode[-1] else "prefill"
     layers_run = float(count[:-2, -1].sum())
     prepared = layers_run * getattr(constants.preparing, phase)
-    floor = 0.0 if phase in constants.captured else constants.per_kernel * _launches(steps) + prepared
+    floor = constants.per_kernel * _launches(steps) + constants.per_dispatch * _through_experts(steps) + prepared
     gap = layers_run * getattr(constants.per_layer, phase)
     speed = job.machine.host_speed
     shared = float(steps.starts_of_attention[-1])
@@ -246,6 +253,13 @@ def _launches(steps: ForwardSteps) -> float:
     kernels = sum(float(t.rows.count[:, -1] @ count[t.rows.unit]) for t in steps.priced.kernels)
     moving = [(m.rows, m.rows.count[:, -1] * (m.rows.ranks[:, -1] > 1)) for m in steps.priced.messages]
     return kernels + sum(float(sent @ count[rows.unit]) for rows, sent in moving)
+
+
+def _through_experts(steps: ForwardSteps) -> float:
+    """Layers with experts that the last of the passes runs."""
+    count = steps.priced.lowered.layers.sum(axis=2)[:, -1]
+    tables = (t.rows for t in steps.priced.kernels if t.rows.family == "moe")
+    return sum(float(rows.count[:, -1] @ count[rows.unit]) for rows in tables)
 
 
 def _attention(lowered: Lowered, machine: Machine) -> Column:

@@ -1,5 +1,6 @@
 """The nouns of a runtime: which kernels it runs, what it fuses, what the host costs, what it keeps in memory."""
 
+from math import inf
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
@@ -55,12 +56,13 @@ class Host:
 
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass
     since the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_dispatch``: what
-    a training pass through experts adds to that floor (router, permutation); ``per_expert``: the product of one
-    expert, and the rounding of its operands, where these are launched one by one;
+    a pass through experts adds to that floor (router, permutation, the launcher of a fused kernel); ``per_expert``: the
+    product of one expert, and the rounding of its operands, where these are launched one by one;
     ``per_layer``: gaps of a layer pass that are always exposed, by phase: the accelerator's own between kernels that
     are launched one by one, whatever its host; ``per_step``: scheduler, input preparation, sampling, detokenising;
-    ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first
-    launch of one request, ``per_prompt_token`` more for each token of its prompt (HTTP, JSON, tokenising);
+    ``per_sequence`` and ``per_kv_block``: batch preparation; ``per_sample``: what the accelerator takes for each
+    sequence behind the layers of a decode step, whatever its host (copies of its logits, sampling); ``ingress``:
+    arrival to first launch of one request, ``per_prompt_token`` more for each token of its prompt (HTTP, JSON, tokens);
     ``serial``: share of the shorter of launching and running a pass that does not hide
     behind the longer; ``jitter``: how unevenly both run, so that a pass takes their norm of exponent 1 / jitter,
     which is more than the longer where they are alike; ``waits``: as serial, of passes through experts, whose host
@@ -75,7 +77,8 @@ class Host:
     host sees them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves
     free of memory, the allocator maps new memory instead of reusing it, per GiB of them; in training, forward and
     backward pass alike, per GiB by which they exceed the room. ``captured`` phases run as
-    a graph: no per-kernel cost, no skew. Seconds of a host of speed 1 (``Node.host_speed``), but ``per_layer``.
+    a graph: no per-kernel cost, no skew. Seconds of a host of speed 1 (``Node.host_speed``), but ``per_layer`` and
+    ``per_sample``.
     """
 
     per_kernel: Seconds = 0.0
@@ -83,6 +86,7 @@ class Host:
     per_layer: PerPhase = PerPhase()
     per_step: Seconds = 0.0
     per_sequence: Seconds = 0.0
+    per_sample: Seconds = 0.0
     per_kv_block: Seconds = 0.0
     per_dispatch: Seconds = 0.0
     per_expert: Seconds = 0.0
@@ -305,7 +309,8 @@ class Serving:
     """Facts of an inference engine.
 
     ``kv_block_tokens`` per block of the cache; ``max_batched_tokens`` of one step; ``max_sequences`` that run at once;
-    ``capture_sizes``: batches that decode graphs were captured for, others are padded up to the next; ``mixed_steps``:
+    ``capture_sizes``: batches that decode graphs were captured for, others are padded up to the next, and beyond the
+    last launched by the host, as passes of more prompt tokens are where these are captured at all; ``mixed_steps``:
     prefill and decode share a step, else prefill runs alone; ``deals_batch``: a batch is dealt into micro-batches that
     fill the pipeline stages, else it crosses them whole; ``overlaps_stages``: these run in different stages at once,
     else one after the other through all; ``reserved_output``: the share of a request's output that
@@ -349,6 +354,11 @@ class Serving:
     first_event: Count = 1
     tokenised_together: Count = 1
     shared_as_routed: bool = False
+
+    @property
+    def replayed(self) -> float:
+        """Sequences of the widest decode step, and tokens of the widest pass with prompts, that a graph may hold."""
+        return self.capture_sizes[-1] if self.capture_sizes else inf
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
