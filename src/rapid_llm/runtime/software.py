@@ -358,7 +358,7 @@ class Serving:
     @property
     def replayed(self) -> float:
         """Sequences of the widest decode step, and tokens of the widest pass with prompts, that a graph may hold."""
-        return self.capture_sizes[-1] if self.capture_sizes else inf
+        return max(self.capture_sizes, default=inf)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
