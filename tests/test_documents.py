@@ -171,7 +171,7 @@ def test_sixty_lines_are_fast():
         (TRAINING + "sizes: [1]\n", "s.yaml:2: sizes must be a mapping of fields (got [1])."),
         (TRAINING + "waits: [5 us, 5]\n", "s.yaml:2: waits[1] needs a unit, such as '5 us' (got 5)."),
         (TRAINING + "waits: 5 us\n", "s.yaml:2: waits must be a list (got '5 us')."),
-        (TRAINING + "note: 5\n", "s.yaml:2: note must be text (got 5)."),
+        (TRAINING + "note: 5\n", "s.yaml:2: note must be text (got 5). Write '5', in quotes."),
     ],
 )  # fmt: skip
 def test_bad_fields(text, sentence):

@@ -57,7 +57,7 @@ def test_sentences():
     assert str(error.value) == (
         "precision 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16, fp8, bf16-mixed, fp16-mixed, fp8-mixed, "
         "fp8-delayed-mixed, fp8-row-mixed, fp8-block-mixed, mxfp8-mixed, nvfp4-mixed, fp32, tf32, fp8-block, mxfp8, "
-        "nvfp4, nvfp4-experts, mxfp4, mxfp4-w4a4, mxfp4-experts, int8, fp8-wo, int8-wo, int4-wo, int4-experts, "
+        "nvfp4, nvfp4-experts, mxfp4, mxfp4-w4a4, mxfp4-experts, int8, fp8-wo, int8-wo, int4-wo, nf4, int4-experts, "
         "q8-0, q6-k, q5-k, q4-k, q3-k, iq4-xs, q4-0."
     )
     with pytest.raises(InputError) as error:

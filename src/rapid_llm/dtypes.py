@@ -38,56 +38,58 @@ class Dtype:
     kin: str | None = None
 
 
-def _formats() -> dict[str, Dtype]:
-    plain_formats = (
-        Dtype("bf16", 2.0, "bf16"),
-        Dtype("fp16", 2.0, "fp16"),
-        Dtype("fp32", 4.0, "fp32"),
-        Dtype("tf32", 4.0, "tf32"),
-        Dtype("fp64", 8.0, "fp64"),
-        # OCP FP8 (e4m3, e5m2), one scale per tensor: its largest value is looked for, then it is cast; the same kernel
-        # writes the turned copy.
-        Dtype("fp8", 1.0, "fp8", quantise=True, cast=5.0, searched=2.0, turned=1.0),
-        # With the largest values of earlier steps (Transformer Engine DelayedScaling) the cast is the one pass.
-        Dtype("fp8_delayed", 1.0, "fp8", quantise=True, cast=3.0, turned=1.0),
-        # One fp32 scale per row of the inner dimension: the turned copy has scales of its own, of the 16-bit values.
-        Dtype("fp8_row", 1.0, "fp8", quantise=True, cast=3.0, turned=5.0),
-        # fp32 scale per 128 x 128 block, DeepSeek-V3 3.3
-        Dtype("fp8_block", 1.0 + 4 / 128**2, "fp8", quantise=True, cast=3.0, turned=1.0),
-        # OCP MX v1.0: 8-bit scale per 32; both copies come of the 16-bit values, in one pass. Scales are written and
-        # reordered for the matrix units by a kernel of their own (cuBLAS, block scaling factors layout).
-        Dtype("mxfp8", 1.0 + 1 / 32, "mxfp8", quantise=True, cast=3.0 + 3 / 32, turned=1.0 + 3 / 32),
-        Dtype("mxfp6", 0.75 + 1 / 32, "fp6", quantise=True, cast=2.75, turned=0.75),
-        # NVIDIA: e4m3 scale per 16, and one of the tensor
-        Dtype("nvfp4", 0.5 + 1 / 16, "fp4", quantise=True, cast=4.5, turned=2.5),
-        Dtype("mxfp4", 0.5 + 1 / 32, "fp4", quantise=True),
-        Dtype("int8", 1.0, "int8", quantise=True),  # SmoothQuant: a scale per row and column
-        Dtype("int32", 4.0, "fp32"),
-    )
-    weight_only = {
-        "fp8_wo": 1.0,
-        "int8_wo": 1.0,
-        "int4_wo": 0.5 + (2 + 0.5) / 128,  # AWQ, GPTQ: 16-bit scale and 4-bit zero point per 128
-        "int4_g32_wo": 0.5 + 2 / 32,  # symmetric, 16-bit scale per 32 (compressed-tensors pack-quantized of Kimi K2)
-        "nvfp4_wo": 0.5 + 1 / 16,
-        "mxfp4_wo": 0.5 + 1 / 32,
-        "q8_0": 34 / 32,  # llama.cpp block layouts: bytes of a block over its weights
-        "q6_k": 210 / 256,
-        "q5_k": 176 / 256,
-        "q4_k": 144 / 256,
-        # Q4_K_M: q6_k in half of the value and down projections (llama.cpp, use_more_bits), 29 % of a layer of Llama 3
-        "q4_k_m": (144 + 0.5 * 0.29 * (210 - 144)) / 256,
-        "q5_k_m": (176 + 0.5 * 0.29 * (210 - 176)) / 256,
-        "q3_k_m": (110 + 0.36 * (144 - 110)) / 256,  # q4_k in value, output and down projections
-        "iq4_xs": 136 / 256,
-        "q4_0": 18 / 32,
-    }
-    kin = {"int4_g32_wo": "int4_wo"}
-    expanded = (Dtype(n, size, "fp16", weight_only=True, kin=kin.get(n)) for n, size in weight_only.items())
-    return {dtype.name: dtype for dtype in (*plain_formats, *expanded)}
+_PLAIN: Final = (
+    Dtype("bf16", 2.0, "bf16"),
+    Dtype("fp16", 2.0, "fp16"),
+    Dtype("fp32", 4.0, "fp32"),
+    Dtype("tf32", 4.0, "tf32"),
+    Dtype("fp64", 8.0, "fp64"),
+    # OCP FP8 (e4m3, e5m2), one scale per tensor: its largest value is looked for, then it is cast; the same kernel
+    # writes the turned copy.
+    Dtype("fp8", 1.0, "fp8", quantise=True, cast=5.0, searched=2.0, turned=1.0),
+    # With the largest values of earlier steps (Transformer Engine DelayedScaling) the cast is the one pass.
+    Dtype("fp8_delayed", 1.0, "fp8", quantise=True, cast=3.0, turned=1.0),
+    # One fp32 scale per row of the inner dimension: the turned copy has scales of its own, of the 16-bit values.
+    Dtype("fp8_row", 1.0, "fp8", quantise=True, cast=3.0, turned=5.0),
+    # fp32 scale per 128 x 128 block, DeepSeek-V3 3.3
+    Dtype("fp8_block", 1.0 + 4 / 128**2, "fp8", quantise=True, cast=3.0, turned=1.0),
+    # OCP MX v1.0: 8-bit scale per 32; both copies come of the 16-bit values, in one pass. Scales are written and
+    # reordered for the matrix units by a kernel of their own (cuBLAS, block scaling factors layout).
+    Dtype("mxfp8", 1.0 + 1 / 32, "mxfp8", quantise=True, cast=3.0 + 3 / 32, turned=1.0 + 3 / 32),
+    Dtype("mxfp6", 0.75 + 1 / 32, "fp6", quantise=True, cast=2.75, turned=0.75),
+    # NVIDIA: e4m3 scale per 16, and one of the tensor
+    Dtype("nvfp4", 0.5 + 1 / 16, "fp4", quantise=True, cast=4.5, turned=2.5),
+    Dtype("mxfp4", 0.5 + 1 / 32, "fp4", quantise=True),
+    Dtype("int8", 1.0, "int8", quantise=True),  # SmoothQuant: a scale per row and column
+    Dtype("int32", 4.0, "fp32"),
+)
+_WEIGHT_ONLY: Final = {
+    "fp8_wo": 1.0,
+    "int8_wo": 1.0,
+    "int4_wo": 0.5 + (2 + 0.5) / 128,  # AWQ, GPTQ: 16-bit scale and 4-bit zero point per 128
+    "int4_g32_wo": 0.5 + 2 / 32,  # symmetric, 16-bit scale per 32 (compressed-tensors pack-quantized of Kimi K2)
+    # bitsandbytes: a maximum per 64, of 8 bits, and one of fp32 per 256 of these (QLoRA, arXiv 2305.14314)
+    "nf4": 0.5 + (1 + 4 / 256) / 64,
+    "nvfp4_wo": 0.5 + 1 / 16,
+    "mxfp4_wo": 0.5 + 1 / 32,
+    "q8_0": 34 / 32,  # llama.cpp block layouts: bytes of a block over its weights
+    "q6_k": 210 / 256,
+    "q5_k": 176 / 256,
+    "q4_k": 144 / 256,
+    # Q4_K_M: q6_k in half of the value and down projections (llama.cpp, use_more_bits), 29 % of a layer of Llama 3
+    "q4_k_m": (144 + 0.5 * 0.29 * (210 - 144)) / 256,
+    "q5_k_m": (176 + 0.5 * 0.29 * (210 - 176)) / 256,
+    "q3_k_m": (110 + 0.36 * (144 - 110)) / 256,  # q4_k in value, output and down projections
+    "iq4_xs": 136 / 256,
+    "q4_0": 18 / 32,
+}
+"""Bytes per weight of formats that are expanded to 16 bits in the kernel."""
+_KIN: Final = {"int4_g32_wo": "int4_wo", "nf4": "int4_wo"}
 
-
-DTYPES: Final[Mapping[str, Dtype]] = MappingProxyType(_formats())
+DTYPES: Final[Mapping[str, Dtype]] = MappingProxyType(
+    {one.name: one for one in _PLAIN}
+    | {name: Dtype(name, size, "fp16", weight_only=True, kin=_KIN.get(name)) for name, size in _WEIGHT_ONLY.items()}
+)
 
 _ALIASES: Final = MappingProxyType(
     {
@@ -105,16 +107,22 @@ _ALIASES: Final = MappingProxyType(
 @lru_cache(maxsize=256)
 def dtype(name: str) -> Dtype:
     """The number format of a name or alias; InputError with the nearest otherwise."""
-    found = DTYPES.get(_ALIASES.get(name, name))
+    found = DTYPES.get(_spelt(name))
     if found is None:
         raise InputError(unknown_name("number format", name, DTYPES), suggestions=nearest(name, DTYPES))
     return found
 
 
 def _known(name: str) -> str:
-    if _ALIASES.get(name, name) not in DTYPES:
+    if _spelt(name) not in DTYPES:
         raise ValueError(unknown_name("", name, DTYPES).strip())
-    return _ALIASES.get(name, name)
+    return _spelt(name)
+
+
+def _spelt(name: str) -> str:
+    """A format as it is written here: ``fp8-block``, as precisions spell it, is ``fp8_block``."""
+    plain = name.replace("-", "_")
+    return next((found for one in (name, plain) if (found := _ALIASES.get(one, one)) in DTYPES), name)
 
 
 DtypeName = Annotated[str, AfterValidator(_known)]
@@ -213,6 +221,8 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "fp8-wo": _preset("bf16", weights="fp8_wo"),
         "int8-wo": _preset("fp16", weights="int8_wo"),
         "int4-wo": _preset("fp16", weights="int4_wo"),
+        # QLoRA: frozen weights, widened before each product
+        "nf4": _preset("bf16", weights="nf4"),
         # Kimi K2 Thinking and its followers (config.json): experts of 4-bit weights in groups of 32, all else in 16,
         # 594 GB on disk; ``experts: int4_wo`` over it for groups of 128.
         "int4-experts": _preset("bf16", experts="int4_g32_wo"),

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import ClassVar
 
-from rapid_llm.elsewhere import OURS, folded
+from rapid_llm.synonyms import OURS, folded
 
 QUOTED, QUOTED_PATH = 80, 400
 """Characters of a given value, and of a path, that a sentence repeats."""

@@ -1,5 +1,6 @@
-"""What waits until it is asked for: names of rooms (PEP 562), so that a verdict on memory does not wait for what prices
-kernels, and values, so that an answer does not wait for what few look at."""
+"""Lazy names and values: names of rooms (PEP 562), so that a memory verdict does not wait for the import of what prices
+kernels, and values that few look at.
+"""
 
 import sys
 from collections.abc import Callable

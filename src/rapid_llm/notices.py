@@ -1,4 +1,6 @@
-"""What takes long for a reason that is not the question: said to whoever listens, as the command line does."""
+"""Notices of work that takes long for a reason beyond the question, such as compiling: handed to a listener, as the
+command line is.
+"""
 
 from collections.abc import Callable
 
@@ -6,11 +8,11 @@ _LISTENERS: list[Callable[[str], None]] = []
 
 
 def listen(say: Callable[[str], None]) -> None:
-    """Hand every notice from now on to ``say``, and to nobody else."""
+    """Hand every notice from now on to ``say`` alone."""
     _LISTENERS[:] = [say]
 
 
 def notify(message: str) -> None:
-    """Say one sentence to who listens; nobody does unless asked (a library keeps quiet)."""
+    """Hand one sentence to the listener; without one it is dropped, since a library prints nothing."""
     for say in _LISTENERS:
         say(message)

@@ -82,7 +82,9 @@ def _first(noun: Any) -> Any:
 
 
 def replaced(noun: _Noun, **changes: Any) -> _Noun:
-    """A copy of a noun or a table with fields changed: to values in SI units, since the door is not passed again."""
+    """A copy of a noun or a table with fields changed, to values in SI units: they are not parsed
+    or validated again.
+    """
     copy = object.__new__(type(noun))
     kept: dict[str, Any] = noun.__dict__
     copy.__dict__.update({name: kept[name] for name in _names(cast(Any, type(noun)))} | changes)

@@ -6,13 +6,13 @@ any number may be ``{value: ..., source: ..., kind: ...}``. ``base: NAME`` inher
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from rapid_llm.documents import Document, join, parse_yaml, read_yaml
 from rapid_llm.errors import InputError, nearest, shortened
@@ -21,11 +21,12 @@ KINDS = ("datasheet", "measured", "fitted", "architecture", "estimate", "user")
 _SUFFIXES = (".yaml", ".yml", ".json")
 _HINTS = {
     "system": "A path to a YAML file works too.",
-    **{what: f"See: rapid-llm list {what}s" for what in ("model", "accelerator", "runtime")},
+    **{what: f"See: rapid-llm list {what}s" for what in ("model", "accelerator", "runtime", "kernel")},
 }
 """What to try where a sentence need not give the names: ``list`` does."""
 _OWN = frozenset({"name", "aliases"})
 """Fields that an entry does not inherit."""
+_Noun = TypeVar("_Noun")
 _LEAF = frozenset({"value", "source", "kind", "notes"})
 
 
@@ -124,6 +125,16 @@ class Catalogue:
             return self.inherit(_raw(self, name), seen)
         folder = Path(document.file).parent if document.file else Path()
         return self.inherit(read_yaml(folder / base), seen)
+
+
+def located(document: Document, path: str, by_name: Callable[[str], _Noun], name: str) -> _Noun:
+    """Look a name up; an error gets the place where the name was written."""
+    try:
+        return by_name(name)
+    except InputError as error:
+        if error.file is not None:
+            raise
+        raise document.error(error.message, path, error.suggestions) from None
 
 
 @lru_cache(maxsize=32)

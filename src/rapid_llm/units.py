@@ -29,7 +29,9 @@ MAX_WATTS: Final = 1e12
 """The highest rates that a field takes, in B/s, FLOP/s, Hz and W: no machine comes near."""
 MAX_SECONDS: Final = 3600.0
 """The longest latency that a field takes: times of hardware and hosts are far below."""
+SECONDS_PER_HOUR: Final = 3600.0
 MIN_SHARE: Final = 1e-6
+PERCENT: Final = 100.0
 """The least that a fault leaves: below it a link or an accelerator is down."""
 _NUMBER: Final = re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]?\d+)?(?![\d.])")
 
@@ -211,6 +213,8 @@ Fraction = Annotated[float, Field(gt=0, le=1), _quantity("fraction", bare=True)]
 def _share(value: Any) -> Any:
     if isinstance(value, float) and 0 < value < MIN_SHARE:
         raise ValueError(f"must be at least {MIN_SHARE:.4%} (got {value:g}). Try down: true.".replace("%", " %"))
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 2 <= value <= PERCENT:
+        raise ValueError(f"is the share that is left, at most 1 (got {value:g}). Try '{value:g} %'.")
     return value
 
 
@@ -260,6 +264,14 @@ def format_seconds(value: float) -> str:
     if size >= 1 or value == 0 or not math.isfinite(value):
         return f"{_significant(value, 3) if math.isfinite(value) else value} s"
     return _scaled(value * 1e9, "s", ("n", "µ", "m", ""), 1000.0, 3)
+
+
+_MINUTE, _HOUR = 60.0, 3600.0
+
+
+def format_time(value: float) -> str:
+    """A time of a job: as ``format_seconds``, but in seconds up to an hour, since that is how steps are compared."""
+    return f"{value:,.1f} s" if _MINUTE <= value < _HOUR else format_seconds(value)
 
 
 _SI_PREFIXES: Final = ("", "k", "M", "G", "T", "P", "E")

@@ -183,3 +183,51 @@ def test_pytorch_itself_runs_every_call(tmp_path):
     assert {table.schema.removeprefix("kernel_") for table in tables.find(tmp_path)} == {
         "gemm", "context", "generation", "moe"}  # fmt: skip
     assert {row["dtype"] for row in rows_of(tmp_path / "gemm.csv")} == {"bf16", "fp8"}
+
+
+def test_a_table_is_whole_or_of_the_run_before(tmp_path, monkeypatch):
+    before = tmp_path / "gemm.csv"
+    before.write_text("of the run before\n")
+    held = []
+
+    def look(self, seconds, run=Gpu.run):
+        held.append((before.read_text(), sorted(file.name for file in tmp_path.glob("*.part"))))
+        run(self, seconds)
+
+    monkeypatch.setattr(Gpu, "run", look)
+    assert emitted(monkeypatch, Gpu(host=0.5), tmp_path, minutes=0.3) == 0
+    assert {text for text, _ in held} == {"of the run before\n"}
+    assert ["gemm.csv.part"] in [parts for _, parts in held]
+    assert not list(tmp_path.glob("*.part"))
+    assert before.read_text().startswith("gpu,m,n,k,dtype,latency_us")
+
+
+def test_progress_goes_to_standard_error_and_reasons_are_counted(tmp_path, monkeypatch, capsys):
+    assert emitted(monkeypatch, Gpu(flash=False), tmp_path) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("NVIDIA H100 80GB HBM3, PyTorch 2.9.0+cu128: 4 minutes\n")
+    assert "left out 24 of prefill: " in out
+    assert out.count("left out") <= 3 * 5
+    lines = err.splitlines()
+    assert lines[-1].startswith("gemm_fp8: ") and lines[-1].endswith(" of 240 s")
+    assert 8 <= len(lines) <= 17  # every quarter of a minute
+
+
+def test_a_terminal_is_told_each_second_on_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert emitted(monkeypatch, Gpu(), tmp_path, minutes=0.5) == 0
+    err = capsys.readouterr().err
+    assert err.count("\r") > 25
+    assert "\n" not in err
+    assert err.endswith(f"\r{'':<60}\r")
+
+
+def test_a_run_without_gemms_says_that_nothing_can_be_fitted(tmp_path, monkeypatch):
+    def lost(self, seconds, run=Gpu.run):
+        if self.clock > 1.6:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        run(self, seconds)
+
+    monkeypatch.setattr(Gpu, "run", lost)
+    said = "No table of GEMMs was measured, which rapid-llm calibrate needs: all were left out, as said above."
+    assert emitted(monkeypatch, Gpu(), tmp_path) == said

@@ -51,6 +51,22 @@ def test_a_fit_finds_the_constants_behind_a_table(tmp_path):
     assert found.before.rows == found.after.rows > 0
 
 
+def test_constants_that_are_held_stay_and_the_file_says_so(tmp_path):
+    table = gemm_table(tmp_path / "gemm.csv", kernel=other(rate=0.6, bandwidth=0.7))
+    held = kernels.held_of("cublas", ["rate=0.6", "setup = 2 us"])
+    found = next(kernels.calibrate("cublas", [table], held))
+    assert {name: found.constants[name] for name in held} == {"rate": 0.6, "setup": pytest.approx(2e-6)}
+    assert found.constants["bandwidth"] == pytest.approx(0.7, rel=0.05)
+    assert "held: rate, setup" in kernels.write([found], tmp_path).read_text()
+
+
+@pytest.mark.parametrize("text", ["rte=0.8", "rate", "rate=", "rate=fast", "rate=1.5", "rate=nan", "setup=2", "=1", ""])
+def test_what_cannot_be_held_is_one_sentence(text):
+    with pytest.raises(InputError, match="--hold") as caught:
+        kernels.held_of("cublas", [text])
+    assert str(caught.value).count("\n") == 0
+
+
 def test_the_file_that_is_written_is_the_kernel_that_was_fitted(tmp_path):
     table = gemm_table(tmp_path / "gemm.csv", kernel=other(rate=0.6))
     found = next(kernels.calibrate("cublas", [table]))
@@ -109,7 +125,17 @@ def test_an_accelerator_is_not_read_off_a_table_in_another_unit(tmp_path, factor
 @pytest.mark.parametrize(
     ("header", "rows", "sentence"),
     [
-        ("m,n,k,latency_us", [], "one of gemm also needs the columns dtype."),
+        ("m,n,k,latency_us", [], "one of gemm also needs the column dtype."),
+        (
+            "gpu,m,n,k,dtype,latency_ms",
+            ["h100-sxm,1,512,512,bf16,3"],
+            "one of gemm also needs the column latency_us (it has latency_ms: microseconds are wanted).",
+        ),
+        (
+            "gpu;m;n;k;dtype;latency_us",
+            ["h100-sxm;1;512;512;bf16;3"],
+            "is no table of kernel timings: semicolons part its columns, and a CSV has commas.",
+        ),
         (
             "gpu,m,n,k,dtype,latency_us",
             ["h100-sxm,1,512,512,bf16,-1"],

@@ -87,3 +87,15 @@ def test_marks_stand_at_round_multiples_of_a_unit_and_a_bound_is_dashed():
     drawn = plot([held, bound], form=lambda size: f"{size / 2**30:g} GiB", unit=2.0**30)
     assert all(f">{mark} GiB<" in drawn for mark in (0, 20, 40, 60, 80))
     assert 'stroke="var(--ink)" stroke-width="2" stroke-dasharray' in drawn
+
+
+def test_a_limit_is_named_in_the_legend():
+    assert "may use 60" in stacked_bar(PARTS, limit=60)
+    assert "may use" not in stacked_bar(PARTS)
+
+
+def test_a_line_without_marks_has_none_and_an_area_shows_its_tips_alone():
+    line = Series("roof", [1, 10], [1, 10], marked=False)
+    assert "<polyline" in plot([line]) and 'rx="3"' not in plot([line])
+    area = plot([Series("kv", [1, 2], [3, 4], labels=["a", "b"], filled=True)])
+    assert area.count('rx="3" fill-opacity="0"') == 2

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from rapid_llm.cli import words
-from rapid_llm.cli.answer import answer, title
+from rapid_llm.cli.answer import WHOLE, answer, title
 from rapid_llm.cli.door import run
 from rapid_llm.cli.page import page
 from rapid_llm.predict.report import Cost
@@ -154,3 +154,36 @@ def test_a_cache_of_other_than_16_bits_is_named(formats, said):
         "model": "llama-3.1-8b", "system": "b200-sxm", "precision": formats,
         "workload": {"kind": "inference", "batch_size": 8, "prompt_tokens": 512, "output_tokens": 32}})  # fmt: skip
     assert said in " ".join(title(asked.to_mapping(), 100)) + "\n"
+
+
+def test_long_notes_are_folded_before_the_largest_costs_and_full_gives_all_back(monkeypatch):
+    notes = [
+        f"note {i} says what a reader may know beside the numbers, in two lines of the answer or so" for i in range(12)
+    ]
+    monkeypatch.setattr("rapid_llm.cli.answer.found_notes", lambda _: notes)
+    costs = tuple(Cost(f"part {i}", 9.0 - i, bound="memory") for i in range(7))
+    whole = Cost("request", sum(cost.seconds for cost in costs), children=costs)
+    report = dataclasses.replace(reports.inference(), where=reports.where(whole))
+    short = answer(report)
+    assert len(short) <= 30
+    assert sum(line.startswith("  part ") for line in short) == 3
+    told = sum(line.startswith("note ") for line in short)
+    made = f"reproduce    rapid-llm 0.1.0, scenario {report.hash[:12]}"
+    assert short[-1] == f"{made}; --full also prints {12 - told} notes and 2 costs"
+    full = answer(report, shown=WHOLE)
+    assert full[-1] == made
+    assert sum(line.startswith("note ") for line in full) == 12
+    assert sum(line.startswith("  part ") for line in full) == 7
+    assert not any(line.endswith("…") for line in full)
+
+
+def test_full_is_a_flag_of_answers(capsys):
+    job = ["infer", "deepseek-v3", "--system", "dgx-h200", "--tp", "8", "--batch-size", "64"]
+    job += ["--prompt-tokens", "4000", "--output-tokens", "1000"]
+    assert run(job) == 0
+    short = capsys.readouterr().out.splitlines()
+    assert len(short) <= 30
+    assert short[-1].endswith("; --full also prints 2 costs")
+    assert run([*job, "--full"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) > 60
+    assert run(["fit", *job, "--full"]) == 0

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from .shell import rapid_llm
+from rapid_llm import runtime
+
+from .shell import Ran, rapid_llm
 
 TRAIN = (
     "model: llama-3.1-8b\n"
@@ -68,8 +70,8 @@ SETS = [
     ("nonsense", "'--set nonsense' must name a field and a value, such as --set parallelism.tp=4."),
     (
         "precision=q4-k",
-        "precision.weights q4_k_m is a format for inference alone, and workload.kind is training. "
-        "Try precision: bf16-mixed.",
+        "precision.weights q4_k_m is a format of weights that nobody trains, and workload.kind is training. "
+        "Try precision: bf16-mixed, or precision: nf4 with --set workload.lora.rank=16.",
     ),
     (
         "precision=fp8 system=dgx-a100",
@@ -161,14 +163,32 @@ def test_binary_file(tmp_path: Path):
     assert (ran.code, ran.err) == (2, f"{file}: is a binary file; a YAML or JSON text is needed.\n")
 
 
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "hidden_size": 512, "num_hidden_layers": 2, "num_attention_heads": 8,
+    "intermediate_size": 1024, "vocab_size": 1000,
+}  # fmt: skip
 CONFIGS = [
     (
         {"architectures": ["FooForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32},
-        "{f}: architecture 'FooForCausalLM' is unknown and num_attention_heads is missing. Try a model YAML with both.",
+        "{f}: architecture 'FooForCausalLM' is unknown and num_attention_heads is missing; with it the file "
+        "would be read as a Llama. Try base: llama-3.1-8b beside what differs, in a model YAML, or a whole "
+        "config.json.",
     ),
     (
         {"architectures": ["LlamaForCausalLM"], "hidden_size": 4096},
         "{f}: num_attention_heads is missing; this architecture needs it.",
+    ),
+    (
+        {"architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "num_hidden_layers": 2, "num_attention_heads": 8},
+        "{f}: hidden_size is missing; this architecture needs it.",
+    ),
+    (
+        {**LLAMA, "num_key_value_heads": 3},
+        "{f}: num_key_value_heads must divide num_attention_heads: 8 / 3 leaves 2. Try 1, 2, 4, 8.",
+    ),
+    (
+        {**LLAMA, "architectures": ["LlamaForCausalLm"], "rms_norm_eps": None},
+        "{f}: architecture 'LlamaForCausalLm' is unknown. Did you mean 'LlamaForCausalLM'?",
     ),
 ]
 
@@ -280,3 +300,126 @@ def test_more_experts_are_chosen_than_there_are():
         2,
         "num_experts_per_tok of mixtral-8x7b (changed) is more than its 8 experts. Try at most 8.\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            "run llama-3.1-8b",
+            "'llama-3.1-8b' is a model, not a scenario file. Try rapid-llm infer llama-3.1-8b, or train.",
+        ),
+        (
+            "run dgx-h100",
+            "'dgx-h100' is a system, not a scenario file. Try rapid-llm infer MODEL --system dgx-h100, or train.",
+        ),
+        (
+            "show model https://huggingface.co/meta-llama/Llama-3.1-8B/config.json",
+            "https://huggingface.co/meta-llama/Llama-3.1-8B/config.json: nothing is downloaded. Save it as a file, "
+            "and name that.",
+        ),
+        ("show kernel cubla", "kernel 'cubla' is not in the catalogue. Did you mean 'cublas'? "
+         "See: rapid-llm list kernels"),
+        ("completion tcsh", "shell 'tcsh' is unknown. Known: bash, zsh, fish."),
+    ],
+)  # fmt: skip
+def test_what_is_meant_is_said(words: str, sentence: str):
+    assert rapid_llm(*words.split()) == Ran(2, "", sentence + "\n")
+
+
+ACCELERATOR = """\
+name: mine
+source: a datasheet
+architecture: hopper
+compute_units: 132
+clocks: {base: 1.5 GHz, boost: 1.8 GHz}
+peak: {bf16: 900 TFLOP/s}
+vector: 60 TFLOP/s
+memory: {hbm: {capacity: 80 GiB, bandwidth: 3 TB/s}}
+power: {limit: 700 W}
+host_link: pcie5-x16
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            ("hopper", "dorado"),
+            "{f}:3: architecture 'dorado' is not known, so the accelerator must give 'vendor' and 'sustained'. Known: ",
+        ),
+        (("host_link: pcie5-x16\n", ""), "{f}: the field 'host_link' is missing. Try host_link: pcie5-x16.\n"),
+        (("power: {limit: 700 W}\n", ""), "{f}: the field 'power' is missing. Try power: {limit: 700 W}.\n"),
+        (("architecture: hopper\n", ""), "{f}: the field 'architecture' is missing. Known: volta, "),
+        (("base: 1.5 GHz, ", ""), "{f}:5: the field 'clocks.base' is missing. Try base: 1.98 GHz.\n"),
+        (("vector: 60 TFLOP/s\n", ""), "{f}: the field 'vector' is missing. Try vector: 66.9 TFLOP/s.\n"),
+        (("name: mine", "name: 4090"), "{f}:1: name must be text (got 4090). Write '4090', in quotes.\n"),
+    ],
+)
+def test_a_file_of_an_accelerator(tmp_path: Path, changes: tuple[str, str], sentence: str):
+    file = tmp_path / "mine.yaml"
+    file.write_text(ACCELERATOR.replace(*changes))
+    ran = rapid_llm("show", "accelerator", file)
+    assert ran.code == 2
+    assert ran.err.startswith(sentence.replace("{f}", str(file))), ran.err
+
+
+def test_an_accelerator_without_any_matrix_rate_has_none_at_all(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(ACCELERATOR.replace("{bf16: 900 TFLOP/s}", "{}"))
+    ran = rapid_llm(*INFER_70B, "--system", file)
+    said = "precision.compute bf16 needs a matrix rate for bf16, and mine has none at all. Try --precision fp32.\n"
+    assert (ran.code, ran.err) == (2, said)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("node: {accelerator: h100-sxm}\n", "{f}:1: the field 'node.accelerators' is missing. Try accelerators: 8.\n"),
+        (
+            "node: {accelerator: h100-sxm, accelerators: 8, scale_up: {link: nvlink4}}\n",
+            "{f}:1: the field 'node.scale_up.topology' is missing. Try topology: switch.\n",
+        ),
+    ],
+)
+def test_a_file_of_a_system_is_told_in_fields(tmp_path: Path, text: str, sentence: str):
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    ran = rapid_llm(*INFER_70B, "--system", file)
+    assert (ran.code, ran.err) == (2, sentence.replace("{f}", str(file)))
+
+
+def test_a_speed_in_percent_wants_its_sign(tmp_path: Path):
+    file = tmp_path / "scenario.yaml"
+    file.write_text(TRAIN + "faults: [{accelerator: 3, speed: 80}]\n")
+    sentence = f"{file}:5: faults[0].speed is the share that is left, at most 1 (got 80). Try '80 %'.\n"
+    assert rapid_llm("run", file) == Ran(2, "", sentence)
+
+
+def test_a_runtime_without_a_kernel_has_none_at_all(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("base: vllm\nkernels: {convolution: {}, pointwise: {default: null}}\n")
+    ran = rapid_llm(*INFER_70B, "--accelerator", "h100-sxm", "--runtime", file)
+    assert (ran.code, ran.err) == (2, f"{file}:2: kernels.pointwise.default must be text (got nothing).\n")
+
+
+def test_an_unknown_format_of_a_checkpoint_is_told(tmp_path: Path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**LLAMA, "quantization_config": {"quant_method": "foo"}}))
+    ran = rapid_llm("infer", file, *INFER_70B[2:], "--system", "h100-sxm")
+    assert ran.code == 0
+    assert "precision bf16 (the checkpoint's own format, foo, is not known)" in " ".join(ran.out.split())
+
+
+def test_what_no_system_of_one_holds_fits_a_larger_one():
+    ran = rapid_llm("infer", "llama-3.1-8b", "--system", "h100-sxm", "--batch-size", "1", "--prompt-tokens", "1000000",
+                    "--output-tokens", "4")  # fmt: skip
+    assert ran.code == 3
+    assert "Try system dgx-h100 with tp 4 on 4 accelerators (39." in ran.err
+
+
+def test_a_runtime_of_a_file_is_read_again(tmp_path: Path):
+    file = tmp_path / "mine.yaml"
+    for version in ("1.0", "2.0"):
+        file.write_text(f"base: vllm\nversion: '{version}'\n")
+        assert runtime.load(str(file)).version == version

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rapid_llm.elsewhere import SETTINGS
 from rapid_llm.errors import InputError
 from rapid_llm.scenario import from_mapping
+from rapid_llm.synonyms import SETTINGS
 
 from .shell import rapid_llm
 

@@ -32,6 +32,8 @@ def test_a_gemm_says_what_its_time_is_made_of(capsys):
     [
         ("attention", "--heads", "32", "--kv-heads", "8", "--past", "4096", "--batch", "64"),
         ("attention", "--heads", "32", "--new", "4096"),
+        ("mla", "--heads", "16", "--past", "4096", "--batch", "64"),
+        ("mla", "--heads", "128", "--new", "4096", "--past", "512"),
         ("moe", "--tokens", "64", "--experts", "64", "--experts-per-token", "4", "--hidden", "2048", "--inter", "1024"),
         ("scan", "--new", "4096", "--heads", "32"),
         ("convolution", "--new", "4096", "--channels", "8192"),
@@ -42,7 +44,42 @@ def test_a_gemm_says_what_its_time_is_made_of(capsys):
 def test_every_family_answers(capsys, argv):
     code, out, err = run(capsys, "kernel", *argv, "--accelerator", "h100-sxm")
     assert (code, err) == (0, "")
-    assert out.startswith("time")
+    assert [line.split()[0] for line in out.splitlines()] == [
+        "time", "kernel", "rate", "sides", "tiles", "traffic", "trust",
+    ]  # fmt: skip
+    assert " waves, the last " in out or " wave, the last " in out or argv[0] == "pointwise"
+    if argv[0] != "pointwise":
+        found = json.loads(run(capsys, "kernel", *argv, "--accelerator", "h100-sxm", "--json")[1])
+        assert 0 < found["last_wave_occupancy"] <= 1
+        assert found["tiles"] > (found["waves"] - 2) * 132 and found["l2_bytes"] > 0
+
+
+def test_tiles_are_those_that_the_shape_asks_for(capsys):
+    def cut(*argv):
+        return json.loads(run(capsys, "kernel", *argv, "--accelerator", "h100-sxm", "--json")[1])
+
+    prefill = cut("attention", "--heads", "32", "--kv-heads", "8", "--new", "4096", "--runtime", "megatron-core")
+    rows = prefill["tile"][0]
+    assert prefill["tiles"] == 32 * -(-4096 // rows)
+    decode = cut("attention", "--heads", "32", "--kv-heads", "8", "--batch", "2", "--past", "4096")
+    assert decode["tiles"] == 2 * 8 * decode["split"]
+    assert decode["runs"] != decode["kernel"]
+    moe = cut("moe", "--tokens=64", "--experts=8", "--experts-per-token=8", "--hidden=2048", "--inter=1024")
+    high, wide = moe["tile"]
+    even = 8 * -(-64 // high) * (2048 // wide + 2048 // wide)
+    assert even <= moe["tiles"] < 1.5 * even  # routed at random, some experts get a tile more
+
+
+def test_latent_attention_is_absorbed_in_decode_and_scored_by_its_own_suite(capsys):
+    shape = ("--heads", "16", "--past", "4096", "--batch", "8", "--accelerator", "h100-sxm", "--json")
+    found = json.loads(run(capsys, "kernel", "mla", *shape)[1])
+    assert found["hbm_bytes"] == pytest.approx(8 * (4097 * 576 + 2 * 16 * (576 + 512) / 2) * 2, rel=0.05)
+    assert found["errors"]["suite"] == "mla"
+
+
+def test_bytes_of_a_cached_element_are_those_of_a_format(capsys):
+    argv = ("attention", "--heads", "8", "--past", "100", "--kv-bytes", "3", "--accelerator", "l4")
+    assert run(capsys, "kernel", *argv) == (2, "", "--kv-bytes must be one of 0.5, 0.5625, 1, 2, 4 (got 3).\n")
 
 
 def test_bytes_take_units(capsys):
@@ -106,6 +143,16 @@ def test_the_roofline_of_a_scenario_is_a_page(capsys, tmp_path):
     assert "FLOP per byte" in path.read_text()
 
 
+def test_a_kernel_stands_under_the_roof_of_its_own_format(capsys, tmp_path):
+    path = tmp_path / "roofline.html"
+    code, out, _ = run(capsys, "explain", "examples/llama-3.1-70b-training.yaml", "--roofline", str(path), "--json")
+    assert code == 0
+    assert "datasheet, bf16 989 TFLOP/s" in path.read_text()  # not the 1,979 of fp8, in which nothing is multiplied
+    formats = {one["name"]: one["dtype"] for one in json.loads(out)["kernels"]}
+    assert formats["up"] == "bf16"
+    assert "" in formats.values()  # norms work on vector units alone
+
+
 @pytest.mark.parametrize(
     ("card", "name"), [("rtx-4090", "roofline at the clock it holds"), ("h100-sxm", "datasheet roofline")]
 )
@@ -127,7 +174,9 @@ def test_constants_that_are_typical_say_so_with_a_wider_interval(capsys):
     assert errors["within"] == errors["p90"]
 
 
-@pytest.mark.parametrize(("alias", "name"), [("w4a16", "int4_wo"), ("w8a8", "int8"), ("float16", "fp16")])
+@pytest.mark.parametrize(
+    ("alias", "name"), [("w4a16", "int4_wo"), ("int4-wo", "int4_wo"), ("w8a8", "int8"), ("float16", "fp16")]
+)
 def test_a_format_has_one_price_by_any_of_its_names(capsys, alias, name):
     shape = ("kernel", "gemm", "--m", "8", "--n", "4096", "--k", "4096", "--accelerator", "a100-sxm", "--dtype")
     assert run(capsys, *shape, alias)[1] == run(capsys, *shape, name)[1]

@@ -11,7 +11,7 @@ import pytest
 from rapid_llm.cli.app import app, spelled_out
 from rapid_llm.cli.door import run as rapid_llm_here
 from rapid_llm.cli.flags import ALTERNATIVES
-from rapid_llm.cli.starts import STARTS
+from rapid_llm.cli.help_examples import STARTS
 from rapid_llm.validation.suites import SUITES
 
 from .shell import rapid_llm
@@ -157,9 +157,17 @@ SENTENCES = [
     (("train", "x", "y"), "'rapid-llm train' does not take 'y'. See: rapid-llm train --help"),
     (("train", "x", "--tp", "1", "--tp", "2"), "--tp is given more than once. Keep one of them."),
     (
+        ("run", "-"),
+        "'rapid-llm run' reads files, and '-' is none. Standard input is /dev/stdin.",
+    ),
+    (
+        ("train", "gpt2", "--system", "8x", "h100-sxm", "--global-batch-size", "8"),
+        "'rapid-llm train' does not take 'h100-sxm'. Quote what holds spaces: --system '8x h100-sxm'.",
+    ),
+    (
         ("list", "modles"),
         "'modles' is not a part of the catalogue. Did you mean 'models'? "
-        "Known: models, systems, accelerators, runtimes, links.",
+        "Known: models, systems, accelerators, runtimes, links, kernels.",
     ),
 ]
 

@@ -14,6 +14,7 @@ from rapid_llm import hardware
 from rapid_llm import runtime as runtimes
 from rapid_llm.execution import Machine, TrainingStep, training_step
 from rapid_llm.execution.beside import occupied_share
+from rapid_llm.execution.machine import slowest
 from rapid_llm.execution.pricing import lateness, price_table
 from rapid_llm.lowering.table import BACKWARD, CAST, FORWARD, RECOMPUTE
 from rapid_llm.nouns import replaced
@@ -288,6 +289,28 @@ def test_attention_draws_less_power_than_products_and_runs_at_more_of_the_clock(
     slow, boost = times[own.clock], times[1.0]
     assert (boost["attention"] < slow["attention"]).all()
     assert (slow["attention"] / boost["attention"]).max() < (slow["gemm"] / boost["gemm"]).max()
+
+
+def test_a_job_waits_for_the_slowest_chip_of_all() -> None:
+    """1 + sigma E[max of n normal variates], over that of a node of eight; none where no power limit slows a chip, or
+    its clock is fixed."""
+    chip = hardware.accelerator("h100-sxm")
+    paces = [slowest(chip, count) for count in (1, 8, 64, 2048, 16384)]
+    assert paces == sorted(paces, reverse=True)
+    assert slowest(chip, 0) == paces[1] == slowest(hardware.accelerator("tpu-v5p"), 2048) == 1.0
+    assert paces[3] == pytest.approx((1 + 0.015 * lateness(8)) / (1 + 0.015 * lateness(2048)))
+    lowered, own = table(plan(), MODEL, sequence=16384), machine()
+    small, large = (float(training_step(lowered, replace(own, pace=pace)).forward[0, 0]) for pace in (1.0, paces[3]))
+    assert 1.02 * small < large < small / paces[3]
+    unbound = replace(own, clock=1.0, accelerator=replaced(chip, sustained=replaced(chip.sustained, clock=1.0)))
+    assert training_step(lowered, replace(unbound, pace=0.5)).total == training_step(lowered, unbound).total
+
+
+def test_collectives_on_engines_of_their_own_take_no_compute_units() -> None:
+    assert occupied_share(machine(system="gaudi2-8")) == 0.0
+    assert occupied_share(machine(system="tpu-v5p-pod", runtime="maxtext")) == 0.0
+    assert occupied_share(machine(system="mi300x-8")) > 0.0
+    assert occupied_share(machine(runtime="maxtext")) > 0.0
 
 
 def test_narrow_products_hold_a_clock_of_their_own() -> None:

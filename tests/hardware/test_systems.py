@@ -184,7 +184,8 @@ def test_a_ten_line_device_takes_the_rest_from_its_architecture(tmp_path: Path) 
     [
         (
             ("architecture: hopper", "architecture: hoper"),
-            "architecture 'hoper' is not known, so the accelerator must give 'sustained'. Did you mean 'hopper'?",
+            "architecture 'hoper' is not known, so the accelerator must give 'vendor' and "
+            "'sustained'. Did you mean 'hopper'?",
         ),
         (
             ("limit: 500 W", "limit: 500"),

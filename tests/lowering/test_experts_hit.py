@@ -79,3 +79,24 @@ def test_a_router_multiplies_in_the_format_that_engines_keep_it_in(model, format
     assert table.dtype == format_
     assert table.columns["x_bytes"][row].max() == table.columns["w_bytes"][row].max() == (4 if format_ == "fp32" else 2)
     assert any("router_cast" in t.names for t in kernels) == (format_ == "fp32")
+
+
+@pytest.mark.parametrize(
+    ("model", "runtime", "kernels"),
+    [
+        ("glm-4.6", "sglang@2025", 10),  # a bias, 160 experts in one group
+        ("deepseek-r1", "sglang@2025", 1),  # a bias, 32 experts a group
+        ("qwen3-235b-a22b", "sglang@2025", 1),  # no bias
+        ("glm-4.6", "sglang@0.5.10", 10),
+        ("glm-4.6", "sglang", 1),
+    ],
+)
+def test_experts_of_wide_groups_are_chosen_kernel_by_kernel_where_an_engine_has_none_for_them(model, runtime, kernels):
+    """SGLang's moe_fused_gate holds 32 experts of a group; PyTorch chose among more until July 2026 (PR 29771)."""
+    work = {"kind": "inference", "batch_size": 1, "prompt_tokens": 64, "output_tokens": 2}
+    given = {"model": model, "system": "dgx-b200", "accelerators": 8, "parallelism": {"tp": 8}, "runtime": runtime}
+    tables = evaluate(from_mapping({**given, "workload": work})).steps.priced.lowered.kernels
+    table = next(t for t in tables if "topk" in t.names)
+    count = table.count[table.names.index("topk")].max()
+    layers = next(t for t in tables if "router" in t.names)
+    assert count == kernels * layers.count[layers.names.index("router")].max()

@@ -27,6 +27,14 @@ def test_each_operand_is_rounded_once_and_turned_once(preset: str) -> None:
     assert moved(table(plan(), MODEL), "forward", " cast") == 0.0
 
 
+def test_gradients_of_a_bf16_model_are_reduced_in_fp32_where_those_of_fp16_stay_as_they_are() -> None:
+    half, brain = (
+        sent(table(plan(dp=4), MODEL, "megatron-core@2022", preset=preset), "optimizer", op="all_reduce")
+        for preset in ("fp16-mixed", "bf16-mixed")
+    )
+    assert brain == 2 * half > 0
+
+
 @pytest.mark.parametrize("tp", [2, 8])
 def test_what_is_rounded_before_it_is_gathered_is_a_shard_of_bytes(tp: int) -> None:
     plans = plan(tp=tp, sp=True)

@@ -47,8 +47,9 @@ def without(*names, **changes):
 SENTENCES = [
     (
         without("model_type", "num_attention_heads", architectures=["FooForCausalLM"]),
-        "config.json: architecture 'FooForCausalLM' is unknown and num_attention_heads is missing. "
-        "Try a model YAML with both.",
+        "config.json: architecture 'FooForCausalLM' is unknown and num_attention_heads is missing; "
+        "with it the file would be read as a Llama. Try base: llama-3.1-8b beside what differs, in a model YAML, or a "
+        "whole config.json.",
     ),
     (
         without("model_type", architectures=["FooForCausalLM"], num_experts=8),
@@ -58,7 +59,7 @@ SENTENCES = [
     (
         {"hidden_size": 64},
         "config.json: no architecture is named and num_attention_heads is missing. Try base: llama-3.1-8b beside what "
-        "differs, or a whole config.json.",
+        "differs, in a model YAML, or a whole config.json.",
     ),
     (without("hidden_size"), "config.json: hidden_size is missing; this architecture needs it."),
     (

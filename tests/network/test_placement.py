@@ -11,7 +11,7 @@ from rapid_llm import hardware
 from rapid_llm.errors import InputError
 from rapid_llm.network import Fabric
 from rapid_llm.network.files import topology_of_matrix
-from rapid_llm.network.own import runs
+from rapid_llm.network.links_alone import runs
 from rapid_llm.network.placement import AxisTraffic, best_order, best_places
 from rapid_llm.parallelism import Parallelism, Plans
 

@@ -9,7 +9,7 @@ from rapid_llm.errors import InfeasibleError
 from rapid_llm.network import clusters, shapes
 from rapid_llm.network.engine import simulate
 from rapid_llm.network.faults import apply, read_faults
-from rapid_llm.network.own import nesting, runs, templates, without_faults
+from rapid_llm.network.links_alone import nesting, runs, templates, without_faults
 from rapid_llm.network.programs import program
 from rapid_llm.network.routing import route
 from rapid_llm.network.tasks import tasks

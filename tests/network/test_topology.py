@@ -225,6 +225,8 @@ def test_the_picture_shows_faults_and_load():
     assert picture.startswith("<svg")
     assert picture.count("<line") == ring.links
     assert colour(4) in picture
+    said = "4 nodes; links: the stronger, the nearer to the load of the busiest; red, dashed: down</text>"
+    assert said in picture
 
 
 def test_importing_the_room_does_not_import_numba():

@@ -77,16 +77,22 @@ def test_new_tokens_are_written_into_the_cache_once(kernel, kv_heads, filled):
 
 
 def test_query_heads_share_only_where_that_fills_the_accelerator():
-    """TensorRT-LLM up to 0.18 (kEnableMinBlockFactor 4, kMinHistoryTokensPerBlock 128): 2 KV heads x 16 blocks x 4 are
-    below 132 units, x 17 above."""
-    few, many = ({"batch": 1, "new": 1, "past": past, "heads": 16, "kv_heads": 2} for past in (2100, 2200))
-    shared, ruled = (
-        [price(kernel=name, **row).seconds[0] for row in (few, many)]
-        for name in ("trtllm-decode", "trtllm-decode-2025")
+    """TensorRT-LLM (kEnableMinBlockFactor 4, kMinHistoryTokensPerBlock 128): 2 KV heads x 16 blocks x 4 are below 132
+    units, x 17 above; an 8-bit cache on Hopper has a kernel of its own, which always shares."""
+    rows = [{"batch": 1, "new": 1, "past": past, "heads": 16, "kv_heads": 2} for past in (2100, 2200)]
+    alone = operators.kernel("trtllm-decode-2023")
+    for row, shares in zip(rows, (False, True), strict=True):
+        assert (price(kernel="trtllm-decode", **row).seconds == price(kernel=alone, **row).seconds)[0] != shares
+        assert price(kernel="trtllm-decode-fp8", **row).seconds[0] < price(kernel=alone, **row).seconds[0]
+
+
+def test_blocks_of_known_number_run_in_whole_rounds():
+    """Three blocks a unit: 2 x 132 and 3 x 132 items differ by what they read, one more takes a round longer."""
+    few, full, more = (
+        price(kernel="trtllm-decode-fp8", batch=items, new=1, past=30, heads=8, kv_heads=1, kv_bytes=1).seconds[0]
+        for items in (264, 396, 397)
     )
-    assert ruled[0] != shared[0] and ruled[1] == shared[1]
-    filled = {"batch": 17, "new": 1, "past": 100, "heads": 16, "kv_heads": 2}
-    assert price(kernel="trtllm-decode-2025", **filled).seconds[0] == price(kernel="trtllm-decode", **filled).seconds[0]
+    assert more - full > full - few
 
 
 def test_cdna_multiplies_4_or_16_query_heads_of_a_kv_head():
@@ -207,6 +213,34 @@ def test_a_power_limit_that_slows_products_down_leaves_attention_more():
     assert free.attention == free.peak
     clocked = rates(hardware.accelerator("rtx-4090"), "bf16")  # beyond what is rated: products and attention alike
     assert clocked.attention == clocked.peak
+
+
+def test_a_power_limit_slows_exponentials_as_the_products_of_attention_and_no_decode():
+    limited = hardware.accelerator("l40s")
+    full = replaced(limited, sustained=replaced(limited.sustained, matrix=1.0))
+    slow, fast = rates(limited, "bf16"), rates(full, "bf16")
+    assert slow.exponentials / fast.exponentials == pytest.approx(slow.attention / fast.attention)
+    assert slow.exponentials < fast.exponentials
+    assert slow.multiplies(16, warps=True) == fast.multiplies(16, warps=True)
+
+
+def test_a_pipe_twice_as_fast_leaves_what_goes_on_beside_products():
+    r = rates(hardware.accelerator("h100-sxm"), "bf16")
+    narrow, wide = r.reached(0.6), r.reached(0.6, pipe=r.pipe(8))
+    assert 1.0 / wide - 1.0 == pytest.approx(2.0 * (1.0 / narrow - 1.0), rel=1e-3)
+    assert rates(hardware.accelerator("h100-sxm"), "fp8").pipe(16) == pytest.approx(r.pipe(8))
+    for name in ("hopper", "blackwell"):  # so that one share holds for both, within what other things differ
+        sixteen, eight = (operators.kernel(kernel).on(name).rate for kernel in ("trtllm-fmha", "trtllm-fmha-fp8"))
+        assert eight == pytest.approx(sixteen, rel=0.1)
+
+
+def test_query_heads_alone_go_at_the_pace_of_issued_instructions():
+    """A100 has half the lanes of H100 and issues as much a cycle: one share holds for both."""
+    ampere, hopper = (rates(hardware.accelerator(name), "bf16") for name in ("a100-sxm", "h100-sxm"))
+    cycles = [r.issued / (r.units * r.clock) for r in (ampere, hopper)]
+    assert cycles[0] == pytest.approx(cycles[1], rel=0.1)
+    shares = [operators.kernel("trtllm-decode").on(name).lone_rate for name in ("ampere", "ada", "hopper", "blackwell")]
+    assert max(shares) < 1.3 * min(shares)
 
 
 def test_heads_with_sinks_go_to_the_kernel_that_has_a_place_for_them():

@@ -79,6 +79,16 @@ def test_asynchronous_scheduling_hides_the_host_behind_the_step():
     assert slow.tpot_s == pytest.approx(1.0 / speed, rel=0.01), "a host slower than its steps paces them"
 
 
+def test_prompts_beyond_captured_sizes_are_launched_from_python():
+    def first(tokens, captured):
+        alone = {**WORK, "batch_size": 1, "prompt_tokens": tokens}
+        wide = {"model": "qwen3-30b-a3b", "accelerators": 4, "parallelism": {"tp": 4}, "workload": alone}
+        return evaluate(scenario(f"runtime.host.pieces.tokens={captured}", **wide)).ttft_s
+
+    assert first(500, 512) == first(500, 2048)
+    assert first(1000, 512) > 1.5 * first(1000, 2048)
+
+
 def test_eager_execution_costs_launches():
     eager = scenario("runtime.host.captured=[]", model="llama-3.1-8b", parallelism={"tp": 1})
     assert evaluate(eager).tpot_s > evaluate(scenario(model="llama-3.1-8b", parallelism={"tp": 1})).tpot_s

@@ -96,11 +96,12 @@ def test_a_faster_host_link_is_never_slower(slow, fast, stage):
 
 
 def test_the_cpus_update_at_their_share_of_the_bandwidth_of_their_memory():
-    """Adam reads a gradient (4 bytes) twice and 12 bytes of states, writes these and the weight: 34 bytes, 0.53 of the
-    bandwidth in ZeRO-Offload's table 4 (10 billion parameters in 2.57 s at 256 GB/s)."""
+    """A gradient (4 bytes) is scaled in place and read, 12 bytes of states are read and written, the master is cast and
+    the weight goes through the driver's buffer: 48 bytes. Of Adam's own 30, ZeRO-Offload's table 4 says 0.46 of the
+    bandwidth (10 billion parameters in 2.57 s at 256 GB/s)."""
     found = report({"optimizer": True})
-    seconds = 34 * 8_030_261_248 / 8 / (0.53 * 492 * GB / 8)
-    assert pytest.approx(2.57, rel=0.03) == 34 * 10 / (0.53 * 256)
+    seconds = 48 * 8_030_261_248 / 8 / (0.46 * 492 * GB / 8)
+    assert pytest.approx(2.57, rel=0.03) == 30 * 10 / (0.46 * 256)
     assert leaf(found, "optimizer on the host").seconds == pytest.approx(seconds)
     assert sum(leaf.seconds for leaf in found.breakdown.leaves()) == pytest.approx(found.step_time_s)
     slower = report({"optimizer": True}, node={"host_memory_bandwidth": "246 GB/s"})
@@ -108,12 +109,12 @@ def test_the_cpus_update_at_their_share_of_the_bandwidth_of_their_memory():
 
 
 def test_copies_hide_behind_passes_that_are_longer():
-    """Weights of 1/8 of 16 GB up and as many gradients down: 32 ms each, and a backward pass takes longer."""
+    """Weights of 1/8 of 16 GB up and as many gradients down: 32 ms each, and a backward pass takes longer. What the
+    CPUs updated goes up behind them."""
     found = leaf(report({"optimizer": True, "gradients": 1.0}), "offload")
-    assert found.seconds == pytest.approx(0.0, abs=1e-9)
-    assert found.hidden_seconds == pytest.approx(
-        (2 + 1) * 2 * 8_030_261_248 / 8 / 63.015e9
-    )  # two micro-batches, one step
+    once = 2 * 8_030_261_248 / 8 / 63.015e9
+    assert found.seconds == pytest.approx(once)
+    assert found.hidden_seconds == pytest.approx(2 * once)  # the gradients of two micro-batches
     far = {"host_link": {"link": "pcie5-x16", "bandwidth": "1 GB/s"}}
     shown = leaf(report({"optimizer": True, "gradients": 1.0}, node=far), "offload")
     assert shown.seconds > 1.0

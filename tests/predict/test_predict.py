@@ -28,10 +28,6 @@ INFERENCE = {
 }
 
 
-def with_workload(mapping, **changes):
-    return {**mapping, "workload": {**mapping["workload"], **changes}}
-
-
 def with_plan(mapping, **changes):
     return {**mapping, "parallelism": {**mapping["parallelism"], **changes}}
 

@@ -80,6 +80,14 @@ def test_a_page_says_what_it_leaves_out() -> None:
     assert "8 of 16 stages are drawn" in page
 
 
+def test_a_page_counts_seconds_as_the_answer_does_and_tells_shades() -> None:
+    page = timeline_html(scenario("interleaved", pp=8, micro_batches=512, model="gpt-145b"))
+    assert re.search(r"512 micro-batches: [\d,]+\.\d s<", page)
+    assert re.search(r"last task ends, [\d,]+\.\d s<", page)
+    assert " min" not in page
+    assert "The paler a bar, the later the chunk of the model." in page
+
+
 def test_inference_has_no_timeline() -> None:
     asked = from_mapping(
         {

@@ -278,7 +278,7 @@ def test_a_stage_on_two_groups_waits_for_the_slower():
     found = evaluate(from_mapping({**mapping, "parallelism": {"tp": 4, "pp": 2, "dp": 3}, "workload": {
         "kind": "training", "global_batch_size": 12, "micro_batch_size": 1, "sequence_length": 4096}}))  # fmt: skip
     assert isinstance(found, TrainingTable)
-    assert found.step.forward[0, 0] == table("dgx-a100").step.forward[0, 0]
+    assert found.step.forward[0, 0] == table("dgx-a100", batch=12, accelerators=24, dp=3).step.forward[0, 0]
 
 
 def test_groups_read_back_as_they_were_written():

@@ -66,9 +66,20 @@ def test_an_engine_runs_a_checkpoint_in_its_own_format(model, system, preset, wh
     assert f"precision: {preset} ({why})" in scenario.defaults
 
 
-@pytest.mark.parametrize(("system", "tokens", "sequences"), [("a100-sxm", 2048, 256), ("h200-sxm", 8192, 1024)])
+@pytest.mark.parametrize(
+    ("system", "tokens", "sequences"),
+    [
+        ("a100-sxm", 2048, 256),
+        ("h200-sxm", 8192, 1024),
+        ("rtx-pro-6000", 8192, 1024),
+        ("rtx-5090", 2048, 256),
+        ("gb10", 2048, 256),
+        ("tpu-v6e", 1024, 256),
+    ],
+)
 def test_an_engine_sizes_its_steps_by_the_accelerator(system, tokens, sequences):
-    """vLLM engine/arg_utils.py: larger defaults on devices of 70 GiB and more, but the A100."""
+    """vLLM engine/arg_utils.py: larger defaults on devices of 70 GiB and more, but the A100; of a unified memory NVML
+    knows nothing."""
     work = {"kind": "inference", "batch_size": 1, "prompt_tokens": 8, "output_tokens": 8}
     given = {"model": "llama-3.1-8b", "system": system, "workload": work}
     serving = from_mapping(given).runtime.serving
@@ -308,7 +319,8 @@ def test_sentences_of_a_file(write, old, new, sentence):
         ("runtime.host.per_steps=1 ms", "unknown field 'runtime.host.per_steps'. Did you mean 'per_step'?"),
         ("precision.compute=bf61", "precision.compute 'bf61' is unknown. Did you mean 'bf16'? Known: bf16, fp16, fp32, "
          "tf32, fp64, fp8, fp8_delayed, fp8_row, fp8_block, mxfp8, mxfp6, nvfp4, mxfp4, int8, int32, fp8_wo, int8_wo, "
-         "int4_wo, int4_g32_wo, nvfp4_wo, mxfp4_wo, q8_0, q6_k, q5_k, q4_k, q4_k_m, q5_k_m, q3_k_m, iq4_xs, q4_0."),
+         "int4_wo, int4_g32_wo, nf4, nvfp4_wo, mxfp4_wo, q8_0, q6_k, q5_k, q4_k, q4_k_m, q5_k_m, q3_k_m, iq4_xs, "
+         "q4_0."),
         ("parallelism.tp=two", "parallelism.tp must be an integer (got 'two')."),
         ("parallelism.tp", "'--set parallelism.tp' must name a field and a value, such as --set parallelism.tp=4."),
         ("parallelism..tp=1", "'--set parallelism..tp=1' must name a field and a value, such as "

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import nan
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,11 +13,11 @@ from numpy.typing import NDArray
 from rapid_llm import hardware, operators
 from rapid_llm.calibration.fitting import Bound, Vector, fit
 from rapid_llm.calibration.writing import write_whole
-from rapid_llm.errors import InputError
+from rapid_llm.errors import InputError, nearest
 from rapid_llm.nouns import FrozenDict, replaced
 from rapid_llm.operators import Kernel
 from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel, GemmKernel, ScanKernel, TiledMoeKernel
-from rapid_llm.units import Si
+from rapid_llm.units import Si, parse
 from rapid_llm.validation import tables
 from rapid_llm.validation.kernels import KernelSlice, Sample, samples, slice_of
 from rapid_llm.validation.kernels.samples import read_cells
@@ -147,8 +148,8 @@ def free_of(kernel: Kernel) -> tuple[str, ...]:
     return FREE[kernel.family]
 
 
-def calibrate(name: str, files: Sequence[Path]) -> Iterator[Calibration]:
-    """Fit a kernel on the tables in ``files``, an architecture at a time.
+def calibrate(name: str, files: Sequence[Path], held: Mapping[str, float] = FrozenDict()) -> Iterator[Calibration]:
+    """Fit a kernel on the tables in ``files``, an architecture at a time; constants that are ``held`` (SI) stay so.
 
     InputError for an unknown kernel, for files without a row of it, and for too few rows.
     """
@@ -161,7 +162,29 @@ def calibrate(name: str, files: Sequence[Path]) -> Iterator[Calibration]:
     if not by_architecture:
         raise InputError(no_row(part, found, files), field="table")
     for architecture, mine in by_architecture.items():
-        yield calibrate_on(kernel, architecture, mine, part.priors or {})
+        yield calibrate_on(kernel, architecture, mine, part.priors or {}, held)
+
+
+def held_of(name: str, texts: Sequence[str]) -> dict[str, float]:
+    """Constants of a kernel that its user holds, each ``rate=0.8`` or ``setup=2 us``, in SI; InputError for others."""
+    known = free_of(operators.kernel(name))
+    held = {}
+    for text in texts:
+        constant, _, value = map(str.strip, text.partition("="))
+        if constant not in known:
+            raise InputError(
+                f"--hold names a constant of the fit and its value, as rate=0.8 (got {text!r}): {name} has "
+                f"{', '.join(known)}.", field="hold", suggestions=nearest(constant, known),
+            )  # fmt: skip
+        bound, unit = BOUNDS[constant], "us" if constant in _SECONDS else ""
+        try:
+            held[constant] = parse(value, "time") if unit else float(value)
+        except ValueError:
+            held[constant] = nan
+        if not bound.low <= held[constant] <= bound.high:
+            limits = f"{text_of(constant, bound.low)} to {text_of(constant, bound.high)}"
+            raise InputError(f"--hold: {constant} goes from {limits} (got {value or 'nothing'}).", field="hold")
+    return held
 
 
 def _sharing(kernel: Kernel, part: KernelSlice) -> Iterator[KernelSlice]:
@@ -174,7 +197,9 @@ def _sharing(kernel: Kernel, part: KernelSlice) -> Iterator[KernelSlice]:
 
 
 def no_row(part: KernelSlice, found: Sequence[tables.Table], files: Sequence[Path]) -> str:
-    """Why tables hold nothing to fit a kernel on: another schema, too fast to be true, or rows of other kernels."""
+    """Why tables hold no row to fit a kernel on: another schema, times that are implausibly short, or rows of other
+    kernels.
+    """
     names, kernel = ", ".join(map(str, files)), part.kernel
     if not found:
         columns = ", ".join(sorted(tables.SCHEMAS[part.schema]))
@@ -201,41 +226,43 @@ def read_table(path: Path) -> tables.Table:
 
 def _no_schema(path: Path) -> str:
     """What the schema nearest to a file misses."""
+    header = tables.header(path)
+    if len(header) == 1 and (sign := next((one for one in (";", "\t") if one in header[0]), "")):
+        named = {";": "semicolons", "\t": "tabs"}[sign]
+        return f"{path} is no table of kernel timings: {named} part its columns, and a CSV has commas."
     kind, missing = tables.lacking(path, "kernel_")
-    also = f"also needs the columns {', '.join(missing)}"
-    return f"{path} is no table of kernel timings: one of {kind.removeprefix('kernel_')} {also}."
+    also = f"also needs the column{'s' if missing[1:] else ''} {', '.join(missing)}"
+    other = next((name for name in header if name.startswith(("latency", "time", "duration"))), "")
+    unit = f" (it has {other}: microseconds are wanted)" if "latency_us" in missing and other else ""
+    return f"{path} is no table of kernel timings: one of {kind.removeprefix('kernel_')} {also}{unit}."
 
 
-def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], priors: Mapping[str, float]) -> Calibration:
-    """Fit the constants of one architecture on the ``fit`` half of its samples; InputError where that is too small."""
+def calibrate_on(
+    kernel: Kernel,
+    architecture: str,
+    mine: Sequence[Sample],
+    priors: Mapping[str, float],
+    held: Mapping[str, float] = FrozenDict(),
+) -> Calibration:
+    """Fit the constants of one architecture but the ``held`` ones on the ``fit`` half of its samples; InputError where
+    that is too small."""
     train = [half for half in (s.half("fit") for s in mine) if len(half.seconds)]
     rows = sum(len(s.seconds) for s in train)
-    if rows < LEAST_ROWS:
-        raise InputError(
-            f"the tables hold {rows} rows of kernel {kernel.name} on {architecture} to fit on: "
-            f"at least {LEAST_ROWS} are needed. Try more --minutes for the benchmark, or several --table.",
-            field="table",
-        )
-    off = float(np.median(np.concatenate([s.seconds / s.price(kernel) for s in train])))
-    if off > _IMPLAUSIBLE:
-        raise InputError(
-            f"half of the rows of kernel {kernel.name} on {architecture} take more than {off:.0f} times what they "
-            f"should: is latency_us in microseconds?",
-            field="table",
-        )
-    start, names = kernel.on(architecture), free_of(kernel.shaped(architecture))
+    _require_plausible(kernel, architecture, train, rows)
+    start = kernel.on(architecture)
+    names = [name for name in free_of(kernel.shaped(architecture)) if name not in held]
     bounds = {n: replace(BOUNDS[n], prior=priors[n]) if n in priors else BOUNDS[n] for n in names}
     some = [s.some(round(_ROWS * len(s.seconds) / rows)) for s in train]
 
     def trial(values: Vector) -> Kernel:
-        return _with(kernel, architecture, dict(zip(names, map(float, values), strict=True)))
+        return _with(kernel, architecture, {**held, **dict(zip(names, map(float, values), strict=True))})
 
     def log_time(values: Vector) -> Vector:
         tried = trial(values)
         return np.asarray(np.log(np.concatenate([_price(s, tried) for s in some])))
 
     target = np.log(np.concatenate([s.seconds for s in some]))
-    found = fit(log_time, target, {n: getattr(start, n) for n in names}, bounds)
+    found = {**fit(log_time, target, {n: getattr(start, n) for n in names}, bounds), **held}
     fitted = _with(kernel, architecture, found)
     unseen = [s.half("unseen") for s in mine]
     by_label: dict[str, list[Sample]] = {}
@@ -250,8 +277,25 @@ def calibrate_on(kernel: Kernel, architecture: str, mine: Sequence[Sample], prio
         before=_errors(unseen, kernel),
         after=_errors(unseen, fitted),
         by_sample=scores,
-        source=f"{rows} rows of kernel tables ({labels})",
+        source=f"{rows} rows of kernel tables ({labels}{'; held: ' if held else ''}{', '.join(held)})",
     )
+
+
+def _require_plausible(kernel: Kernel, architecture: str, train: Sequence[Sample], rows: int) -> None:
+    """InputError where the fit half is too small, or its times are in another unit."""
+    if rows < LEAST_ROWS:
+        raise InputError(
+            f"the tables hold {rows} rows of kernel {kernel.name} on {architecture} to fit on: "
+            f"at least {LEAST_ROWS} are needed. Try more --minutes for the benchmark, or several --table.",
+            field="table",
+        )
+    off = float(np.median(np.concatenate([s.seconds / s.price(kernel) for s in train])))
+    if off > _IMPLAUSIBLE:
+        raise InputError(
+            f"half of the rows of kernel {kernel.name} on {architecture} take more than {off:.0f} times what they "
+            f"should: is latency_us in microseconds?",
+            field="table",
+        )
 
 
 def _with(kernel: Kernel, architecture: str, values: Mapping[str, float]) -> Kernel:
@@ -280,8 +324,9 @@ def text_of(name: str, value: float) -> str:
 
 
 def write(found: Sequence[Calibration], folder: Path) -> Path:
-    """Write one kernel with the constants of these architectures as a file of ``folder``, whole or not at all: the
-    rest is that of the package, whatever file of the name stood there."""
+    """Write one kernel with the constants of these architectures as a file of ``folder``, whole or not at all;
+    everything else is that of the package's file, even where the folder has one of this name.
+    """
     name = found[0].kernel
     lines = [f"base: {name}", f"source: {json.dumps('; '.join(one.source for one in found))}", "kind: fitted"]
     lines += ["constants:"]

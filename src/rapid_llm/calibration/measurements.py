@@ -10,10 +10,8 @@ from pathlib import Path
 
 from rapid_llm.documents import read_table
 from rapid_llm.errors import InputError
-from rapid_llm.network import OPS
+from rapid_llm.network import NCCL_TESTS, OPS
 
-ALIASES: Mapping[str, str] = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
-"""Names of nccl-tests for two of our operations; its others differ in underscores only."""
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "op": ("op", "collective"),
     "ranks": ("ranks", "ngpus"),
@@ -171,7 +169,7 @@ def _plausible(time: float, file: Path, line: int) -> None:
 def operation(name: str) -> str:
     """Our name of a collective, however a test spells it; InputError for one that we do not know."""
     plain = name.lower().removesuffix("_perf")
-    found = next((op for op in OPS if op.replace("_", "") == plain.replace("_", "")), ALIASES.get(plain))
+    found = next((op for op in OPS if op.replace("_", "") == plain.replace("_", "")), NCCL_TESTS.get(plain))
     if found is None:
         raise InputError(f"collective '{name}' is unknown. Known: {', '.join(OPS)}.", field="op")
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rapid_llm.charts.columns import Branch, Format, Part, short
-from rapid_llm.charts.svg import CHARACTER, box, colour, drawing, fitted, line, words
+from rapid_llm.charts.svg import CHARACTER, box, colour, drawing, fitted, words
 
 ROW = 22.0
 """Height of a row, px."""
@@ -22,14 +22,15 @@ def stacked_bar(
         )
         x += part.value * scale
     if limit is not None:
-        pieces += [line(limit * scale - 0.5, 0, limit * scale - 0.5, ROW + 8)]
+        pieces += [box((limit * scale - 2, 0, 2, ROW + 8), "var(--ink)", f"may use {form(limit)}")]
+    named = [(f"{part.label} {form(part.value)}", colour(index)) for index, part in enumerate(parts)]
+    named += [(f"may use {form(limit)}", "var(--ink)")] if limit is not None else []
     across, y = 0.0, ROW + 26
-    for index, part in enumerate(parts):
-        label = f"{part.label} {form(part.value)}"
+    for label, fill in named:
         need = len(label) * CHARACTER + 30
         if across + need > width and across:
             across, y = 0.0, y + 18
-        pieces += [box((across, y - 9, 10, 10), colour(index)), words(across + 15, y, label)]
+        pieces += [box((across, y - 9, 10, 10), fill), words(across + 15, y, label)]
         across += need
     return drawing(width, y + 8, pieces, title)
 

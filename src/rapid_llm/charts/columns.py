@@ -42,7 +42,8 @@ class Branch:
 @dataclass(frozen=True, slots=True)
 class Series:
     """Points of one kind: ``x`` and ``y`` of equal length, an optional label for each, joined by a line or not;
-    ``filled``: an area down to the axis instead; ``bound``: a dashed line that the others must stay below."""
+    ``filled``: an area down to the axis instead; ``bound``: a dashed line that the others must stay below;
+    ``marked``: a mark at each point, with its label."""
 
     label: str
     x: Sequence[float]
@@ -51,3 +52,4 @@ class Series:
     labels: Sequence[str] = ()
     filled: bool = False
     bound: bool = False
+    marked: bool = True

@@ -8,7 +8,7 @@ _STYLE = (
     "padding:0 1rem;color:#1d232b;background:#fff}table{border-collapse:collapse}"
     "td,th{padding:.2rem .8rem .2rem 0;text-align:left;font-variant-numeric:tabular-nums;"
     "border-bottom:1px solid #d5dae0}"
-    "h1{font-size:1.5rem}h2{font-size:1.15rem}td.n,th.n{text-align:right}pre{overflow-x:auto;line-height:1.3}"
+    "h1{font-size:1.5rem}h2{font-size:1.15rem}td.n,th.n{text-align:right}td.n{white-space:nowrap}pre{overflow-x:auto;line-height:1.3}"
     "@media(prefers-color-scheme:dark){body{color:#e6e9ed;background:#14181d}td,th{border-color:#3a424c}}"
 )
 

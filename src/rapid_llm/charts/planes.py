@@ -8,7 +8,7 @@ from html import escape
 from rapid_llm.charts.columns import Format, Series, short
 from rapid_llm.charts.svg import CHARACTER, box, colour, drawing, fitted, line, words
 
-LEFT, BOTTOM, TOP, RIGHT = 64.0, 40.0, 12.0, 16.0
+LEFT, BOTTOM, TOP, RIGHT = 64.0, 40.0, 12.0, 24.0
 """Margins of a plot, px."""
 ROW = 18.0
 """Height of a line of the legend, px."""
@@ -123,7 +123,7 @@ def _grid(across: _Axis, up: _Axis, width: float, height: float, forms: tuple[Fo
 
 
 def _drawn(one: Series, points: list[tuple[float, float, str]], fill: str, floor: float) -> list[str]:
-    """A line through its points, or an area of which labelled points are marked."""
+    """A line through its points, or an area, labelled points of which have a tooltip."""
     pieces = []
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in points)
     if one.filled and points:
@@ -132,8 +132,9 @@ def _drawn(one: Series, points: list[tuple[float, float, str]], fill: str, floor
     elif one.joined and len(points) > 1:
         dashes = ' stroke-dasharray="6 4"' if one.bound else ""
         pieces.append(f'<polyline points="{path}" fill="none" stroke="{fill}" stroke-width="2"{dashes}/>')
-    for x, y, tip in points if one.labels or not (one.filled or one.bound) else ():
-        shape = box((x - 3, y - 3, 6, 6), fill, f"{one.label} {tip}".strip(), 'rx="3"')
+    unseen = ' fill-opacity="0"' if one.filled else ""  # of an area only its tooltip
+    for x, y, tip in points if one.marked and (one.labels or not (one.filled or one.bound)) else ():
+        shape = box((x - 3, y - 3, 6, 6), fill, f"{one.label} {tip}".strip(), f'rx="3"{unseen}')
         pieces.append(shape)
     return pieces
 

@@ -2,54 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from rapid_llm.cli import text, words
+from rapid_llm.cli import text
+from rapid_llm.cli.costs import cost_count, cost_lines, what_if_lines
 from rapid_llm.cli.experts import experts_lines
+from rapid_llm.cli.memory_lines import memory_lines, verdict_lines
 from rapid_llm.cli.objective import objective_lines
-from rapid_llm.cli.room import memory_lines, verdict_lines
+from rapid_llm.cli.remarks import found_notes, link_lines, note_lines
 from rapid_llm.cli.seats import seats_lines
 from rapid_llm.dtypes import dtype
 from rapid_llm.energy import missing
-from rapid_llm.predict.engine import drawn_links
-from rapid_llm.predict.report import Confidence, Cost, FaultsUse, Report
+from rapid_llm.predict.report import Confidence, Report
 from rapid_llm.predict.uses import HalvesUse
-from rapid_llm.scenario import check
 from rapid_llm.units import format_bytes, format_percent, format_power, format_rate
 
 KWH = 3.6e6
 SIXTEEN_BIT = 2.0
 MOST_LINES = 30
-SHOWN = ((5, 3, 3), (4, 3, 3), (3, 3, 3), (2, 3, 3), (1, 3, 3), (1, 1, 3), (1, 0, 3), (0, 0, 3), (0, 0, 2), (0, 0, 1))
-"""How many costs, what-ifs and lines of defaults there is room for, the longest answer first."""
-COST_COLUMNS, COST_NOTE = 44, 44
-SMALLEST_CHANGE = 5e-4
+UNCUT = 99
 
 
-def answer(report: Report, *, width: int = text.WIDTH) -> list[str]:
-    """Render a report as lines of plain text of at most ``width`` characters, the most important first."""
-    for costs, what_ifs, defaults in SHOWN:
-        lines = [
-            *objective_lines(report, width),
-            *title(report.scenario, width),
-            *_links(report, width),
-            *_notes(report, width),
-            *verdict_lines(report, width),
-            *_headline(report, width),
-            *_pools(report, width),
-            *seats_lines(report, width),
-            *experts_lines(report, width),
-            *_energy(report, width),
-            *_price(report, width),
-            *memory_lines(report, width),
-            *_costs(report, width, costs),
-            *_what_ifs(report, width, what_ifs),
-            *_trust(report, width, defaults=defaults),
-        ]
+@dataclass(frozen=True)
+class Shown:
+    """How much of what may be long an answer has room for: costs, what-ifs, notes, and lines of defaults."""
+
+    costs: int = 5
+    what_ifs: int = 3
+    defaults: int = 3
+    notes: int = UNCUT
+    note_lines: int = 3
+
+
+SHORTER = (
+    Shown(),
+    Shown(costs=4),
+    Shown(costs=3),
+    Shown(costs=3, what_ifs=2),
+    Shown(costs=3, what_ifs=0),
+    Shown(costs=3, what_ifs=0, defaults=2, note_lines=2),
+    *(Shown(costs=3, what_ifs=0, defaults=1, notes=notes, note_lines=2) for notes in (UNCUT, 3, 2, 1)),
+    *(Shown(costs=costs, what_ifs=0, defaults=1, notes=1, note_lines=1) for costs in (3, 2, 1, 0)),
+    Shown(costs=0, what_ifs=0, defaults=1, notes=0, note_lines=1),
+)
+"""What is folded first where 30 lines do not hold all: costs to the three largest, then notes, which say what a reader
+may know, then costs altogether."""
+WHOLE = Shown(costs=10**6, what_ifs=UNCUT, defaults=UNCUT, note_lines=UNCUT)
+"""Of --full: nothing is folded and no sentence cut."""
+UNFOLDED = Shown(defaults=UNCUT, note_lines=UNCUT)
+"""Where the costs are told beside the answer: of a page, and of explain."""
+
+
+def answer(report: Report, *, width: int = text.WIDTH, shown: Shown | None = None) -> list[str]:
+    """Render a report as lines of plain text of at most ``width`` characters, the most important first: as many as are
+    ``shown``, by default at most 30, the last of which says what is folded."""
+    if shown is not None:
+        return _rendered(report, width, shown)
+    for short in SHORTER:
+        lines = _rendered(report, width, short)
         if len(lines) <= MOST_LINES:
             break
     return lines
+
+
+def _rendered(report: Report, width: int, shown: Shown) -> list[str]:
+    notes = found_notes(report)
+    above = [
+        *objective_lines(report, width),
+        *title(report.scenario, width),
+        *link_lines(report, width),
+        *note_lines(notes[: shown.notes], width, shown.note_lines),
+        *verdict_lines(report, width),
+        *_headline(report, width),
+        *_pools(report, width),
+        *seats_lines(report, width),
+        *experts_lines(report, width),
+        *_energy(report, width),
+        *_price(report, width),
+        *memory_lines(report, width),
+        *cost_lines(report, width, shown.costs),
+        *what_if_lines(report, width, shown.what_ifs),
+        *_trust(report, width, defaults=shown.defaults),
+    ]
+    folded = _folded(report, shown, len(notes), cut=any(line.endswith(" …") for line in above))
+    made = f"rapid-llm {report.version}, scenario {report.hash[:12]}"
+    return [*above, *text.wrapped("reproduce", f"{made}; {folded}" if folded else made, lines=2, width=width)]
+
+
+def _folded(report: Report, shown: Shown, notes: int, *, cut: bool) -> str:
+    """What an answer of so many lines leaves out beyond what a short one always does, and how to get it."""
+    usual = Shown()
+    fewer = min(usual.costs, cost_count(report)) - shown.costs
+    parts = [
+        text.counted(notes - shown.notes, "note") if notes > shown.notes else "",
+        text.counted(fewer, "cost") if fewer > 0 else "",
+        "what … cuts" if cut else "",
+    ]
+    left = [part for part in parts if part]
+    return f"--full also prints {' and '.join([', '.join(left[:-1]), left[-1]] if left[1:] else left)}" if left else ""
 
 
 def title(scenario: Mapping[str, Any], width: int) -> list[str]:
@@ -86,41 +138,6 @@ def _accelerators(scenario: Mapping[str, Any]) -> int:
     if pools:
         return int(sum(pools[name]["accelerators"] for name in ("prefill", "decode", "ffn") if name in pools))
     return int(scenario.get("accelerators", 0))
-
-
-def _links(report: Report, width: int) -> list[str]:
-    """Say what is at fault, and that messages were priced link by link."""
-    asked = report.origin
-    if asked is None or (asked.network == "closed-form" and not asked.faults):
-        return []
-    priced = "link by link" if asked.network == "flow" else "closed form"
-    faults = f"; at fault: {', '.join(map(str, asked.faults))}" if asked.faults else ""
-    lines = text.wrapped("network", f"{priced}{faults}", lines=3, width=width)
-    lines += text.drawn_links(drawn_links(asked), width=width)
-    return lines + (_recovered(report.faults, report.step_time_s or report.e2e_s, width) if report.faults else [])
-
-
-def _recovered(faults: FaultsUse, seconds: float | None, width: int) -> list[str]:
-    """What faults cost beside a healthy cluster, and which policy each axis that they slow down goes by."""
-    if seconds is None:
-        return []
-    by_way: dict[str, list[str]] = {}
-    for one in faults.messages:
-        way = f"re-plan ({one.plan})" if one.policy == "replan" else "detour"
-        instead = f" (x{one.detour_slowdown:.2f} by detour)" if one.policy == "replan" else ""
-        by_way.setdefault(way, []).append(f"{one.axis} {one.op} x{one.slowdown:.2f}{instead}")
-    ways = [f"{way}: {', '.join(names)}" for way, names in by_way.items()]
-    cost = f"{text.seconds(faults.healthy_s)} without them, x{seconds / faults.healthy_s:.3f} with them"
-    return text.wrapped("faults", "; ".join([cost, *ways]), lines=4, width=width)
-
-
-def _notes(report: Report, width: int) -> list[str]:
-    """Warnings of the named checks, and of messages that closed forms do not follow."""
-    found = [one.message for one in check(report.origin) if one.message] if report.origin else []
-    if report.shares_links_by_turns:
-        names = ", ".join(report.shares_links_by_turns)
-        found.append(f"{names}: sends share links by turns, which a closed form does not follow; nearer: network: flow")
-    return [line for message in found for line in text.wrapped("note", message, lines=2, width=width)]
 
 
 def _shown(degrees: Mapping[str, Any], axis: str) -> bool:
@@ -317,66 +334,18 @@ def _interval(report: Report) -> str:
     return f"({said}: {text.span(low, high)})"
 
 
-def _costs(report: Report, width: int, count: int) -> list[str]:
-    if report.breakdown is None or report.breakdown.seconds <= 0 or not count:
-        return []
-    total = report.breakdown.seconds
-    leaves = sorted(_named_leaves(report.breakdown), key=lambda pair: -pair[1].seconds)
-    shown = [(name, cost) for name, cost in leaves[:count] if cost.seconds > 0]
-    rest = total - sum(cost.seconds for _, cost in shown)
-    network = sum(cost.seconds for _, cost in leaves if cost.bound == "network") / total
-    whole = f"{text.seconds(total)} on the critical rank{_seat(report)}, {format_percent(network)} of it network"
-    lines = text.wrapped("costs", f"{whole}; the largest of {len(leaves)} parts:", width=width)
-    for name, cost in shown:
-        hidden = f"{text.seconds(cost.hidden_seconds)} hidden" if cost.hidden_seconds > 0 else ""
-        bound = f"bound by {cost.bound}" if cost.bound else ""
-        lines.append(_cost_line(name, cost.seconds, total, (bound, hidden), width))
-    if rest > total * 5e-4:
-        lines.append(_cost_line("everything else", rest, total, (), width))
-    return lines
-
-
-def _seat(report: Report) -> str:
-    """Where the critical rank sits, where that is not everywhere alike."""
-    seats = report.seats
-    if seats is None:
-        return ""
-    return f" (stage {seats.pacing_stage} on {' and '.join(seats.stages[seats.pacing_stage].groups)})"
-
-
-def _cost_line(name: str, value: float, total: float, notes: Iterable[str], width: int) -> str:
-    """One cost; of its notes as many as there is room for, none cut."""
-    share, room = format_percent(value / total), min(COST_COLUMNS, width - COST_NOTE)
-    line, gap = f"  {name[:room]:<{room}} {text.seconds(value):>9} {share:>7}", "   "
-    for note in filter(None, notes):
-        if len(line) + len(gap) + len(note) <= width:
-            line, gap = f"{line}{gap}{note}", ", "
-    return line[:width].rstrip()
-
-
-def _named_leaves(cost: Cost, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Cost]]:
-    """Yield each leaf with the names above it in words, without the root's."""
-    if not cost.children:
-        yield words.cost(path or (cost.name,)), cost
-    for child in cost.children:
-        yield from _named_leaves(child, (*path, child.name))
-
-
-def _what_ifs(report: Report, width: int, count: int) -> list[str]:
-    gains = [one for one in report.what_if if abs(one.time_ratio) >= SMALLEST_CHANGE]
-    best = sorted(gains, key=lambda what_if: what_if.time_ratio)[:count]
-    changes = [f"{one.change}: {100 * one.time_ratio:+.1f} % time" for one in best]
-    return text.flowed("what if", changes, separator="   ", width=width) if changes else []
-
-
 def _trust(report: Report, width: int, *, defaults: int) -> list[str]:
     lines: list[str] = []
     if report.assumptions:
-        lines += text.wrapped("assumed", "; ".join(report.assumptions), lines=min(2, defaults), width=width)
+        lines += text.wrapped(
+            "assumed",
+            "; ".join(report.assumptions),
+            lines=defaults if defaults == UNCUT else min(2, defaults),
+            width=width,
+        )
     if report.defaults:
         lines += text.wrapped("defaults", _by_reason(report.defaults), lines=defaults, width=width)
-    lines += text.wrapped("trust", _confidence(report.confidence), lines=5, width=width)
-    return [*lines, f"{'reproduce':<{text.INDENT}}rapid-llm {report.version}, scenario {report.hash[:12]}"]
+    return lines + text.wrapped("trust", _confidence(report.confidence), lines=max(5, defaults), width=width)
 
 
 def _by_reason(defaults: Iterable[str]) -> str:

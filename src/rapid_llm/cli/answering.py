@@ -59,12 +59,12 @@ def _fit(scenario: Scenario, fitting: Fitting, shown: Scenario | None = None) ->
     if shown and fitting.max == "requests" and report.memory:
         report = replace(report, memory=filled(report.memory))
     if fitting.max is None:
-        return _print(report, as_json=fitting.json)
+        return _print(report, as_json=fitting.json, full=fitting.full)
     size = largest(scenario, fitting.max)
     if fitting.json:
         print(json_text({**report.to_dict(), "largest": {fitting.max: size}}))
     else:
-        _print(report, as_json=False)
+        _print(report, as_json=False, full=fitting.full)
         show(_largest(scenario, fitting.max, size, said={one.message for one in check(shown or scenario)}))
     return 0 if report.feasible else InfeasibleError.exit_code
 
@@ -107,7 +107,7 @@ def _answer(scenario: Scenario, answering: Serving) -> int:
     with status("working it out"):
         report = predict(scenario, allow_infeasible=answering.allow_infeasible, sensitivities=True)
     write_files(scenario, report, answering)
-    return _print(report, as_json=answering.json)
+    return _print(report, as_json=answering.json, full=answering.full)
 
 
 def check_pages(answering: Serving) -> None:
@@ -149,18 +149,18 @@ def _memory_timeline(scenario: Scenario, file: str) -> None:
     write_page("--memory-timeline", file, memory_timeline(scenario))
 
 
-def _print(report: Report, *, as_json: bool) -> int:
+def _print(report: Report, *, as_json: bool, full: bool) -> int:
     if as_json:
         print(json_text(report.to_dict()))
     else:
-        show_report(report)
+        show_report(report, full=full)
     return 0 if report.feasible else InfeasibleError.exit_code
 
 
-def show_report(report: Report) -> None:
-    """Print an answer; what keeps it from fitting goes to standard error too."""
-    from rapid_llm.cli.answer import answer
+def show_report(report: Report, *, full: bool) -> None:
+    """Print an answer, ``full`` or of 30 lines; what keeps it from fitting goes to standard error too."""
+    from rapid_llm.cli.answer import WHOLE, answer
 
     for violation in report.violations:
         print(violation.message, file=sys.stderr)
-    show(answer(report, width=text.terminal_width()))
+    show(answer(report, width=text.terminal_width(), shown=WHOLE if full else None))

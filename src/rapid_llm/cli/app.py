@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
 import rapid_llm
 from rapid_llm.cli import flags
+from rapid_llm.cli.help_examples import attach
 from rapid_llm.cli.kernel_verbs import kernel
 from rapid_llm.cli.network_flags import ON_LINKS, TOKENS, WRITTEN, OnLinks, Tokens, Written
-from rapid_llm.cli.starts import attach
-from rapid_llm.errors import InputError
+from rapid_llm.errors import InputError, unknown_name
 from rapid_llm.provenance import is_path
 
 app = App(
@@ -173,7 +173,7 @@ def diff(
 
 @app.command(name="list")
 def list_(
-    what: Annotated[str, Parameter(name="WHAT", help="models, systems, accelerators, runtimes or links.")],
+    what: Annotated[str, Parameter(name="WHAT", help="models, systems, accelerators, runtimes, links or kernels.")],
     /,
     *,
     json: Json = False,
@@ -186,7 +186,7 @@ def list_(
 
 @app.command
 def show(
-    what: Annotated[str, Parameter(name="WHAT", help="model, system, accelerator, runtime or link.")],
+    what: Annotated[str, Parameter(name="WHAT", help="model, system, accelerator, runtime, link or kernel.")],
     name: Annotated[str, Parameter(name="NAME", help="Catalogue name or file; a model also as a config.json.")],
     /,
     *,
@@ -198,6 +198,17 @@ def show(
     from rapid_llm.cli.catalogue import show_entry
 
     return show_entry(what, name, as_json=json, topology=topology, accelerators=accelerators)
+
+
+@app.command
+def completion(shell: Annotated[str, Parameter(name="SHELL", help="bash, zsh or fish.")], /) -> int:
+    """Print what lets a shell complete verbs and flags, for source <(rapid-llm completion bash)."""
+    shells: tuple[Literal["bash", "zsh", "fish"], ...] = ("bash", "zsh", "fish")
+    known = next((one for one in shells if one == shell), None)
+    if known is None:
+        raise InputError(unknown_name("shell", shell, shells))
+    print(app.generate_completion(prog_name="rapid-llm", shell=known))
+    return 0
 
 
 @app.command
@@ -315,6 +326,7 @@ def network_placement(file: File, /, *, common: flags.Common = flags.COMMON) -> 
 
 
 Timings = Annotated[list[str], Parameter(negative=(), help="Table of kernel timings (CSV), one or more.")]
+Held = Annotated[list[str] | None, Parameter(negative=(), help="Constant that the fit leaves: rate=0.8.")]
 Folder = Annotated[str | None, Parameter(help="Folder for the file that is written; default: here.")]
 
 
@@ -353,13 +365,14 @@ def calibrate_kernel(
     /,
     *,
     table: Timings,
+    hold: Held = None,
     out: Folder = None,
     json: Json = False,
 ) -> int:
     """Fit a kernel's constants; print errors on unseen rows before and after; write its file."""
     from rapid_llm.cli.fitting import calibrate_kernel
 
-    return calibrate_kernel(name, table, out, as_json=json)
+    return calibrate_kernel(name, table, hold or (), out, as_json=json)
 
 
 @calibrate.command(name="fabric")

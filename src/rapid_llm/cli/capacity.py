@@ -43,7 +43,7 @@ def answer_objective(model: str, overrides: Sequence[str], objective: Objective,
     else:
         if not report.objective.met and not report.violations:
             print(why_none(scenario, limits, users or 1), file=sys.stderr)
-        show_report(report)
+        show_report(report, full=answering.full)
     return 0 if report.objective.met else InfeasibleError.exit_code
 
 

@@ -18,7 +18,7 @@ from rapid_llm.units import format_bandwidth, format_bytes, format_count, format
 if TYPE_CHECKING:
     from rapid_llm.hardware import System
 
-_KINDS = ("model", "system", "accelerator", "runtime", "link")
+_KINDS = ("model", "system", "accelerator", "runtime", "link", "kernel")
 
 
 def list_names(what: str, *, as_json: bool) -> int:
@@ -83,6 +83,10 @@ def _entry(kind: str, name: str) -> tuple[Document, Sources]:
         from rapid_llm.network.technologies import LINKS
 
         return LINKS.entry(name)
+    if kind == "kernel":
+        from rapid_llm.operators.kernels import KERNELS
+
+        return KERNELS.entry(name)
     from rapid_llm import hardware
 
     return hardware.entry("system" if kind == "system" else "accelerator", name)
@@ -90,7 +94,7 @@ def _entry(kind: str, name: str) -> tuple[Document, Sources]:
 
 def _facts(kind: str, name: str) -> dict[str, Any]:
     """What is derived from an entry; building it, a mistake in a file is said instead of shown."""
-    from rapid_llm import hardware, model, network, runtime
+    from rapid_llm import hardware, model, network, operators, runtime
 
     if kind == "model":
         loaded = model.load(name)
@@ -104,6 +108,7 @@ def _facts(kind: str, name: str) -> dict[str, Any]:
         "accelerator": hardware.accelerator,
         "runtime": runtime.load,
         "link": network.link,
+        "kernel": operators.kernel,
     }
     built = build[kind](name)
     if kind != "system":
@@ -226,10 +231,21 @@ def _links() -> _Table:
     return ("link", "where", "bandwidth a direction", "latency of a hop"), rows, (2, 3)
 
 
+def _kernels() -> _Table:
+    from rapid_llm import operators
+
+    rows = []
+    for name in operators.kernel_names():
+        one = operators.kernel(name)
+        rows.append([name, one.family, ", ".join(one.measured)])
+    return ("kernel", "family", "has constants of"), rows, ()
+
+
 TABLES: Mapping[str, Callable[[], _Table]] = {
     "model": _models,
     "accelerator": _accelerators,
     "system": _systems,
     "runtime": _runtimes,
     "link": _links,
+    "kernel": _kernels,
 }

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rapid_llm.network.contention import Contended
     from rapid_llm.network.experts import ExpertPrices
     from rapid_llm.network.tasks import Floats
+    from rapid_llm.network.uneven import MatrixPrice
 
 _SCALED = {"fp8": 1 + 4 / 128}
 """Bytes of an element on the wire where scales travel along: one of 4 bytes for 128 elements of a token (DeepEP)."""
@@ -37,7 +38,7 @@ def exchange(op: str, group: Group, links: OnLinks, tokens: Tokens, written: Wri
     answer, lines, bars, flow = priced(op, group, links, tokens)
     drawn = ""
     if written.html or written.out:
-        title = f"{op} on {answer['accelerators']} x {group.system}"
+        title = f"{op} on {answer['accelerators']} accelerators of {group.system}"
         drawn = page(title, [*drawings(flow), ("Time", bar_list(bars, form=format_seconds))])
     deliver(answer, lines, drawn, flow, links, written)
     return 0
@@ -47,6 +48,32 @@ _Priced = tuple[dict[str, Any], list[str], list[Part], "Contended | None"]
 
 
 def _by_matrix(op: str, group: Group, links: OnLinks, tokens: Tokens) -> _Priced:
+    messages = _messages(group, tokens)
+    ranks = len(messages)
+    known = hardware.system(group.system)
+    fabric, library = Fabric.of(known), group.library or library_for(known.groups[0].node.accelerator.vendor)
+    closed = price_matrix(messages, group.stride, fabric=fabric, library=library)
+    flow = _matrix_flow(messages, closed.seconds, group, links, library) if by_links(links) else None
+    seconds = closed.seconds if flow is None else flow.seconds
+    own = np.eye(ranks, dtype=np.bool_)
+    even = np.where(own, messages, messages[~own].mean())
+    alike = price_matrix(even, group.stride, fabric=fabric, library=library).seconds
+    answer = {
+        **_head(op, group, ranks, seconds, closed.seconds),
+        "library": library,
+        "sent_bytes": closed.sent.tolist(),
+        "received_bytes": closed.received.tolist(),
+        "bytes_per_s": float(closed.sent.max()) / seconds if seconds else 0.0,
+        "busiest": {"rank": closed.rank, "tier": closed.tier},
+        **_busy(flow),
+        "even_seconds": alike,
+    }
+    bars = [Part("this matrix", closed.seconds), Part("all messages alike", alike)]
+    return answer, _matrix_lines(answer, group, closed, flow), bars, flow
+
+
+def _messages(group: Group, tokens: Tokens) -> Floats:
+    """Bytes from every rank (row) to every rank, of ``--matrix``; InputError for another number of accelerators."""
     from rapid_llm.network.files import read_messages
 
     assert tokens.matrix is not None
@@ -59,42 +86,30 @@ def _by_matrix(op: str, group: Group, links: OnLinks, tokens: Tokens) -> _Priced
         )
     if ranks < 2:
         raise InputError("one accelerator has nobody to talk to. Give a matrix of 2 rows or more.", field="matrix")
-    known = hardware.system(group.system)
-    fabric, library = Fabric.of(known), group.library or library_for(known.groups[0].node.accelerator.vendor)
-    closed = price_matrix(messages, group.stride, fabric=fabric, library=library)
-    flow = None
-    if by_links(links):
-        from rapid_llm.network.exchange import exchange_on_links, stretch_of
+    return messages
 
-        net, beside = net_of(group.system, ranks * group.stride, links)
-        stretch = stretch_of(messages, group.stride, fabric, library)
-        flow = exchange_on_links(messages, closed.seconds, stretch, net, fabric, group.stride, beside)
-    seconds = closed.seconds if flow is None else flow.seconds
-    most, mean = float(closed.sent.max()), float(closed.sent.mean())
-    answer = {
-        **_head(op, group, ranks, seconds, closed.seconds),
-        "library": library,
-        "sent_bytes": closed.sent.tolist(),
-        "received_bytes": closed.received.tolist(),
-        "bytes_per_s": most / seconds if seconds else 0.0,
-        "busiest": {"rank": closed.rank, "tier": closed.tier},
-        **_busy(flow),
-    }
-    lines = [
-        f"{op:<13}{format_bytes(float(closed.sent.sum()))} among {_where(group, ranks)}",
-        f"{'time':<13}{format_seconds(seconds)}{_beside(closed.seconds, flow)}",
+
+def _matrix_flow(messages: Floats, seconds: float, group: Group, links: OnLinks, library: str) -> Contended:
+    from rapid_llm.network.exchange import exchange_on_links, stretch_of
+
+    fabric = Fabric.of(hardware.system(group.system))
+    net, beside = net_of(group.system, len(messages) * group.stride, links)
+    stretch = stretch_of(messages, group.stride, fabric, library)
+    return exchange_on_links(messages, seconds, stretch, net, fabric, group.stride, beside)
+
+
+def _matrix_lines(answer: dict[str, Any], group: Group, closed: MatrixPrice, flow: Contended | None) -> list[str]:
+    most, mean = format_bytes(float(closed.sent.max())), format_bytes(float(closed.sent.mean()))
+    total, received = format_bytes(float(closed.sent.sum())), format_bytes(float(closed.received.max()))
+    return [
+        f"{answer['op']:<13}{total} among {_where(group, answer['accelerators'])}",
+        f"{'time':<13}{format_seconds(answer['seconds'])}{_beside(closed.seconds, flow)}",
         f"{'rate':<13}{format_bandwidth(answer['bytes_per_s'])} of the rank that sends most",
-        f"{'each rank':<13}sends {format_bytes(mean)} on average, at most {format_bytes(most)}; receives at most "
-        f"{format_bytes(float(closed.received.max()))}",
-        f"{'bound by':<13}rank {closed.rank} on tier {closed.tier}, with {library}",
+        f"{'each rank':<13}sends {mean} on average, at most {most}; receives at most {received}",
+        f"{'bound by':<13}rank {closed.rank} on tier {closed.tier}, with {answer['library']}",
         *busiest(flow),
+        f"{'even':<13}{format_seconds(answer['even_seconds'])} if all messages were alike",
     ]
-    own = np.eye(ranks, dtype=np.bool_)
-    even = np.where(own, messages, messages[~own].mean())
-    alike = price_matrix(even, group.stride, fabric=fabric, library=library).seconds
-    lines.append(f"{'even':<13}{format_seconds(alike)} if all messages were alike")
-    bars = [Part("this matrix", closed.seconds), Part("all messages alike", alike)]
-    return {**answer, "even_seconds": alike}, lines, bars, flow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

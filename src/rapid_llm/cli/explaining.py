@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rapid_llm import charts
 from rapid_llm.cli import text, words
-from rapid_llm.cli.answer import answer
+from rapid_llm.cli.answer import UNFOLDED, answer
 from rapid_llm.cli.flags import Common
 from rapid_llm.cli.style import show
 from rapid_llm.cli.text import json_text
@@ -30,7 +30,7 @@ def explain_file(file: str, common: Common, roofline: str | None = None) -> int:
         print(json_text({**report.to_dict(), "kernels": plain_value(kernels)}))
     else:
         width = text.terminal_width()
-        show([*answer(report, width=width), "", *_tree(report.breakdown), "", *_lines(kernels, width)])
+        show([*answer(report, width=width, shown=UNFOLDED), "", *_tree(report.breakdown), "", *_lines(kernels, width)])
     return 0 if report.feasible else InfeasibleError.exit_code
 
 

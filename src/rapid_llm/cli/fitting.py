@@ -50,10 +50,10 @@ def calibrate_accelerator(name: str, table: Sequence[str], out: str | None, *, a
     return 0
 
 
-def calibrate_kernel(name: str, table: Sequence[str], out: str | None, *, as_json: bool) -> int:
+def calibrate_kernel(name: str, table: Sequence[str], hold: Sequence[str], out: str | None, *, as_json: bool) -> int:
     """Fit a kernel's constants, an architecture at a time, and write its file."""
     found = list[Calibration]()
-    for one in kernels.calibrate(name, _paths(table)):
+    for one in kernels.calibrate(name, _paths(table), kernels.held_of(name, hold)):
         found.append(one)
         if not as_json:
             show(_lines(one))

@@ -41,6 +41,12 @@ class Common:
     ] = False
 
 
+_Full = Annotated[
+    bool,
+    Parameter(
+        group=_OUTPUT, negative=(), help="All notes, costs and defaults, in more than 30 lines.", show_default=False
+    ),
+]
 _MemoryTimeline = Annotated[
     str | None,
     _in(_OUTPUT, "HTML page to write: the memory of every stage over a training step, or as a batch is served."),
@@ -53,6 +59,7 @@ class Serving(Common):
     """Flags of the verbs that print an answer, of inference alone too."""
 
     out: Annotated[str | None, _in(_OUTPUT, "Folder for the resolved scenario, the report and its tables.")] = None
+    full: _Full = False
     memory_timeline: _MemoryTimeline = None
     allow_infeasible: Annotated[
         bool,
@@ -78,6 +85,7 @@ class Fitting(Common):
     max: Annotated[
         str | None, _in(_OUTPUT, "Also the largest that fits: micro-batch, requests, sequence or layers.")
     ] = None
+    full: _Full = False
     memory_timeline: _MemoryTimeline = None
 
 
@@ -215,7 +223,7 @@ NAMES = frozenset(
     field.name for group in (SystemFlags, TrainingPlanFlags, TrainingFlags, InferenceFlags) for field in fields(group)
 )
 """Fields of a scenario that are flags."""
-ELSEWHERE = {
+VERB_FLAGS = {
     "train": frozenset(f.name for group in (TrainingPlanFlags, TrainingFlags) for f in fields(group)),
     "infer": frozenset(f.name for group in (PlanFlags, InferenceFlags, Objective) for f in fields(group)),
 }
@@ -249,6 +257,8 @@ def _given(group: ScenarioFlags) -> Iterable[tuple[str, Any]]:
 
 def in_flags(error: InputError) -> InputError:
     """An error that names fields, in the words of a command line: ``Try system: dgx-h100`` is ``--system dgx-h100``."""
+    if error.file is not None:
+        return error  # a file has fields
     flag = _NEEDED.get(error.field or "")
     said, missing, _ = error.message.partition(" is missing. ")
     if flag is not None and missing:

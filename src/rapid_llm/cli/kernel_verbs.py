@@ -39,7 +39,18 @@ def size(_: object, tokens: Sequence[Token]) -> float:
         raise InputError(f"{tokens[0].keyword} {error}") from None
 
 
+def cached(_: object, tokens: Sequence[Token]) -> float:
+    """Bytes of a cached element, as caches have them."""
+    text, known = tokens[0].value, (0.5, 0.5625, 1.0, 2.0, 4.0)
+    if text not in {f"{one:g}" for one in known} | {f"{one:.1f}" for one in known}:
+        raise InputError(
+            f"{tokens[0].keyword} must be one of {', '.join(f'{one:g}' for one in known)} (got {text[:40]})."
+        )
+    return float(text)
+
+
 Whole = Annotated[int, Parameter(converter=whole)]
+KvBytes = Annotated[float, Parameter(converter=cached, help="Of an element of the cache: 2 is bf16, 1 fp8.")]
 
 
 @Parameter(name="*")
@@ -49,7 +60,7 @@ class Asked:
 
     accelerator: Annotated[str, Parameter(help="Catalogue name or file.")]
     runtime: Annotated[str, Parameter(help="Whose choice of kernel.")] = "vllm"
-    kernel: Annotated[str | None, Parameter(help="Implementation; default: the runtime's.")] = None
+    kernel: Annotated[str | None, Parameter(help="Implementation (list kernels); default: the runtime's.")] = None
     json: Annotated[bool, Parameter(negative=(), help="One JSON object.", show_default=False)] = False
 
 
@@ -88,7 +99,7 @@ def kernel_attention(
     kv_heads: Annotated[int | None, Parameter(converter=whole)] = None,
     head_dim: Whole = 128,
     window: Whole = 0,
-    kv_bytes: float = 2.0,
+    kv_bytes: KvBytes = 2.0,
     asked: AskedIn,
 ) -> int:
     """Causal attention of a batch of equal sequences."""
@@ -98,6 +109,34 @@ def kernel_attention(
     columns = {
         "batch": batch, "new": new, "past": past, "heads": heads, "kv_heads": kv, "head_dim": head_dim,
         "v_head_dim": head_dim, "window": window, "causal": 1, "backward": 0, "kv_bytes": kv_bytes, "shared_kv": 0,
+    }  # fmt: skip
+    return answer("attention", columns, asked, dtype=asked.dtype)
+
+
+@kernel.command(name="mla")
+def kernel_mla(
+    *,
+    heads: Whole,
+    batch: Whole = 1,
+    new: Annotated[int, Parameter(converter=whole, help="Query tokens of a sequence; 1 is decode, absorbed.")] = 1,
+    past: Annotated[int, Parameter(converter=whole, help="Cached tokens of a sequence.")] = 0,
+    kv_lora_rank: Annotated[int, Parameter(converter=whole, help="Width of the latent.")] = 512,
+    qk_nope_head_dim: Whole = 128,
+    qk_rope_head_dim: Whole = 64,
+    v_head_dim: Whole = 128,
+    kv_bytes: KvBytes = 2.0,
+    asked: AskedIn,
+) -> int:
+    """Core of latent attention (DeepSeek): over raised keys and values, or absorbed where --new is 1."""
+    from rapid_llm.cli.kernels import answer
+
+    if new == 1 and past > 0:
+        widths = {"kv_heads": 1, "head_dim": kv_lora_rank + qk_rope_head_dim, "v_head_dim": kv_lora_rank}
+    else:
+        widths = {"kv_heads": heads, "head_dim": qk_nope_head_dim + qk_rope_head_dim, "v_head_dim": v_head_dim}
+    columns = {
+        "batch": batch, "new": new, "past": past, "heads": heads, **widths, "window": 0, "causal": 1, "backward": 0,
+        "kv_bytes": kv_bytes, "shared_kv": int(new == 1 and past > 0),
     }  # fmt: skip
     return answer("attention", columns, asked, dtype=asked.dtype)
 

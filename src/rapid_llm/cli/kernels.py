@@ -6,21 +6,27 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rapid_llm import hardware, operators, runtime
+from rapid_llm.cli import text
 from rapid_llm.cli.kernel_verbs import Asked
 from rapid_llm.cli.style import show
-from rapid_llm.cli.text import counted, json_text
+from rapid_llm.cli.text import json_text
 from rapid_llm.dtypes import dtype as named
 from rapid_llm.errors import InputError
 from rapid_llm.execution.pricing import implementation
 from rapid_llm.hardware import Accelerator
 from rapid_llm.predict.confidence import MEAN, kernels_stray
-from rapid_llm.units import format_bytes, format_percent, format_seconds
+from rapid_llm.units import format_bandwidth, format_bytes, format_percent, format_seconds
 from rapid_llm.validation import kernel_quantiles
 
 SUITES: Final = {"gemm": "gemm", "attention": "attention", "moe": "moe", "scan": "ssm", "convolution": "ssm"}
 """Family to the suite that scores its kernels."""
+NO_FORMAT: Final = frozenset(("scan", "convolution", "pointwise"))
+"""Families whose kernels have one number format, whatever a model multiplies in."""
 ROWS_OF: Final = {"fp16": "bf16", "int8": "sq"}
 """A format to the name that tables have for it, or for one that the same instructions multiply as fast."""
+ATTENTION_ROWS: Final = {"fp8_block": "fp8", "mxfp8": "fp8", "fp8_row": "fp8"}
+"""Attention knows no scales of blocks: its products are of plain fp8."""
+EXPERT_ROWS: Final = {"mxfp4": "w4a8_mxfp4_mxfp8", "mxfp4_wo": "w4a16_mxfp4"}
 
 
 def answer(
@@ -51,6 +57,7 @@ def _found(family: str, columns: Mapping[str, float], asked: Asked, how: tuple[s
         "kernel": name,
         "measured_on": chosen.stands_in(device.architecture),
         "architecture": device.architecture,
+        "units": device.compute_units,
         "seconds": seconds,
         "roofline_s": float(floor.seconds[0]),
         "roofline": "roofline at the clock it holds" if device.sustained.matrix > 1.0 else "datasheet roofline",
@@ -59,13 +66,10 @@ def _found(family: str, columns: Mapping[str, float], asked: Asked, how: tuple[s
         "flops": float(prices.flops[0]),
         "flops_per_second": float(prices.flops[0]) / seconds,
         "hbm_bytes": float(prices.hbm_bytes[0]),
+        "launch_s": float(prices.fixed_s[0]),
         "bound": operators.BOUNDS[int(prices.bound[0])],
     }
-    if family == "gemm":
-        sides = {k: columns[k] for k in ("x_bytes", "w_bytes", "y_bytes")}
-        m, n, k, groups = (int(columns[key]) for key in ("m", "n", "k", "groups"))
-        why = operators.explain_gemm(m, n, k, dtype=dtype, kernel=name, accelerator=device, groups=groups, **sides)
-        found |= {key: why[key] for key in ("tile", "split", "tiles", "waves", "last_wave_occupancy", "l2_bytes")}
+    found |= operators.explain(family, columns, dtype=dtype, implementation=name, accelerator=device)
     found["errors"] = _errors(family, columns, dtype, device, asked.runtime)
     return found
 
@@ -76,12 +80,14 @@ def _errors(
     """Error quantiles of the suite: of this accelerator, dtype and engine, else of the suite as a whole, where
     constants are ``typical`` ones; ``within``: what nine tenths should keep, wider for those; ``other_format``: whether
     the nearest group is of another dtype."""
+    suite, latent = SUITES.get(family, ""), columns.get("head_dim") != columns.get("v_head_dim")
     metric = {"attention": "generation" if columns.get("new") == 1.0 else "context"}.get(family, "latency")
     metric = "balanced" if family == "moe" else metric
     if family == "convolution":
         metric = "convolution update" if columns["new"] == 1.0 else "convolution"
-    rows = ROWS_OF.get(dtype, dtype) + ("-kv8" if dtype == "bf16" and columns.get("kv_bytes") == 1.0 else "")
-    found = kernel_quantiles.nearest(SUITES.get(family, ""), metric, device.name, rows, engine)
+    rows = (EXPERT_ROWS if family == "moe" else ATTENTION_ROWS if family == "attention" else {}).get(dtype)
+    rows = (rows or ROWS_OF.get(dtype, dtype)) + ("-kv8" if dtype == "bf16" and columns.get("kv_bytes") == 1.0 else "")
+    found = kernel_quantiles.nearest("mla" if latent else suite, metric, device.name, rows, engine)
     if found is None:
         return None
     typical = found["group"] == MEAN
@@ -92,23 +98,35 @@ def _errors(
 
 def _lines(found: Mapping[str, Any]) -> list[str]:
     peak = format_percent(found["seconds"] and found["roofline_s"] / found["seconds"])
-    lines = [
+    runs, asked = found.get("runs", found["kernel"]), found["kernel"]
+    by = f"{runs}{f' (of {asked})' if runs != asked else ''}"
+    format_ = "" if found["family"] in NO_FORMAT else f", {found['dtype']}"
+    moved = found["hbm_bytes"] / found["seconds"]
+    rate = f"{found['flops_per_second'] / 1e12:.4g} TFLOP/s, {found['flops'] / 1e9:.4g} GFLOP in all, "
+    sides = (f"{name} {format_seconds(found[f'{name}_s'])}" for name in ("compute", "memory", "launch"))
+    return [
         f"time         {format_seconds(found['seconds'])}, bound by {found['bound']}; "
         f"{found['roofline']} {format_seconds(found['roofline_s'])} ({peak} of it reached)",
-        f"kernel       {found['kernel']} on {found['accelerator']}{_stand_in(found)}, {found['dtype']}",
-        f"rate         {found['flops_per_second'] / 1e12:.4g} TFLOP/s, {found['flops'] / 1e9:.4g} GFLOP in all",
-        f"sides        compute {format_seconds(found['compute_s'])}, memory {format_seconds(found['memory_s'])}",
+        f"kernel       {by} on {found['accelerator']}{_stand_in(found)}{format_}",
+        f"rate         {rate if found['flops'] else ''}{format_bandwidth(moved)} of HBM",
+        f"sides        {', '.join(sides)}",
+        *_cut(found),
+        f"trust        {_trust(found['errors'], found['accelerator'])}",
     ]
-    traffic = f"HBM {format_bytes(found['hbm_bytes'])}"
-    if "tile" in found:
-        rows, cols = found["tile"]
-        lines.append(
-            f"tiles        {found['tiles']} of {rows} x {cols}, split-K {found['split']}, "
-            f"{counted(found['waves'], 'wave')}, the last {format_percent(found['last_wave_occupancy'])} full"
-        )
-        traffic += f", L2 {format_bytes(found['l2_bytes'])}"
-    lines.append(f"traffic      {traffic}")
-    return [*lines, f"trust        {_trust(found['errors'], found['accelerator'])}"]
+
+
+def _cut(found: Mapping[str, Any]) -> list[str]:
+    """Tiles, waves and what crosses each level of memory; of a stream of bytes only that."""
+    traffic = f"traffic      HBM {format_bytes(found['hbm_bytes'])}"
+    if "tile" not in found:
+        return [f"tiles        none: a stream of bytes through all {found['units']} compute units", traffic]
+    sides = " x ".join(map(str, found["tile"]))
+    split = f", split in {found['split']:g}" if found["split"] > 1 else ""
+    tiles = (
+        f"tiles        {text.counted(found['tiles'], 'tile')} of {sides} ({found['sides']}){split}: "
+        f"{text.counted(found['waves'], 'wave')}, the last {format_percent(found['last_wave_occupancy'])} full"
+    )
+    return [tiles, f"{traffic}, L2 {format_bytes(found['l2_bytes'])} read by tiles"]
 
 
 def _stand_in(found: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -21,7 +22,7 @@ from rapid_llm.units import format_bandwidth, format_bytes, format_seconds, pars
 if TYPE_CHECKING:
     from rapid_llm.cli.network_flags import OnLinks, Tokens, Written
     from rapid_llm.network.contention import Contended
-    from rapid_llm.network.flow_prices import Hurt
+    from rapid_llm.network.flow_prices import Faulted
 
 _SIZES = [2**k for k in range(10, 35, 2)]
 """Message sizes of the page's curves, B."""
@@ -29,7 +30,7 @@ _SHOWN = 12
 """Candidates that the terminal lists."""
 
 
-ELSEWHERE = {"all_to_allv": "--matrix FILE", "dispatch": "--tokens 4096", "combine": "--tokens 4096"}
+UNSIZED = {"all_to_allv": "--matrix FILE", "dispatch": "--tokens 4096", "combine": "--tokens 4096"}
 """Operations that have no one size, and what they want instead."""
 
 
@@ -83,7 +84,7 @@ class Question:
 
 def operation(given: str) -> str:
     """The name of an operation in any spelling, such as ``AllReduce`` or ``alltoall``; InputError with the nearest."""
-    known = {re.sub("[-_ ]", "", name): name for name in (*OPS, *ELSEWHERE)}
+    known = {re.sub("[-_ ]", "", name): name for name in (*OPS, *UNSIZED)}
     found = known.get(re.sub("[-_ ]", "", given.lower()))
     if found is None:
         names = tuple(known.values())
@@ -110,33 +111,38 @@ def collective(
         raise InputError(f"--stride must be at least 1 (got {group.stride}). Try 1.", field="stride")
     _refuse_empty(links, tokens, written)
     _whole_question(op, tokens, {"--size": size, "--algorithm": algorithm, "--small": small})
-    if op in ELSEWHERE:
+    if op in UNSIZED:
         from rapid_llm.cli.exchanges import exchange
 
         return exchange(op, group, links, tokens, written)
     assert size is not None
-    known = hardware.system(group.system)
-    asked = Question(
-        op,
-        group.system,
-        known.accelerators if group.accelerators is None else group.accelerators,
-        message_size(size),
-        group.stride,
-        group.library or library_for(known.groups[0].node.accelerator.vendor),
-        small,
-        algorithm,
-    )
+    asked = _question(op, group, size, small, algorithm)
     found = asked.candidates()
     if not found:
         raise InputError("one accelerator has nobody to talk to. Use --accelerators 2 or more.", field="accelerators")
-    best, hurt = _flow(asked, found, links)
+    best, faulted = _flow(asked, found, links)
     found = (best, *(way for way in found if way is not best))
-    flow = hurt.best if hurt else None
-    turns = hurt is None and _by_turns(asked, best)
-    answer = _answer(asked, found, hurt) | {"shares_links_by_turns": turns}
+    flow = faulted.best if faulted else None
+    turns = faulted is None and _by_turns(asked, best)
+    answer = _answer(asked, found, faulted) | {"shares_links_by_turns": turns}
     page = _page(asked, found, flow) if written.html or written.out else ""
-    deliver(answer, _lines(asked, found, hurt, turns=turns), page, flow, links, written)
+    deliver(answer, _lines(asked, found, faulted, turns=turns), page, flow, links, written)
     return 0
+
+
+def _question(op: str, group: Group, size: str, small: str | None, algorithm: str | None) -> Question:
+    """The question with what is left open filled in: all accelerators of the system, the vendor's library."""
+    known = hardware.system(group.system)
+    return Question(
+        op=op,
+        system=group.system,
+        ranks=known.accelerators if group.accelerators is None else group.accelerators,
+        size=message_size(size),
+        stride=group.stride,
+        library=group.library or library_for(known.groups[0].node.accelerator.vendor),
+        small=small,
+        algorithm=algorithm,
+    )
 
 
 def _refuse_empty(links: OnLinks, tokens: Tokens, written: Written) -> None:
@@ -149,13 +155,13 @@ def _refuse_empty(links: OnLinks, tokens: Tokens, written: Written) -> None:
 
 def _whole_question(op: str, tokens: Tokens, own: Mapping[str, str | None]) -> None:
     """InputError where an operation lacks what it needs, or has what it does not take."""
-    wants = ELSEWHERE.get(op, "--size 256MiB")
+    wants = UNSIZED.get(op, "--size 256MiB")
     has: str | int | None = {"all_to_allv": tokens.matrix, "dispatch": tokens.tokens, "combine": tokens.tokens}.get(
         op, own["--size"]
     )
     if has is None:
         raise InputError(f"{op} needs {wants.split()[0]}, such as {wants}.", field=wants.split()[0][2:])
-    other: dict[str, str | int | None] = dict(own) if op in ELSEWHERE else {}
+    other: dict[str, str | int | None] = dict(own) if op in UNSIZED else {}
     other |= {} if op == "all_to_allv" else {"--matrix": tokens.matrix}
     other |= {} if op in ("dispatch", "combine") else _of_experts(tokens)
     for flag, value in other.items():
@@ -172,7 +178,7 @@ def _of_experts(tokens: Tokens) -> dict[str, int | str | None]:
     }
 
 
-def _flow(asked: Question, found: Sequence[Candidate], links: OnLinks) -> tuple[Candidate, Hurt | None]:
+def _flow(asked: Question, found: Sequence[Candidate], links: OnLinks) -> tuple[Candidate, Faulted | None]:
     """The fastest way that the explicit topology carries, and what it does there; None for the closed form alone."""
     if not by_links(links):
         return found[0], None
@@ -210,9 +216,9 @@ def message_size(given: str) -> float:
     return size
 
 
-def _answer(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> dict[str, Any]:
+def _answer(asked: Question, found: Sequence[Candidate], faulted: Faulted | None) -> dict[str, Any]:
     """The JSON object, SI units."""
-    best, flow = found[0], hurt.best if hurt else None
+    best, flow = found[0], faulted.best if faulted else None
     seconds = best.seconds if flow is None else flow.seconds
     algorithm_bandwidth, bus = asked.bandwidths(seconds)
     links = [] if flow is None else flow.busiest(LISTED)
@@ -242,12 +248,14 @@ def _answer(asked: Question, found: Sequence[Candidate], hurt: Hurt | None) -> d
             for c in found
         ],
         "busiest_links": [{"link": name, "bytes": moved, "use": use} for name, moved, use in links],
-        "policies": {"detour": hurt.detour, "replan": hurt.replan, "plan": hurt.plan} if hurt and hurt.plan else None,
+        "policies": {"detour": faulted.detour, "replan": faulted.replan, "plan": faulted.plan}
+        if faulted and faulted.plan
+        else None,
     }
 
 
-def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None, *, turns: bool) -> list[str]:
-    best, flow = found[0], hurt.best if hurt else None
+def _lines(asked: Question, found: Sequence[Candidate], faulted: Faulted | None, *, turns: bool) -> list[str]:
+    best, flow = found[0], faulted.best if faulted else None
     seconds = best.seconds if flow is None else flow.seconds
     algorithm_bandwidth, bus = asked.bandwidths(seconds)
     apart = f", {asked.stride} apart" if asked.stride > 1 else ""
@@ -259,9 +267,13 @@ def _lines(asked: Question, found: Sequence[Candidate], hurt: Hurt | None, *, tu
         f"{'busbw':<13}{format_bandwidth(bus)}",
         f"{'algorithm':<13}{best.algorithm}, protocol {best.protocol} of {asked.carrier(best)}",
     ]
-    if hurt and hurt.plan:
-        again = f"{hurt.plan} {format_seconds(hurt.replan)}" if hurt.replan < hurt.detour else "no plan that is faster"
-        lines.append(f"{'faults':<13}detour {format_seconds(hurt.detour)}; re-plan: {again}")
+    if faulted and faulted.plan:
+        again = (
+            f"{faulted.plan} {format_seconds(faulted.replan)}"
+            if faulted.replan < faulted.detour
+            else "no plan that is faster"
+        )
+        lines.append(f"{'faults':<13}detour {format_seconds(faulted.detour)}; re-plan: {again}")
     for index, tier in enumerate(best.traffic):
         label = "each rank" if index == 0 else ""
         lines.append(f"{label:<13}sends {format_bytes(tier.bytes)} over {tier.tier} ({tier.link})")
@@ -303,9 +315,20 @@ def _nodes(count: int) -> str:
     return "one node" if count == 1 else f"{count} nodes"
 
 
+def _curve(series: Series) -> str:
+    """Bus bandwidth over size, in decimal units as its marks are powers of ten."""
+    decimal = ("B", "kB", "MB", "GB", "TB")
+
+    def size(value: float) -> str:
+        power = min(int(math.log10(value) + 1e-9) // 3, len(decimal) - 1)
+        return f"{value / 1e3**power:g} {decimal[power]}"
+
+    return plot([series], x_label="size", log_x=True, form=lambda rate: f"{rate / 1e9:g} GB/s", form_x=size)
+
+
 def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -> str:
     """Candidates as bars, bus bandwidth over size, and which algorithm costs what at which size."""
-    title = f"{asked.op} on {asked.ranks} x {asked.system}"
+    title = f"{asked.op} on {asked.ranks} accelerators of {asked.system}"
     bars = [Part(f"{c.algorithm} {c.protocol}", c.seconds) for c in found]
     curve = {size: asked.candidates(size) for size in _SIZES}
     points = [(s, bus_bandwidth(asked.op, s, asked.ranks, c[0].seconds).item()) for s, c in curve.items()]
@@ -314,7 +337,7 @@ def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -
         [min((c.seconds for c in ways if c.algorithm == name), default=None) for ways in curve.values()]
         for name in names
     ]
-    series = Series("busbw", [p[0] for p in points], [p[1] for p in points])
+    series = Series("bus bandwidth (busbw of nccl-tests)", [p[0] for p in points], [p[1] for p in points])
     tiers = [[t.tier, t.link, format_bytes(t.bytes)] for t in found[0].traffic]
     return page(
         title,
@@ -322,7 +345,7 @@ def _page(asked: Question, found: Sequence[Candidate], flow: Contended | None) -
             *drawings(flow),
             (f"Candidates at {format_bytes(asked.size)}", bar_list(bars, form=format_seconds)),
             ("Bytes of one rank by tier", table(("tier", "link", "bytes"), tiers)),
-            ("Bus bandwidth", plot([series], x_label="bytes", y_label="B/s", log_x=True, form=format_bytes)),
+            ("Bus bandwidth", _curve(series)),
             (
                 "Time by algorithm and size",
                 heat_map(names, [format_bytes(s) for s in _SIZES], times, form=format_seconds),

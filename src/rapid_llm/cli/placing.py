@@ -1,4 +1,4 @@
-"""``network placement``: the order of parallel axes that the messages of a scenario like best."""
+"""``network placement``: the order of parallel axes that suits the messages of a scenario best."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rapid_llm.errors import InternalError
-from rapid_llm.units import format_seconds
+from rapid_llm.units import format_time
 
 WIDTH = 100
 NARROWEST = 60
@@ -40,9 +40,8 @@ def terminal_width() -> int:
     return max(NARROWEST, min(columns or WIDTH, WIDTH))
 
 
-def seconds(value: float) -> str:
-    """A time with its unit; up to an hour in seconds, since that is how steps are compared."""
-    return f"{value:,.1f} s" if MINUTE <= value < HOUR else format_seconds(value)
+seconds = format_time
+"""A time with its unit."""
 
 
 def span(low: float, high: float) -> str:

@@ -18,10 +18,10 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from rapid_llm.cli.flags import ALTERNATIVES, ELSEWHERE
+from rapid_llm.cli.flags import ALTERNATIVES, VERB_FLAGS
 from rapid_llm.documents import missing_file
-from rapid_llm.elsewhere import setting
 from rapid_llm.errors import InputError, nearest
+from rapid_llm.synonyms import setting
 
 _EXAMPLES = {
     "MODEL": "llama-3.1-70b",
@@ -49,6 +49,8 @@ def input_error(error: CycloptsError, argv: Sequence[str] = ()) -> InputError:
         return _missing(error, command, argv)
     if isinstance(error, UnusedCliTokensError):
         extra = " ".join(error.unused_tokens or ())
+        if apart := _apart(argv, error.unused_tokens or ()):
+            return InputError(f"'{command}' does not take '{extra}'. Quote what holds spaces: {apart}.")
         return InputError(f"'{command}' does not take '{extra}'. See: {command} --help")
     if isinstance(error, RepeatArgumentError):
         return InputError(f"{error.token.keyword} is given more than once. Keep one of them.")
@@ -56,6 +58,14 @@ def input_error(error: CycloptsError, argv: Sequence[str] = ()) -> InputError:
         given = error.token.value if error.token else ""
         return InputError(f"{error.argument.name} does not take '{given}'. See: {command} --help")
     return InputError(f"{' '.join(str(error).split())} See: {command} --help")
+
+
+def _apart(argv: Sequence[str], unused: Sequence[str]) -> str:
+    """A flag and its value in quotes, where words of the value stand behind it as words of their own."""
+    for place in range(2, len(argv) + 1 - len(unused)):
+        if list(argv[place : place + len(unused)]) == list(unused) and argv[place - 2].startswith("--"):
+            return f"{argv[place - 2]} '{' '.join([argv[place - 1], *unused])}'"
+    return ""
 
 
 def _unknown_verb(error: UnknownCommandError, command: str) -> InputError:
@@ -72,6 +82,8 @@ def _unknown_verb(error: UnknownCommandError, command: str) -> InputError:
 
 def _unknown_flag(error: UnknownOptionError, command: str, argv: Sequence[str]) -> InputError:
     given = error.token.keyword or error.token.value
+    if given == "-":
+        return InputError(f"'{command}' reads files, and '-' is none. Standard input is /dev/stdin.")
     flags = [name for argument in error.argument_collection for name in argument.names if name.startswith("--")]
     whole = setting(given, _value_of(given, argv)) if "--set" in flags else None
     quoted = f'"{whole}"' if whole and " " in whole else whole
@@ -92,7 +104,7 @@ def _other_verb(flag: str, command: str) -> str:
     """The verb that has a flag which the one in use, a job of the other kind, has not."""
     group, _, own = command.rpartition(" ")
     name = flag.removeprefix("--").replace("-", "_")
-    others = (verb for verb, names in ELSEWHERE.items() if own in ELSEWHERE and verb != own and name in names)
+    others = (verb for verb, names in VERB_FLAGS.items() if own in VERB_FLAGS and verb != own and name in names)
     return next((f"{group} {verb}" for verb in others), "")
 
 

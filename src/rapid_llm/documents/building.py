@@ -142,7 +142,7 @@ class _Finding:
         if kind in _UNKNOWN:
             return _unknown_field(field, str(self.path[-1]), self.siblings)
         if kind in _MISSING:
-            return f"the field '{field}' is missing. {_example(str(self.path[-1]))}", ()
+            return f"the field '{field}' is missing. {_missing(field, str(self.path[-1]), self.annotation)}".strip(), ()
         given, context = self.detail["input"], self.detail.get("ctx", {})
         if kind == "union_tag_invalid":
             return _unknown_value(field, context["tag"], _quoted(context["expected_tags"]))
@@ -185,14 +185,44 @@ _EXAMPLES = {
 }
 """Values to start from, of fields that have no default, or whose form few know."""
 
+_PARTS = {
+    "vendor": "NVIDIA",
+    "compute_units": "132",
+    "vector": "66.9 TFLOP/s",
+    "clocks": "{base: 1.59 GHz, boost: 1.83 GHz}",
+    "peak": "{bf16: 989 TFLOP/s}",
+    "memory": "{hbm: {capacity: 80 GiB, bandwidth: 3.35 TB/s}}",
+    "hbm": "{capacity: 80 GiB, bandwidth: 3.35 TB/s}",
+    "power": "{limit: 700 W}",
+    "host_link": "pcie5-x16",
+    "link": "infiniband-ndr",
+}
+"""The same of what a description of hardware cannot do without."""
 
 _HINT = re.compile(r"\b(Try|Write|Known|Did you mean|such as|at most)\b")
 """What tells in a sentence what to write."""
 
 
 def _example(name: str) -> str:
-    """What to write for a field that is missing."""
-    return f"Try {name}: {_EXAMPLES[name]}." if name in _EXAMPLES else "Try to add it."
+    """What to write for a field, where that is known."""
+    return f"Try {name}: {_EXAMPLES[name]}." if name in _EXAMPLES else ""
+
+
+def _missing(field: str, name: str, annotation: Any) -> str:
+    """What to write for a field that is missing: an example of its own, of its place or dimension, or its kinds."""
+    inside = {"topology": "switch", "link": "nvlink4"}
+    if field.endswith(f"scale_up.{name}") and name in inside:
+        return f"Try {name}: {inside[name]}."
+    if name in _EXAMPLES or name in _PARTS:
+        return _example(name) or f"Try {name}: {_PARTS[name]}."
+    for one in getattr(annotation, "__metadata__", ()):
+        examples = (getattr(one, "json_schema", None) or {}).get("examples")
+        if examples:
+            return f"Try {name}: {examples[0]}."
+    values = [
+        str(value) for member in _members(annotation) if get_origin(member) is Literal for value in get_args(member)
+    ]
+    return f"Known: {', '.join(values)}." if values else "Try to add it."
 
 
 _UNKNOWN = frozenset({"unexpected_keyword_argument", "extra_forbidden"})
@@ -234,6 +264,8 @@ def _said(kind: str, given: Any, context: Mapping[str, Any]) -> str:
         if kind.startswith(start):
             whole = isinstance(given, float) and given.is_integer() and abs(given) < 1e15
             hint = f" Write {int(given)}." if start == "int_" and whole else ""
+            if start == "string_" and isinstance(given, (int, float)) and not isinstance(given, bool):
+                hint = f" Write '{given}', in quotes."
             return f"must be {wanted} (got {show(given)}).{hint}"
     return ""
 

@@ -166,6 +166,10 @@ def _refuse_folder(path: Path) -> None:
 
 def missing_file(path: Path) -> InputError:
     """That there is no such file, with the nearest name that there is."""
+    if str(path).startswith(("http:/", "https:/")):
+        return InputError(
+            "nothing is downloaded. Save it as a file, and name that.", file=str(path).replace(":/", "://", 1)
+        )
     folder = path.parent
     known = [p.name for p in folder.iterdir()] if folder.is_dir() else []
     close = nearest(path.name, known)

@@ -107,7 +107,7 @@ def _of_table(overlap: Overlap, table: _Table, phase: NDArray[np.int64], compute
 
 
 def _cover(overlap: Overlap, axis: str) -> str:
-    """Which kernels run beside the messages of an axis: a family, a prefix of names, or all of the pass where empty."""
+    """Which kernels run beside the messages of an axis: a family, a prefix of names, or the whole pass where empty."""
     if overlap.nano_batches > 1:
         return ""
     if axis == "ep" and overlap.shared_experts and not overlap.expert_all_to_all:
@@ -132,8 +132,9 @@ def _covers(cover: str, family: str, name: str, phase: int) -> bool:
 
 @lru_cache(maxsize=512)
 def _covers_of(runtime: Runtime, units: int, tables: tuple[_Table, ...]) -> list[tuple[str, Matrix]]:
-    """What runs beside messages on side streams, and of the rows that it does: which they are, the share of so many
-    compute units that they occupy, and the passes over memory for each byte that they send [3, R, 1]."""
+    """What runs beside messages on side streams: which rows do, the share of the compute units that the collective
+    library occupies then, and the passes over memory for each byte sent [3, R, 1].
+    """
     found: dict[str, Matrix] = {}
     start, count = 0, sum(len(names) for *_, names in tables)
     for op, axis, names in tables:
@@ -152,14 +153,14 @@ def beside_kernels(
     within: tuple[Matrix, Matrix],
     priced: Priced,
 ) -> tuple[Matrix, Matrix]:
-    """Seconds of the messages on side streams, and what of them shows in a pass [phases, U, P]. ``kernels``: seconds of
-    all rows, and of those that wait for memory [R, P]; ``moving``: of all messages, as far as they are ``apart`` on
-    side streams; ``within``: of the whole pass, and what of it the kernels are.
+    """Seconds of the messages on side streams, and the part of them that shows in a pass [phases, U, P].
 
-    M seconds of messages slow the C seconds of kernels that cover them by the share sigma of compute units that the
-    collective library occupies, and take H seconds of memory from the share mu of C that waits for it: together they
-    take max(M, C + sigma M + mu H). A product runs beside its own messages in tp chunks, the first (or last) of which
-    has nothing beside it: M / tp more; the exchange of a batch runs request by request beside attention of the others.
+    ``kernels``: seconds of all rows, and of those that wait for memory [R, P]; ``moving``: of all messages, where they
+    are ``apart`` on side streams; ``within``: of the whole pass, and of the kernels in it. M seconds of messages slow
+    the C seconds of kernels that cover them by the share sigma of compute units that the collective library occupies,
+    and take H seconds of memory bandwidth from the share mu of C that waits for memory: together they take max(M, C +
+    sigma M + mu H). A product runs beside its own messages in tp chunks, the first (or last) of which has nothing
+    beside it: M / tp more. The exchange of a batch runs request by request beside attention of the other requests.
     """
     machine, sent, tp = priced.machine, priced.sent, priced.lowered.shapes.plans.tp
     (own, reading), rows_of_kernels = within, [table.rows for table in priced.kernels]
@@ -191,12 +192,12 @@ def beside_kernels(
 
 
 def reads(op: str, wire_bytes: Matrix, machine: Machine) -> Matrix:
-    """Seconds in which messages that send so many bytes keep the memory of their rank busy."""
+    """Seconds for which messages of a number of sent bytes keep the memory of their rank busy."""
     return _MEMORY_PASSES[op] * _read(wire_bytes, machine)
 
 
 def _read(moved: Matrix, machine: Machine) -> Matrix:
-    """Seconds in which the memory of a rank moves so many bytes."""
+    """Seconds in which the memory of a rank moves a number of bytes."""
     chip = machine.accelerator
     return np.asarray(moved / (chip.memory.hbm.bandwidth * chip.sustained.hbm))
 
@@ -210,14 +211,14 @@ def hides_messages(priced: Priced) -> bool:
 
 
 def occupied_share(machine: Machine, axis: str = "") -> float:
-    """Share of the compute units that a running collective kernel takes from the kernels beside it: of exchanges with
-    experts in training as many as their library does, of nano-batches at least these.
+    """Share of the compute units that a running collective takes from the kernels beside it: in training, exchanges of
+    experts take as many as their library does; under nano-batches at least those.
     """
     return _occupied(machine.runtime, machine.accelerator.compute_units, axis)
 
 
 def _occupied(runtime: Runtime, of: int, axis: str) -> float:
-    """The same of so many compute units."""
+    """The share that a number of compute units is."""
     communication = runtime.communication
     units = communication.compute_units
     if communication.expert and (runtime.overlap.nano_batches > 1 or (axis == "ep" and runtime.workload == "training")):

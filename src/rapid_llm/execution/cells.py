@@ -40,8 +40,7 @@ def summed(values: Matrix, places: bytes, shape: tuple[int, int, int]) -> Matrix
 
 @lru_cache(maxsize=512)
 def _gathering(cells: bytes, units: int) -> Matrix:
-    """The matrix [phases x U, R] that adds up rows by their cells: a product with it costs less than adding at
-    places."""
+    """The matrix [phases x U, R] that sums rows by cell: a product with it costs less than indexed addition."""
     unit, phase = np.divmod(np.frombuffer(cells, np.int64), len(PHASES))
     matrix = np.zeros((len(PHASES) * units, len(unit)))
     matrix[phase * units + unit, np.arange(len(unit))] = 1.0
@@ -50,13 +49,13 @@ def _gathering(cells: bytes, units: int) -> Matrix:
 
 @lru_cache(maxsize=256)
 def ending(names: tuple[str, ...], ends: tuple[str, ...]) -> NDArray[np.bool_]:
-    """Which names have one of these ends [R]."""
+    """Which names end in one of these [R]."""
     return np.array([name.endswith(ends) for name in names])
 
 
 @lru_cache(maxsize=256)
 def starting(names: tuple[str, ...], start: str) -> NDArray[np.bool_]:
-    """Which names begin so [R]."""
+    """Which names begin with one of these [R]."""
     return np.array([name.startswith(start) for name in names])
 
 

@@ -27,8 +27,9 @@ Joint = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Replicas of a plan that are alike: of each stage the machines that its ranks wait for each other on, what its
-    messages to the next stage cross (from the last one: to the first), and how many times longer kernels take there."""
+    """Replicas of a plan that are alike: for each stage, the machines of the ranks that wait for each other there, what
+    its messages to the next stage cross (from the last stage: to the first), and by which factor kernels take longer.
+    """
 
     plan: int
     stages: tuple[tuple[Kind, ...], ...]
@@ -38,34 +39,36 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The machines of a job on unlike groups of nodes; ``stages``: the group of each stage, where the user says it."""
+    """The machines of a job on unlike groups of nodes; ``stages``: the group of each stage, where the user says it;
+    ``accelerators`` of the job."""
 
     system: System
     runtime: Runtime
     stages: tuple[int, ...] = ()
+    accelerators: int = 0
 
     @classmethod
-    def of(cls, system: System, runtime: Runtime, stages: Sequence[str] = ()) -> Cluster:
+    def of(cls, system: System, runtime: Runtime, stages: Sequence[str] = (), accelerators: int = 0) -> Cluster:
         """The machines of a part of a system."""
         runtime = at_home(runtime, system.groups[0].node.accelerator.vendor)
         names = [group.name for group in system.groups]
         system = driven(system, runtime.communication.nics)
-        return cls(system, runtime, tuple(names.index(name) for name in stages))
+        return cls(system, runtime, tuple(names.index(name) for name in stages), accelerators)
 
     def on(self, kind: Kind) -> Machine:
-        """One of the machines."""
+        """The machine of one node group."""
         index, crossing = kind
         fabric = inside(self.system, index) if crossing is None else across(self.system, index, crossing)
-        return Machine.on(self.system.groups[index].node, fabric, self.runtime)
+        return Machine.on(self.system.groups[index].node, fabric, self.runtime, accelerators=self.accelerators)
 
     def over(self, joint: Joint) -> Machine:
-        """The machine that sends from one group to another."""
+        """The machine that sends from one node group to another."""
         one, other, sharing = joint
         fabric = between(self.system, one, other, sharing if self.system.links else 0)
-        return Machine.on(self.system.groups[one].node, fabric, self.runtime)
+        return Machine.on(self.system.groups[one].node, fabric, self.runtime, accelerators=self.accelerators)
 
     def capacities(self, plans: Plans, stages: int) -> Matrix:
-        """Bytes that the driver reports of the smallest accelerator on each stage [P, S]."""
+        """Bytes that the driver reports for the smallest accelerator on each stage [P, S]."""
         each = np.array([float(g.node.accelerator.memory.reported_capacity) for g in self.system.groups])
         found = np.full((len(plans), stages), each.max())
         for plan in range(len(plans)):
@@ -87,13 +90,14 @@ def machines(
     """What prices a job of these plans: one machine, or several where it reaches unlike groups of nodes."""
     total = int(plans.ranks.max(initial=0))
     part = part_of(system, system.accelerators if stages else total)
-    return Cluster.of(part, runtime, stages) if part.mixed else Machine.of(part, runtime, links, total)
+    return Cluster.of(part, runtime, stages, total) if part.mixed else Machine.of(part, runtime, links, total)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """The accelerators of one plan's job, in placement order: group of nodes, pipeline stage, and set of replicas that
-    wait for each other within a pass."""
+    """The accelerators of one plan's job, in placement order: node group, pipeline stage, and set of replicas that wait
+    for each other within a pass.
+    """
 
     group: Index
     stage: Index
@@ -127,7 +131,7 @@ class Places:
 
 
 def pipelines(plans: Plans, cluster: Cluster, slow: Slow | None = None) -> list[Pipeline]:
-    """The pipelines of every plan that differ, the plans in their order."""
+    """The distinct pipelines of every plan, plans in their order."""
     return [one for plan in range(len(plans)) for one in _pipelines(plans.take(np.array([plan])), plan, cluster, slow)]
 
 
@@ -165,13 +169,13 @@ def _pipelines(plans: Plans, plan: int, cluster: Cluster, slow: Slow | None) -> 
 
 
 def _unlike(*columns: NDArray[Any]) -> list[int]:
-    """The first of the rows of each kind, in their order."""
+    """The first row of each kind, in order."""
     rows = np.concatenate([column.astype(np.float64) for column in columns], axis=1)
     return sorted(np.unique(rows, axis=0, return_index=True)[1].tolist())
 
 
 def _waiting(counts: Index, cluster: Cluster) -> tuple[Kind, ...]:
-    """The machines of ranks that wait for each other within a pass: so many of each group."""
+    """The machines of ranks that wait for each other within a pass, and how many ranks on each group."""
     used = np.flatnonzero(counts).tolist()
     if len(used) == 1:
         return ((used[0], None),)
@@ -196,8 +200,9 @@ def reached(plans: Plans, plan: int, cluster: Cluster, ranks: int, stride: int) 
 
 
 def _crossings(counts: Index, ranks: int, stride: int, *, linked: bool) -> dict[int, Crossing]:
-    """The groups of a message that lie on several groups of nodes, and how: from how many of their ranks sit on each
-    [message groups, G]. Those that are not whole have no such message; links are shared by all that cross."""
+    """Message groups that lie on several node groups, by how many of their ranks are on each [message groups, G]. Ranks
+    that do not fill a message group send no such message; all that cross share the links.
+    """
     whole = ((counts > 0).sum(axis=1) > 1) & (counts.sum(axis=1) == ranks)
     alike: dict[tuple[int, ...], list[int]] = {}
     for one in np.flatnonzero(whole).tolist():

@@ -26,12 +26,11 @@ Matrix = NDArray[np.float64]
 
 @light
 class ForwardSteps:
-    """N forward passes, each with its own shapes.
-
-    stages: seconds of one pass on each stage, sends included [N, S]; host: what the engine adds to each step [N] (s);
-    late: what slow accelerators add to each stage of the slowest replica [N, S]; fetched: what copies from the host
-    add to each stage [N, S], of ``copies`` seconds in all; hosted: seconds in which a stage waits for what is ``left``
-    to its host, experts or layers, or for its way up [N, S].
+    """N forward passes, each with its own shapes. stages: seconds of one pass on each stage, sends included [N, S];
+    host: what the engine's host adds to each step [N] (s); late: what slow accelerators add to each stage of the
+    slowest replica [N, S]; fetched: what copies from the host add to each stage [N, S], of ``copies`` seconds in all;
+    hosted: seconds for which a stage waits for experts or layers that are ``left`` to its host, computed there or
+    copied up [N, S].
     """
 
     priced: Priced
@@ -75,7 +74,7 @@ class ForwardSteps:
 
 
 def starts_once(kernel: str) -> bool:
-    """Whether prompts and decoding sequences of one step are one launch of an attention kernel."""
+    """Whether the prompts and the decoding sequences of one step share one launch of an attention kernel."""
     found = operators.kernel(kernel)
     return isinstance(found, AttentionKernel) and found.varlen
 

@@ -37,8 +37,9 @@ channels of DDR5."""
 
 
 def experts_on_host(priced: Priced, share: float) -> tuple[Priced, Matrix]:
-    """The prices of what stays on the accelerator, and the seconds [P, S] in which it waits for a ``share`` of the
-    experts of each stage: for the CPUs, or for copies that the layer does not hide."""
+    """The prices of what stays on the accelerator, and the seconds [P, S] for which it waits for a ``share`` of the
+    experts of each stage: for the CPUs to compute them, or for copies that the layer before does not hide.
+    """
     forward = time_passes(priced).forward
     own, shared = _of_family(priced, forward.shape), _shared(priced, forward.shape)
     cpus, copies = _host_seconds(priced, share, forward.shape)
@@ -52,7 +53,9 @@ def experts_on_host(priced: Priced, share: float) -> tuple[Priced, Matrix]:
 
 
 def layers_on_host(priced: Priced, share: float) -> tuple[Priced, Matrix]:
-    """As ``experts_on_host``, of a ``share`` of all layers; passes of many tokens fetch them wherever that can be."""
+    """As ``experts_on_host``, for a ``share`` of all layers; passes of many tokens copy them up
+    where the runtime can.
+    """
     machine, lowered = priced.machine, priced.lowered
     facts, node, kinds = machine.runtime.host_experts, machine.node, len(lowered.units) - 2
     if facts is None:
@@ -86,12 +89,12 @@ def _experts(priced: Priced) -> list[PricedKernels]:
 
 
 def _scaled(table: PricedKernels, kept: Matrix) -> PricedKernels:
-    """A table of experts of which a part [U, P] is left; others as they are."""
+    """A table of experts of which a part [U, P] remains; other tables as they are."""
     return _part(table, kept) if table.rows.family == "moe" else table
 
 
 def _part(table: PricedKernels, kept: Matrix) -> PricedKernels:
-    """A table of which a part [U, P] is left."""
+    """A table of which a part [U, P] remains."""
     left, prices = kept[table.rows.unit], table.prices
     scaled = replace(
         prices, seconds=prices.seconds * left, flops=prices.flops * left, hbm_bytes=prices.hbm_bytes * left
@@ -100,7 +103,7 @@ def _part(table: PricedKernels, kept: Matrix) -> PricedKernels:
 
 
 def _by_unit(parts: Sequence[tuple[PricedKernels, Matrix]], shape: tuple[int, ...]) -> Matrix:
-    """Values of rows [R, P], as often as they run, summed over those of each unit [U, P]."""
+    """Values of rows [R, P] times their counts, summed by unit [U, P]."""
     total = np.zeros(shape)
     for table, values in parts:
         np.add.at(total, table.rows.unit, values * table.rows.count)
@@ -121,9 +124,10 @@ def _shared(priced: Priced, shape: tuple[int, ...]) -> Matrix:
 
 
 def _host_seconds(priced: Priced, share: float, shape: tuple[int, ...]) -> tuple[Matrix, Matrix]:
-    """Seconds in which the CPUs run a share of each unit's experts, with the way of token states, and in which these
-    experts cross the host link [U, P]; infinite where the runtime never fetches them. The job's accelerators on a node
-    share its CPUs."""
+    """Seconds in which the CPUs run a share of each unit's experts, transfers of token states included, and seconds in
+    which these experts cross the host link [U, P]; the latter infinite where the runtime never fetches them. The job's
+    accelerators on a node share its CPUs.
+    """
     machine = priced.machine
     facts, node = machine.runtime.host_experts, machine.node
     if facts is None:

@@ -19,8 +19,9 @@ Matrix = NDArray[np.float64]
 
 
 def mapping(lowered: Lowered, machine: Machine) -> Column:
-    """Seconds in which memory is mapped in each inference pass [N]: once its messages' tensors are more than the
-    engine leaves free, every pass frees what they held and maps it again."""
+    """Seconds of mapping memory in each inference pass [N]: once the tensors of its messages are more than the engine
+    leaves free, every pass frees what they held and maps it again.
+    """
     allocator = machine.runtime.allocator
     passes = lowered.layers.sum(axis=2)
     found = [m.size * m.count * (m.ranks > 1) * passes[m.unit] for m in lowered.messages if m.op == "all_reduce"]

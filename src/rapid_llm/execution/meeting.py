@@ -24,7 +24,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Messages of one axis in a window: seconds in all, one of them, and whether computation runs beside them."""
+    """Messages of one axis in a window: seconds of all, seconds of one, and whether computation runs beside them."""
 
     axis: str
     seconds: float
@@ -33,7 +33,9 @@ class Stream:
 
 
 def longer(one: Stream, other: Stream, window: float, machine: Machine) -> tuple[float, float]:
-    """Seconds by which each of two streams takes longer in a window in which both run; of one axis they take turns."""
+    """Seconds by which each of two streams takes longer in a window in which both run; streams of the same axis take
+    turns.
+    """
     carrier = machine.carrier
     if one.axis == other.axis or carrier is None or min(one.seconds, other.seconds, window) <= 0:
         return 0.0, 0.0
@@ -43,7 +45,7 @@ def longer(one: Stream, other: Stream, window: float, machine: Machine) -> tuple
 
 
 def stream(rows: Messages, chosen: NDArray[np.bool_], seconds: Matrix, plan: int, beside: bool) -> Stream | None:
-    """The ``chosen`` rows of a table under one plan as a stream; its longest message stands for all."""
+    """The ``chosen`` rows of a table under one plan as a stream; its longest message represents all."""
     own = np.where(chosen, seconds[:, plan], 0.0)
     at = int(own.argmax()) if len(own) else 0
     if not len(own) or own[at] <= 0:
@@ -55,10 +57,9 @@ def stream(rows: Messages, chosen: NDArray[np.bool_], seconds: Matrix, plan: int
 def crowded(
     sent: Sequence[tuple[Messages, Matrix]], shares: Sequence[Matrix], own: Matrix, machine: Machine
 ) -> list[tuple[Messages, Matrix]]:
-    """Seconds of the messages of passes, longer where those beside computation meet others.
-
-    ``shares``: of the rows of each table that run beside computation; ``own``: seconds of kernels and of messages on
-    their stream [phases, U, P].
+    """Seconds of the messages of passes, longer where those that run beside computation meet others. ``shares``: which
+    rows of each table run beside computation; ``own``: seconds of kernels, and of messages on their stream [phases, U,
+    P].
     """
     stretched = [np.ones_like(seconds) for _, seconds in sent]
     for phase, unit, plan in np.ndindex(OPTIMIZER, *own.shape[1:]) if any(share.any() for share in shares) else ():

@@ -37,10 +37,9 @@ class StepMessages:
 
 
 def sends(lowered: Lowered, runtime: Runtime) -> list[Request]:
-    """What one micro-batch sends to the next stage, [P] each: its activations, and what gathers them behind.
-
-    Every rank of a tp group holds the whole tensor unless sequence parallelism shards it; a runtime that scatters and
-    gathers sends 1/tp of it and all-gathers on the other side.
+    """What one micro-batch sends to the next stage, [P] each: its activations, and the all-gather that follows. Every
+    rank of a tp group holds the whole tensor unless sequence parallelism shards it; a runtime that scatters and gathers
+    sends 1/tp of it and all-gathers on the other side.
     """
     s, facts = lowered.shapes, runtime.training
     plans = s.plans
@@ -66,9 +65,8 @@ def send_time(prices: Sequence[CollectivePrices], lowered: Lowered) -> Column:
 
 @light
 class Bulk:
-    """Messages of one table that a stage sends once a step [P, S]: all its bytes, in how many, and one of them.
-
-    ``behind``: whether the states of a plan are sharded, and handed over at once behind the backward pass [P, 1].
+    """Messages of one table that a stage sends once a step [P, S]: all bytes, the number of messages, and the bytes of
+    one. ``behind``: whether a plan's states are sharded and reduced together after the backward pass [P, 1].
     """
 
     rows: Messages
@@ -112,8 +110,9 @@ def _once(cells: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _messages(
     unit: NDArray[np.int64], each: Matrix, layers: NDArray[np.float64], lowered: Lowered, runtime: Runtime
 ) -> Matrix:
-    """In how many messages a stage sends what its units hold [P, S]: in buckets, each closed by the matrix that fills
-    it, or one a layer where the runtime has none; sharded states at once where it hands them over so.
+    """The number of messages in which a stage sends what its units hold [P, S]: buckets, each closed by the matrix that
+    fills it, or one message a layer where the runtime has no buckets; a single one where it reduces sharded states
+    together.
     """
     facts = runtime.training
     if not facts or not facts.bucket:
@@ -127,9 +126,8 @@ def _messages(
 @light
 class Cover:
     """Seconds of one micro-batch on a stage [P, S] behind which messages can hide: its forward and backward passes
-    while their own messages leave the network cards alone, and of the backward pass those with an idle host.
-
-    ``forward_reads``, ``backward_reads``: the shares of these passes in which kernels wait for memory.
+    without the time for which their own messages use the network cards, and the part of the backward pass in which the
+    host is idle. ``forward_reads``, ``backward_reads``: the shares of these passes in which kernels wait for memory.
     """
 
     forward: Matrix
@@ -156,13 +154,13 @@ def step_messages(
     sent: Sequence[Request] = (),
     occupied: Matrix | None = None,
 ) -> tuple[StepMessages, ...]:
-    """The time of ``bulks``, which have ``taken`` so much, hidden behind the first forward or the last backward pass of
-    a stage [P, S].
+    """The time of ``bulks`` (``taken`` seconds), hidden behind the first forward or the last backward pass of a stage
+    [P, S].
 
     All but the last message can hide (the last gradient is ready when the backward pass ends). A hidden message slows
-    the kernels beside it by the compute units that it occupies (``occupied``: their share on each stage, where
-    accelerators differ), those of them that wait for memory by what it takes of that and, link by link, the messages of
-    the pass and those that are ``sent`` to the next stage, as they do it.
+    the kernels beside it: by the compute units that it occupies (``occupied``: their share on each stage, where
+    accelerators differ), and those that wait for memory by the bandwidth it takes. Link by link, it also slows the
+    messages of the pass and those ``sent`` to the next stage, as they slow it.
     """
     machine, overlap = priced.machine, priced.machine.runtime.overlap
     share = occupied_share(machine) if occupied is None else occupied
@@ -185,14 +183,17 @@ def step_messages(
 
 
 def job_wide(priced: Priced) -> Column:
-    """Seconds in which hosts that compare collectives wait for those over all ranks, which are short otherwise [P]."""
+    """Seconds for which hosts that check collectives against each other wait for checks over all ranks; the messages
+    themselves are short [P].
+    """
     ranks = priced.lowered.shapes.plans.ranks * 1.0
     return JOB_WIDE * compared(ranks, np.ones_like(ranks), priced.machine) / priced.machine.host_speed
 
 
 def bulk_taken(bulk: Bulk, price: CollectivePrices, priced: Priced, idle: Matrix) -> Taken:
-    """Seconds of the messages with what their hosts do for them: comparing calls, and slicing states by rank; ``idle``:
-    of the hosts in a backward pass [P, S]."""
+    """Seconds of the messages with what their hosts do for them: checking calls against each other, and slicing states
+    by rank; ``idle``: of the hosts in a backward pass [P, S].
+    """
     spare = 0.0 if bulk.gathers else idle
     request, machine = bulk.request, priced.machine
     each = compared(request.ranks, request.stride, machine) / machine.host_speed

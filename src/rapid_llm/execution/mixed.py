@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.execution.beside import occupied_share
 from rapid_llm.execution.cluster import Cluster, Index, Kind, Pipeline, pipelines, reached
-from rapid_llm.execution.messages import Bulk, Cover, Taken, bulk_taken, bulks, sends, step_messages
+from rapid_llm.execution.messages import Bulk, Cover, StepMessages, Taken, bulk_taken, bulks, sends, step_messages
 from rapid_llm.execution.offload import Offloading
 from rapid_llm.execution.pricing import Priced, Request, price_requests
 from rapid_llm.execution.step import Seats, TrainingStep, Work, kernels_and_gaps, once_a_step, tail, work_on
@@ -27,15 +27,16 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Pipelines as rows [L] of the machines' columns: the plan of each, and which machines each stage waits for [K, L,
-    S]."""
+    """Pipelines as rows [L] over the columns of the machines: the plan of each, and the machines that each stage waits
+    for [K, L, S].
+    """
 
     plan: Index
     cells: NDArray[np.bool_]
 
     @classmethod
     def of(cls, found: Sequence[Pipeline], kinds: Sequence[Kind], stages: int) -> Rows:
-        """The rows of pipelines of at most so many stages."""
+        """The rows of pipelines of at most a number of stages."""
         cells = np.zeros((len(kinds), len(found), stages), dtype=bool)
         place = {kind: k for k, kind in enumerate(kinds)}
         for row, one in enumerate(found):
@@ -44,7 +45,7 @@ class Rows:
         return cls(np.array([one.plan for one in found]), cells)
 
     def slowest(self, values: Sequence[Matrix]) -> Matrix:
-        """Of values of each machine [P, S] the largest that each stage waits for [L, S]."""
+        """Of the values of each machine [P, S], the largest among those that each stage waits for [L, S]."""
         return np.asarray(np.where(self.cells, np.stack(values)[:, self.plan], 0.0).max(axis=0))
 
     def least(self, values: Sequence[Matrix]) -> Matrix:
@@ -71,9 +72,7 @@ def mixed_step(lowered: Lowered, cluster: Cluster, slow: Slow | None, displaced:
     late = _late(found, rows, every, (times, own)) if slow else np.zeros(len(found))
     cover = Cover(*(rows.slowest([getattr(w.cover, f.name) for w in every]) for f in fields(Cover)))
     occupied = rows.slowest([np.full_like(w.forward, occupied_share(w.priced.machine)) for w in every])
-    once = bulks(lowered, runtime)
-    taken = [_reaching(bulk, lowered, cluster, works, rows.plan) for bulk in once]
-    messages = step_messages([_of_rows(b, rows.plan) for b in once], taken, every[0].priced, cover, occupied=occupied)
+    messages = _once_a_step(lowered, cluster, works, rows, (cover, occupied))
     optimizer = _of_all(rows.slowest([w.optimizer for w in every]), rows.plan)
     offload = _offload(rows, [w.offload for w in every if w.offload is not None])
     host = np.max([once_a_step(w.priced) for w in every], axis=0)[rows.plan]
@@ -102,12 +101,25 @@ def mixed_step(lowered: Lowered, cluster: Cluster, slow: Slow | None, displaced:
     )
 
 
+def _once_a_step(
+    lowered: Lowered, cluster: Cluster, works: Mapping[Kind, Work], rows: Rows, beside: tuple[Cover, Matrix]
+) -> tuple[StepMessages, ...]:
+    """Messages once a step of every pipeline [L, S]; ``beside``: what hides them, and the compute units they occupy."""
+    cover, occupied = beside
+    once = bulks(lowered, cluster.runtime)
+    taken = [_reaching(bulk, lowered, cluster, works, rows.plan) for bulk in once]
+    priced = next(iter(works.values())).priced
+    return step_messages([_of_rows(b, rows.plan) for b in once], taken, priced, cover, occupied=occupied)
+
+
 def _both(work: Work) -> Matrix:
     return work.forward + work.backward
 
 
 def _ends(times: Durations, plans: Plans) -> Column:
-    """Seconds until the last task of each pipeline [L]; stages differ, so no closed form of equal ones is asked."""
+    """Seconds until the last task of each pipeline [L]; stages differ, so the closed forms of equal stages do not
+    apply.
+    """
     return pipeline_time(times, plans.pp, plans.micro_batches, plans.vpp, plans.schedule, unequal=True)
 
 
@@ -137,11 +149,11 @@ def _shares(
     forward: Matrix,
 ) -> tuple[tuple[Matrix, Matrix], Column, Matrix]:
     """Seconds that messages between stages add to the forward and to the backward passes of each stage [L, S], to
-    filling and draining [L], and to a micro-batch of each stage one way [L, S].
+    filling and draining [L], and to a micro-batch of each stage in one direction [L, S].
 
-    A stage sends outputs to the next one and gradients to the one before; the last stage sends no output and the first
-    no gradient but between chunks, and waits at its only joint else. Where messages travel beside the passes of other
-    chunks, a stage still takes no less than they do.
+    A stage sends outputs to the next one and gradients to the one before. Except between chunks, the last stage sends
+    no output and the first no gradient, and the last waits at its only joint. Where messages travel beside the passes
+    of other chunks, a stage still takes no less time than they do.
     """
     lowered, cluster, works = on
     own, stages = lowered.shapes.plans.take(rows.plan), forward.shape[1]
@@ -202,7 +214,8 @@ def _sent(asked: Request, one: Pipeline, joint: tuple[int, int, int], cluster: C
 
 def _reaching(bulk: Bulk, lowered: Lowered, cluster: Cluster, works: Mapping[Kind, Work], rows: Index) -> Taken:
     """What the messages once a step take, in ``rows`` of plans, at the slowest machine that the groups of each stage
-    run on."""
+    run on.
+    """
     request, plans = bulk.request, lowered.shapes.plans
     taken, memory = np.zeros_like(bulk.size), np.zeros_like(bulk.size)
     found: dict[Kind, Taken] = {}
@@ -229,7 +242,7 @@ def _of_rows(bulk: Bulk, plan: Index) -> Bulk:
 
 
 def _of_all(seconds: Matrix, plan: Index) -> Matrix:
-    """Of each row the largest of all rows of its plan: once a step, all replicas wait for each other."""
+    """For each row the largest of all rows of its plan: once a step, all replicas wait for each other."""
     most = np.zeros((int(plan.max()) + 1, seconds.shape[1]))
     np.maximum.at(most, plan, seconds)
     return np.asarray(most[plan])

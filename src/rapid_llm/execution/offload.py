@@ -9,14 +9,16 @@ from numpy.typing import NDArray
 
 from rapid_llm.execution.machine import Machine
 from rapid_llm.lowering import Lowered
-from rapid_llm.lowering.outer import FP32_BYTES, OPTIMIZER_STATES
+from rapid_llm.lowering.operators import FP32_BYTES
+from rapid_llm.lowering.outer import OPTIMIZER_STATES
 from rapid_llm.network import link
 from rapid_llm.workload import HostShare
 
 Matrix = NDArray[np.float64]
-UPDATE_SHARE = 0.53
-"""Of the bandwidth of host memory, what a vectorised Adam of the CPUs reaches: 10 billion parameters, of 34 bytes each,
-take 2.57 s on a DGX-2 with twelve channels of DDR4-2666, 256 GB/s (ZeRO-Offload, arXiv 2101.06840, table 4)."""
+UPDATE_SHARE = 0.46
+"""Of the bandwidth of host memory, what a vectorised Adam of the CPUs reaches: 10 billion parameters take 2.57 s on a
+DGX-2 with twelve channels of DDR4-2666, 256 GB/s (ZeRO-Offload, arXiv 2101.06840, table 4), of 30 bytes each: the
+gradient read, master and moments read and written, the weight of 16 bits written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,8 @@ class Offloading:
 
 @dataclass(frozen=True, slots=True)
 class HostPath:
-    """B/s of one accelerator of a full node: each way of its host link, of the CPUs' memory, of the drives.
-
-    ``drives`` is infinite where nothing goes that far.
+    """B/s of one accelerator of a full node, in each direction of its host link, of the CPUs' memory, and of the
+    drives. ``drives`` is infinite where nothing is offloaded to drives.
     """
 
     link: float
@@ -62,10 +63,11 @@ class HostPath:
 
 
 def offloading(lowered: Lowered, machine: Machine, forward: Matrix, backward: Matrix) -> Offloading | None:
-    """Time what a job offloads, beside passes of ``forward`` and ``backward`` seconds [P, S]; None: nothing.
+    """Time what a job offloads, beside passes of ``forward`` and ``backward`` seconds [P, S]; None where it offloads
+    nothing.
 
-    Copies run on engines of their own and take no compute units: M seconds beside C of a pass take max(M, C). Those of
-    activations always run beside; of weights and gradients where the runtime gathers or reduces beside computation.
+    Copy engines take no compute units: M seconds of copies beside C of a pass take max(M, C). Copies of activations
+    always run beside the pass; those of weights and gradients where the runtime gathers or reduces beside computation.
     Gradients leave with every micro-batch where the host adds them up, else with the last.
     """
     s = lowered.shapes
@@ -96,10 +98,9 @@ def offloading(lowered: Lowered, machine: Machine, forward: Matrix, backward: Ma
 
 
 def host_copies(lowered: Lowered, machine: Machine, shares: HostShare) -> Matrix:
-    """Seconds in which the copies of each forward pass keep the host link of each stage busy [P, S].
-
-    A pass fetches its layers' weights that are not on the accelerator, and the cache that its queries read; new keys
-    and values leave. Layers are fetched while those before compute, so a pass takes the longer of the two.
+    """Seconds for which the copies of each forward pass keep the host link of each stage busy [P, S]. A pass fetches
+    the weights of its layers that are not on the accelerator, and the cache that its queries read; new keys and values
+    go to the host. Layers are fetched while earlier layers compute, so a pass takes the longer of the two.
     """
     s, layers = lowered.shapes, lowered.layers
     path = HostPath.of(machine, to_drives=shares.to == "nvme")
@@ -115,21 +116,22 @@ def _step(lowered: Lowered, path: HostPath, cover: Matrix) -> tuple[Matrix, Matr
     """Seconds of the CPUs' update, what copies add to it, and what they take [P, S]; ``cover``: of the backward pass
     beside which gradients leave.
 
-    Adam reads each gradient twice (once for the norm), reads and writes master and moments, and writes the weight, at
-    its share of the bandwidth of host memory. It goes tile by tile while updated weights of earlier tiles travel up
-    (ZeRO-Offload, arXiv 2101.06840, section 5.1) and the next states come from the drives (ZeRO-Infinity, arXiv
-    2104.07857).
+    Gradients are scaled in place and read, master and moments read and written, at Adam's share of the bandwidth of
+    host memory. Then masters are cast, and the weights, in pageable memory, go through the driver's buffer to the
+    link: written, read, written and read (DeepSpeed's stage3.py, step: unscale_and_clip_grads, the copy of
+    fp32_partitioned_groups_flat). The next states come from the drives meanwhile (ZeRO-Infinity, arXiv 2104.07857).
     """
     s, shares = lowered.shapes, lowered.shapes.offload
     owned = _held(lowered, lowered.trained, s.plans.zero_stage >= 1)
     updated, states = shares.optimizer, OPTIMIZER_STATES * FP32_BYTES
-    update = owned * updated * (2.0 * s.gradient + 2.0 * states + s.act) / (UPDATE_SHARE * path.memory)
+    handed = FP32_BYTES + 4.0 * s.act
+    update = owned * updated * (3.0 * s.gradient + 2.0 * states + handed) / (UPDATE_SHARE * path.memory)
     down = owned * s.reduce * max(updated - shares.gradients, 0.0) + owned * s.act * max(shares.weights - updated, 0.0)
     up = owned * s.act * max(updated - shares.weights, 0.0) + owned * s.reduce * max(shares.gradients - updated, 0.0)
     none = np.zeros_like(owned)
     leaving, returning = path.seconds(none, down), path.seconds(up, none)
     drives = owned * updated * 2.0 * states / path.drives
-    tail = np.maximum(leaving - cover, 0.0) + np.maximum(np.maximum(returning, drives) - update, 0.0)
+    tail = np.maximum(leaving - cover, 0.0) + returning + np.maximum(drives - update - returning, 0.0)
     return update, tail, leaving + np.maximum(returning, drives)
 
 

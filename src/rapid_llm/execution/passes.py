@@ -109,8 +109,7 @@ def time_passes(priced: Priced) -> Passes:
         issue += summed(sent.count * compared(sent.ranks, sent.stride, machine), sent.cells, shape)
     busy = kernels + blocking + exposed
     spare = np.maximum(0.0, busy - issue / machine.host_speed)
-    through = experts + by_cell(_fused_experts(priced) if counted else [], shape) > 0
-    return Passes(kernels, blocking, side, exposed, _host(busy, issue, through, priced), spare, reading, hidden)
+    return Passes(kernels, blocking, side, exposed, _host(busy, issue, experts > 0, priced), spare, reading, hidden)
 
 
 def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
@@ -124,7 +123,7 @@ def _beside_routed(priced: Priced, shape: tuple[int, int, int]) -> Matrix:
         own = starting(rows.names, EXPERT) | (rows.family == "moe")
         routed.append((rows, seconds * rows.count * own[:, None]))
     hidden = np.minimum(by_cell(_shared_waits(priced), shape), by_cell(routed, shape))[FORWARD]
-    return np.asarray(hidden * (1.0 - host_launched(priced.lowered, priced.machine.runtime)))
+    return np.asarray(hidden * (host_launched(priced.lowered, priced.machine.runtime) == 0.0))
 
 
 def _shared_waits(priced: Priced) -> list[tuple[Kernels, Matrix]]:
@@ -172,11 +171,6 @@ def _expert_launches(priced: Priced) -> list[tuple[Kernels, Matrix]]:
     return found
 
 
-def _fused_experts(priced: Priced) -> list[tuple[Kernels, Matrix]]:
-    """Launches of the kernels that run all experts of a layer."""
-    return [(table.rows, table.rows.count) for table in priced.kernels if table.rows.family == "moe"]
-
-
 @lru_cache(maxsize=64)
 def _launched(captured: tuple[str, ...]) -> Matrix:
     """1.0 for the phases of a training pass that the host launches, 0.0 for captured ones [phases, 1, 1]."""
@@ -190,7 +184,7 @@ def _host(busy: Matrix, issue: Matrix, through: NDArray[np.bool_], priced: Price
     """
     machine, shapes = priced.machine, priced.lowered.shapes
     host = machine.runtime.host
-    floor = issue + host.per_dispatch * through
+    floor = issue + (host.per_dispatch * through if shapes.training else 0.0)
     gap, busy = np.zeros_like(busy), busy.copy()
     if shapes.training:
         parts = shapes.plans.recompute != FULL

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from rapid_llm.network.flow_prices import (
 from rapid_llm.nouns import light, replaced
 from rapid_llm.operators import Prices
 from rapid_llm.operators import price_rows as price_kernels
+from rapid_llm.operators.kernels import AttentionKernel
 from rapid_llm.operators.rates import ON_CHIP_POWER, rates
 from rapid_llm.operators.work import lateness
 from rapid_llm.runtime import Runtime
@@ -87,7 +88,7 @@ def implementation(runtime: Runtime, family: str, dtype: str, architecture: str)
             return table[key]
     raise InputError(
         f"runtime '{runtime.name}' has no {family} kernel for {dtype} on {architecture}: "
-        f"it has {', '.join(sorted(table))}."
+        f"it has {', '.join(sorted(table)) or 'none at all'}. See: rapid-llm list kernels"
     )
 
 
@@ -98,27 +99,30 @@ def _clock(rows: Kernels, kernel: str, dtype: str, machine: Machine) -> float:
     kernel that keeps the matrix units less busy
     draws less: dynamic power is activity x frequency x voltage^2, and voltage follows frequency, so that the same power
     buys (power of products / its own)^(1/3) of the clock, up to boost. A kernel is busy for its rate; attention less,
-    for the exponentials beside both products of a position (``operators.attention``), and at less power.
+    for the exponentials beside both products of a position (``operators.attention``), and at less power. The slowest
+    accelerator of the job sets the ``pace`` of what the limit slows.
     """
     if machine.clock >= 1.0 or rows.family not in ("attention", "gemm", "moe"):
-        return machine.clock
+        return machine.clock * (machine.pace if machine.clock < 1.0 else 1.0)
     chip = machine.accelerator
-    own = operators.kernel(kernel).on(chip.architecture)
+    chosen = operators.kernel(kernel).shaped(chip.architecture)
+    own = chosen.on(chip.architecture)
     busy = own.rate
     if rows.family == "attention":
         width = 2.0 * float(rows.columns["head_dim"].max())
         known = rates(chip, rows.dtype)
         exponential = own.softmax / 2.0 * known.attention / known.exponentials
+        busy = known.reached(busy, pipe=known.pipe(cast(AttentionKernel, chosen).product_bits))
         busy *= ON_CHIP_POWER * width / float(np.hypot(width, exponential))
     product = implementation(machine.runtime, "gemm", "bf16", chip.architecture)
     reference = operators.kernel(product).on(chip.architecture)
     held = chip.sustained.clock_of(number_format(dtype).rate)
-    return min(max(held * float((reference.rate / busy) ** (1.0 / 3.0)), held), 1.0)
+    return min(max(held * float((reference.rate / busy) ** (1.0 / 3.0)), held) * machine.pace, 1.0)
 
 
 def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     """Price one table of kernels on a machine."""
-    dtype = _computed(rows, machine.accelerator)
+    dtype = computed(rows, machine.accelerator)
     name = implementation(machine.runtime, rows.family, dtype, machine.accelerator.architecture)
     columns = np.array(list(rows.columns.values()))
     first, runs = (ALL, None) if rows.family == "attention" else runs_of(columns)  # whose caches all differ
@@ -143,7 +147,7 @@ def price_table(rows: Kernels, machine: Machine) -> PricedKernels:
     return PricedKernels(rows, name, prices, at if runs is None else at[:, runs])
 
 
-def _computed(rows: Kernels, accelerator: Accelerator) -> str:
+def computed(rows: Kernels, accelerator: Accelerator) -> str:
     """The format in which rows multiply: attention over an 8-bit cache, and an indexer's scores, which engines take in
     fp8 whatever the precision, widen it where the accelerator has no rate."""
     if rows.family not in ("attention", "gemm") or accelerator.rate(number_format(rows.dtype).rate) is not None:
@@ -342,18 +346,14 @@ def _by_experts(message: PricedMessages, lowered: Lowered, machine: Machine) -> 
 
 
 def host_launched(lowered: Lowered, runtime: Runtime) -> Matrix:
-    """1.0 for plans (or points) whose forward pass the host launches kernel by kernel, 0.0 for a replayed graph [P].
-
-    Of an engine no graph is larger than the largest that it captured.
-    """
+    """1.0 for plans (or points) whose forward pass the host launches kernel by kernel, 0.0 for a replayed graph, what
+    is left of it for graphs between attentions [P]."""
     s, captured = lowered.shapes, runtime.host.captured
     if s.training:
         return np.full(len(s.plans), float("forward" not in captured))
-    launched = np.where(s.decode > 0, float("decode" not in captured), float("prefill" not in captured))
-    if runtime.serving is None:
-        return launched
-    width = np.where(s.decode > 0, s.batch, s.batch * s.new)
-    return np.where(width > runtime.serving.replayed, 1.0, launched)
+    pieces = runtime.host.pieces
+    prompts = float("prefill" not in captured) * np.where(s.tokens <= pieces.tokens, pieces.left, 1.0)
+    return np.where(s.decode > 0, float("decode" not in captured), prompts)
 
 
 def compared(ranks: Matrix, stride: Matrix, machine: Machine) -> Matrix:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rapid_llm.errors import InternalError
 from rapid_llm.execution.schedules import (
+    ALL_FORWARD_FIRST,
     BACKWARD,
     CODES,
     DIRECTIONS,
@@ -38,7 +39,6 @@ from rapid_llm.execution.schedules.closed import (
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Index = NDArray[np.int64]
-ALL_FORWARD_FIRST = ("gpipe", "breadth-first")
 _KIND = {direction: code for code, direction in enumerate(DIRECTIONS)}
 _FORWARD, _BACKWARD, _WEIGHT = _KIND[FORWARD], _KIND[BACKWARD], _KIND[WEIGHT]
 _FILLED = {"zb-h1": 1.0, "zb-h2": 2.0}

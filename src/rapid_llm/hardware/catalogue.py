@@ -10,14 +10,14 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from rapid_llm.documents import Document, build, join
+from rapid_llm.documents import Document, build, join, known_fields
 from rapid_llm.errors import InputError, nearest
 from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.hardware.grouping import build_groups, in_words, inner, many_of, refuse_words
 from rapid_llm.hardware.naming import as_written
 from rapid_llm.hardware.system import LinkUse, Node, NodeGroup, System, SystemDescription
 from rapid_llm.nouns import replaced
-from rapid_llm.provenance import Catalogue, Sources, is_path
+from rapid_llm.provenance import Catalogue, Sources, is_path, located
 
 ACCELERATORS: Final = Catalogue("rapid_llm.hardware", "data/accelerators", "accelerator")
 SYSTEMS: Final = Catalogue("rapid_llm.hardware", "data/systems", "system")
@@ -108,7 +108,9 @@ def build_accelerator(document: Document, prefix: str = "") -> Accelerator:
 
 
 def typical(name: str) -> Accelerator:
-    """The accelerator of that name as if nothing had been measured on it: with what its architecture sustains."""
+    """The accelerator of that name as if nothing had been measured on it: with the typical values
+    of its architecture.
+    """
     document, given = ACCELERATORS.entry(_resolved(name))
     datasheet = {key: value for key, value in document.data.items() if key != "sustained"}
     merged, _ = _with_architecture(replace(document, data=datasheet), given)
@@ -151,7 +153,7 @@ def _one_group(document: Document, prefix: str) -> System:
 def _filled(node: Mapping[str, Any], given: Any, document: Document, path: str, prefix: str) -> dict[str, Any]:
     """A node's fields with its accelerator built, and the host that comes with it by default."""
     if isinstance(given, str):
-        given = _named(given, document, path)
+        given = located(document, path, accelerator, given)
     elif isinstance(given, Mapping):
         given = build_accelerator(inner(document, given, path), join(prefix, path))
     if not isinstance(given, Accelerator):
@@ -164,32 +166,32 @@ def _filled(node: Mapping[str, Any], given: Any, document: Document, path: str, 
     return {**usual, **node, "accelerator": given}
 
 
-def _named(name: str, document: Document, path: str) -> Accelerator:
-    try:
-        return accelerator(name)
-    except InputError as error:
-        if error.file is not None:
-            raise
-        raise document.error(error.message, path, error.suggestions) from None
-
-
 def _with_architecture(document: Document, given: Sources) -> tuple[Document, Sources]:
     known, known_sources = _ARCHITECTURES.load("architectures")
     name = document.data.get("architecture")
+    if name is None and "vendor" not in document.data and _is_whole(document):
+        raise document.error(f"the field 'architecture' is missing. Known: {', '.join(known)}.", "architecture")
     if not isinstance(name, str):
         return document, given
     if name not in known:
-        if "sustained" in document.data:
+        lacks = [field for field in ("vendor", "sustained") if field not in document.data]
+        if not lacks:
             return document, given
         close = nearest(name, known)
         meant = f" Did you mean '{close[0]}'?" if close else f" Known: {', '.join(known)}."
-        message = f"architecture '{name}' is not known, so the accelerator must give 'sustained'.{meant}"
+        needed = " and ".join(f"'{field}'" for field in lacks)
+        message = f"architecture '{name}' is not known, so the accelerator must give {needed}.{meant}"
         raise document.error(message, "architecture", tuple(close))
     start = f"{name}."
     defaults = {path.removeprefix(start): s for path, s in known_sources.items() if path.startswith(start)}
     merged = document.over(Document(data=known[name]))
     ordered = replace(merged, data={**document.data, **merged.data})  # as the file writes it, defaults last
     return ordered, MappingProxyType({**defaults, **given})
+
+
+def _is_whole(document: Document) -> bool:
+    """Whether a document names nothing that an accelerator does not have: that is said first."""
+    return set(document.data) <= {*known_fields(Accelerator), "base", "source", "kind", "notes"}
 
 
 def _find(name: str) -> tuple[Kind, str]:
@@ -210,7 +212,9 @@ def _find(name: str) -> tuple[Kind, str]:
 
 
 def _refuse_many(name: str) -> None:
-    """InputError for ``8x h100-sxm``, a number of one thing: how many of a system a job takes is said apart."""
+    """InputError for ``8x h100-sxm``: Nx NAME is one group of several; a number of accelerators is
+    a field of its own.
+    """
     many = many_of(name)
     if many is None:
         return

@@ -105,7 +105,7 @@ def _group(document: Document, item: Any, path: str, alone: Alone) -> NodeGroup:
 
 
 def _said(item: Mapping[str, Any]) -> tuple[str, bool]:
-    """The name of a group, and whether it was given."""
+    """The name of a group, and whether the user gave it."""
     given = item.get("name")
     if given:
         return str(given), True
@@ -116,7 +116,7 @@ def _said(item: Mapping[str, Any]) -> tuple[str, bool]:
 def _named(
     document: Document, groups: Sequence[NodeGroup], said: Sequence[tuple[str, bool]], path: str
 ) -> list[NodeGroup]:
-    """Groups with names that tell them apart: what is left open is counted on."""
+    """Groups with distinct names: open ones are numbered."""
     taken: set[str] = set()
     found = []
     for i, (group, (name, given)) in enumerate(zip(groups, said, strict=True)):

@@ -131,7 +131,7 @@ class Node:
 
 
 def unjoined(node: Node) -> str:
-    """What to know of a node whose accelerators have ports that nothing joins; empty where there is none such."""
+    """A sentence on a node whose accelerators have ports that nothing joins; empty for other nodes."""
     port = node.accelerator.scale_up
     if port is None or node.accelerators == 1 or node.scale_up.topology != "none":
         return ""
@@ -292,7 +292,9 @@ class System:
 
 @lru_cache(maxsize=64)
 def part_of(system: System, total: int) -> System:
-    """What a job of so many accelerators sees of a system: the groups that it reaches, alike ones as one."""
+    """The part of a system that a job of a number of accelerators uses: the groups that it reaches, equal groups
+    merged.
+    """
     if len(system.groups) == 1:
         return system
     used = tuple(g for g, end in zip(system.groups, system.ends, strict=True) if end - g.accelerators < total)
@@ -312,8 +314,9 @@ def node_starts(system: System) -> tuple[int, ...]:
 
 
 def shared_racks(system: System, total: int) -> System:
-    """The system that a job of so many accelerators meets: racks which it would not fill give equal parts in whole
-    trays, half of a rack at least (128 on racks of 72 are two times 64). The system itself where there is no such part.
+    """The system that a job of a number of accelerators uses: racks that it would not fill are used in equal parts of
+    whole trays, at least half a rack each (128 on racks of 72 are two times 64). The system itself where there are no
+    such parts.
     """
     group = system.groups[0]
     node = group.node

@@ -17,13 +17,20 @@ _TARGETS = {
 }
 """Products by the part of a block that a user names."""
 _IN, _OUT = "_lora_in", "_lora_out"
+_PRODUCTS = ("gemm", "moe")
 
 
 def adapted(sequence: Sequence[Canonical], lora: Lora, s: Shapes) -> list[Canonical]:
-    """The same forward pass with frozen weights, and behind each target Y = X W the adapter Y + (X A) B."""
+    """The same forward pass with frozen weights, and behind each target Y = X W the adapter Y + (X A) B.
+
+    Weights that are kept in 4 or 8 bits are widened ahead of every product, that of the input's gradient too (QLoRA,
+    arXiv 2305.14314); embedding and head are not among them.
+    """
     targets = set().union(*(_TARGETS[part] for part in lora.targets))
     out: list[Canonical] = []
     for op in sequence:
+        if s.packed and isinstance(op, Operator) and op.weight and op.family in _PRODUCTS and op.name != "lm_head":
+            out.append(_widened(op, s))
         out.append(op)
         if isinstance(op, Operator) and op.weight:
             reads = op.reads
@@ -31,6 +38,12 @@ def adapted(sequence: Sequence[Canonical], lora: Lora, s: Shapes) -> list[Canoni
             if op.name in targets:
                 out += _adapter(op, float(lora.rank), reads, s)
     return out
+
+
+def _widened(op: Operator, s: Shapes) -> Operator:
+    elements = op.columns["n"] * op.columns["k"] * op.columns["groups"] + filled(s.tokens, 0.0)
+    name = op.name + "_widen"
+    return pointwise(name, "stream", {name + "_packed": elements * s.packed}, {name: elements * s.act}, when=op.when)
 
 
 def _adapter(op: Operator, rank: float, reads: dict[str, Column], s: Shapes) -> list[Canonical]:

@@ -6,17 +6,25 @@ from functools import partial
 
 import numpy as np
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Tensors, only, pointwise, renamed
+from rapid_llm.lowering.operators import (
+    FP8_BYTES,
+    FP32_BYTES,
+    MASK_BYTES,
+    Canonical,
+    Collective,
+    Column,
+    Operator,
+    Tensors,
+    only,
+    pointwise,
+    renamed,
+)
 from rapid_llm.lowering.projection import gather, index_scores, matmul, reduce
 from rapid_llm.lowering.regrouped import attending, cached_share, gathered_cache, regroup
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.model.architecture import Attention, LatentAttention
 from rapid_llm.operators.elementwise import filled, larger, some, where
 from rapid_llm.runtime import Training
-
-FP32_BYTES = 4.0
-MASK_BYTES = 1.0
-FP8_BYTES = 1.0
 
 
 def local_heads(heads: int, tp: Column) -> Column:

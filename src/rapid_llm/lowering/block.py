@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from rapid_llm.lowering.attention import attention, cross_attention, latent_attention
 from rapid_llm.lowering.feedforward import mixture, mlp
-from rapid_llm.lowering.operators import Canonical, Column, only, pointwise, renamed
+from rapid_llm.lowering.operators import MASK_BYTES, Canonical, Column, only, pointwise, renamed
 from rapid_llm.lowering.recurrent import compressed_attention, state_space
 from rapid_llm.lowering.shapes import Shapes
-from rapid_llm.model.architecture import MLP, Attention, Block, CompressedAttention, LatentAttention, StateSpace
+from rapid_llm.model.architecture import MLP, Attention, Block, CompressedAttention, LatentAttention, MoE, StateSpace
 from rapid_llm.operators.elementwise import where
-from rapid_llm.runtime import Runtime
+from rapid_llm.runtime import Runtime, Training
 
-MASK_BYTES = 1.0
 SANDWICH_NORMS = 4
 
 
@@ -26,15 +25,7 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
     x = "x"
     if layer.mixer is not None:
         out.append(pointwise("norm", "reduce", {x: size}, {"n1": size}, saves=(x,)))
-        match layer.mixer:
-            case Attention():
-                out.extend(attention(layer.mixer, hidden, s, stored=stored))
-            case LatentAttention():
-                out.extend(latent_attention(layer.mixer, hidden, s))
-            case CompressedAttention():
-                out.extend(compressed_attention(layer.mixer, hidden, s))
-            case StateSpace():
-                out.extend(state_space(layer.mixer, hidden, s))
+        out.extend(_mixed(layer.mixer, hidden, s, stored))
         if layer.side_mixer is not None:
             out.extend(renamed(state_space(layer.side_mixer, hidden, s), "side_", keep=("n1",)))
         if not (layer.parallel and layer.ffn):
@@ -51,16 +42,38 @@ def block(layer: Block, hidden: int, s: Shapes, runtime: Runtime) -> list[Canoni
         x = "xc"
     if layer.ffn is not None:
         out.append(pointwise("norm", "reduce", {x: size}, {"n2": size}, saves=(x,)))
-        if isinstance(layer.ffn, MLP):
-            out.extend(mlp(layer.ffn, hidden, s))
-        else:
-            sorts = s.training and runtime.communication.expert is None
-            early = facts is not None and facts.weighs_early
-            out.extend(mixture(layer.ffn, hidden, s, fused=runtime.fused_experts, sorts=sorts, weighs_early=early))
+        out.extend(_fed_forward(layer.ffn, hidden, s, runtime))
         if apart and getattr(layer.ffn, "bias", False):
             out.append(pointwise("bias", "stream", {"d": size}, {"d": size}))
         out.extend(_residual(x, "d", "x2", size, s, dropout=dropout, sandwich=layer.norms >= SANDWICH_NORMS))
     return only(out, where(s.source > 0, 1.0, 0.0)) if layer.cross and layer.mixer is None else out
+
+
+def _mixed(
+    mixer: Attention | LatentAttention | CompressedAttention | StateSpace,
+    hidden: int,
+    s: Shapes,
+    stored: Training | None,
+) -> list[Canonical]:
+    """The token mixer of a layer, between its norm and its residual."""
+    match mixer:
+        case Attention():
+            return attention(mixer, hidden, s, stored=stored)
+        case LatentAttention():
+            return latent_attention(mixer, hidden, s)
+        case CompressedAttention():
+            return compressed_attention(mixer, hidden, s)
+        case StateSpace():
+            return state_space(mixer, hidden, s)
+
+
+def _fed_forward(part: MLP | MoE, hidden: int, s: Shapes, runtime: Runtime) -> list[Canonical]:
+    """The feed-forward part of a layer, between its norm and its residual."""
+    if isinstance(part, MLP):
+        return mlp(part, hidden, s)
+    sorts = s.training and runtime.communication.expert is None
+    early = runtime.training is not None and runtime.training.weighs_early
+    return mixture(part, hidden, s, fused=runtime.fused_experts, sorts=sorts, weighs_early=early)
 
 
 def _residual(

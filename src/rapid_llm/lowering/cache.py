@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from rapid_llm.lowering.operators import FP32_BYTES
 from rapid_llm.model.architecture import Attention, Block, CompressedAttention, LatentAttention, Model, StateSpace
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
-FP32_BYTES = 4.0
 INPUT_BYTES = 2.0
 """Of an input that a causal convolution keeps, 16 bit wide."""
 
@@ -66,7 +66,7 @@ def _held(length: Column | float, window: Column | float, block: int) -> Column 
 def _layer(
     layer: Block, cut: tuple[Column | float, Column | float], length: Column, kv: float, block: int, *, windows: bool
 ) -> Column | float:
-    """``cut``: ranks that share heads, and those among them that share tokens."""
+    """Cache of one layer; ``cut``: ranks that divide heads, and those among them that divide tokens."""
     mixer, (tp, kvp) = layer.mixer, cut
     size: Column | float = 0.0
     if isinstance(mixer, Attention) and mixer.causal and not mixer.kv_shared:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, only, pointwise, renamed
+from rapid_llm.lowering.operators import FP32_BYTES, Canonical, Collective, Column, Operator, only, pointwise, renamed
 from rapid_llm.lowering.projection import gather, matmul, reduce
 from rapid_llm.lowering.shapes import EVEN, Shapes
 from rapid_llm.model.architecture import MLP, MoE
@@ -16,7 +16,9 @@ from rapid_llm.operators.elementwise import filled, larger, mapped, smaller, som
 from rapid_llm.operators.work import lateness, most_loaded
 from rapid_llm.workload import NATURAL_SKEW, scattered_load
 
-FP32_BYTES = 4.0
+# What a compiled choice by PyTorch launches: sigmoid and bias, the best two of a group and of groups by selection and
+# sort, a mask that is zeroed, scattered and applied, the best experts, their weights, the padding (SGLang, topk.py).
+_CHOOSING = 10.0
 Mask = NDArray[np.bool_]
 
 
@@ -88,10 +90,9 @@ def held_experts(ffn: MoE, s: Shapes) -> Column:
 
 
 def touched_experts(ffn: MoE, tokens: Column, s: Shapes) -> Column:
-    """Experts of a rank that get any of the group's ``tokens``, of the rank where those are most [P].
-
-    Of equally popular ones each is hit by chance: the rank where most are is ahead of the mean by the expected maximum
-    of binomial counts, which a training batch, that hits all, does not see.
+    """Experts of a rank that get any of the group's ``tokens``, on the rank where most do [P]. Equally popular experts
+    are each hit at random: the rank where most are hit is ahead of the mean by the expected maximum of binomial counts.
+    A training batch is large enough to hit all.
     """
     held, mean = held_experts(ffn, s), _hit(ffn, tokens, s)
     if s.training:
@@ -101,7 +102,7 @@ def touched_experts(ffn: MoE, tokens: Column, s: Shapes) -> Column:
 
 
 def _natural_skew(ffn: MoE, s: Shapes) -> float:
-    """How popularity falls where nobody says: not at all where a bias balanced experts, nor in training."""
+    """How popularity falls by default: not at all where a bias balanced experts, nor in training."""
     return 0.0 if s.routing != EVEN or s.training or ffn.balanced else NATURAL_SKEW
 
 
@@ -124,8 +125,9 @@ def _hit(ffn: MoE, tokens: Column, s: Shapes) -> Column:
 
 
 def landed(ffn: MoE, s: Shapes) -> tuple[Column, Column, Column, Column]:
-    """Token-expert pairs that land on the fullest rank, its experts that get any, pairs of the most loaded of them, and
-    pairs that the rank sees [P]."""
+    """Of the fullest rank: token-expert pairs that arrive there, its experts that get any, pairs of the most loaded of
+    them, and pairs that the rank sees [P].
+    """
     t, p = s.tokens, s.plans
     chosen = t * ffn.num_experts_per_tok
     rows = hottest_rows(chosen * s.evenness * p.etp / p.tp, expert_load(ffn, s), s)
@@ -149,7 +151,7 @@ def _travels(s: Shapes) -> Mask:
 
 
 def _gathers(ffn: MoE, s: Shapes) -> Mask:
-    """Whether every rank of a group gets all of its tokens, and sums of results are scattered [P]."""
+    """Whether every rank of a group gathers all of its tokens, and results are summed and scattered [P]."""
     p = s.plans
     if s.gathers_experts == "none":
         return p.ep < 0
@@ -217,7 +219,8 @@ def _with_shared(ffn: MoE, landing: tuple[Column, ...], joined: Column, s: Shape
 def _router(ffn: MoE, hidden: int, s: Shapes) -> list[Canonical]:
     """Scores of all experts in fp32, the choice among them and, in training, the loss that balances them: the mean
     score of each expert beside its share of the tokens (Fedus et al. 2021, arXiv 2101.03961, equation 4). Reads 'n2',
-    writes 'w'. A router that engines keep in fp32 multiplies a copy of its input in that format."""
+    writes 'w'. A router that engines keep in fp32 multiplies a copy of its input in that format. Experts that a bias
+    balances, in wider groups than the engine's kernel takes (``Serving.biased_group``), are chosen by PyTorch's."""
     scores = {"r": s.shard * ffn.num_experts * FP32_BYTES}
     means = {"b": filled(s.shard, ffn.num_experts * FP32_BYTES)}
     shape: dict[str, Any] = {"m": s.shard, "n": ffn.num_experts, "k": hidden, "writes": scores, "plain": True}
@@ -229,9 +232,11 @@ def _router(ffn: MoE, hidden: int, s: Shapes) -> list[Canonical]:
         ]
     else:
         head = [matmul("router", s, reads="n2", **shape)]
+    wide_groups = ffn.balanced and 0 < s.biased_group < ffn.num_experts // ffn.expert_groups
+    kernels = _CHOOSING if wide_groups else 1.0
     return [
         *head,
-        pointwise("topk", "reduce", scores, {"w": s.shard * 8.0}, saves=("r",)),
+        pointwise("topk", "reduce", scores, {"w": s.shard * 8.0}, saves=("r",), when=kernels),
         *([pointwise("balance_loss", "reduce", scores, means, saves=("r",))] if s.training else []),
     ]
 
@@ -239,7 +244,7 @@ def _router(ffn: MoE, hidden: int, s: Shapes) -> list[Canonical]:
 def _exchanged(  # noqa: PLR0917
     routed: list[Operator], ffn: MoE, width: int, rows: Column, travels: Mask, s: Shapes, *, sorts: bool
 ) -> list[Canonical]:
-    """Experts between what brings their tokens to them and takes results back; ``rows`` arrive."""
+    """Experts between the messages that bring their tokens and those that take results back; ``rows`` arrive."""
     p = s.plans
     sent = expert_load(ffn, s) * s.shard * ffn.num_experts_per_tok * width * s.act
     sent = where(p.sp > 0, sent, sent / p.tp)

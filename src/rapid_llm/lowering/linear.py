@@ -114,8 +114,10 @@ def _degrees(plans: Plans) -> Degrees:
 
 
 def _terms(s: Shapes, mixtures: tuple[MoE, ...], *, crosses: bool) -> Matrix:
-    """What columns are linear in [terms, P]: products of tokens, sequences and lengths, experts that are hit and the
-    rows of the fullest rank, what cross attention reads, and which passes find nothing cached, of all and of decode."""
+    """The terms in which columns are linear [terms, P]: products of tokens, sequences and lengths, experts that are hit
+    and the rows of the fullest rank, what cross attention reads, and which passes start without a cache, in all and in
+    decode.
+    """
     pairs = s.batch * s.new
     cached = s.batch * s.past
     dealt = (s.tokens * s.evenness,) if np.any(s.plans.ep > 1) else ()
@@ -133,8 +135,9 @@ def _terms(s: Shapes, mixtures: tuple[MoE, ...], *, crosses: bool) -> Matrix:
 
 
 def _crossed(s: Shapes) -> tuple[Matrix, ...]:
-    """What rows of cross attention are linear in beside: what it reads, whether there is any, and where sequences
-    start."""
+    """The terms that rows of cross attention are linear in as well: what it reads, whether there is any, and where
+    sequences start.
+    """
     sees = (s.source > 0).astype(float)
     return s.source, s.batch * s.source, s.starts, sees, sees * s.starts
 
@@ -167,7 +170,9 @@ def _recipe(table: Table, degrees: Degrees) -> Recipe | None:
 
 
 def _independent(terms: Matrix) -> list[int]:
-    """Terms [terms, P] that are no sum of those before them: tokens, say, where no plan deals or pads any."""
+    """Terms [terms, P] that are no sum of those before them: drops tokens, for instance, where no plan divides or pads
+    any.
+    """
     basis: list[Matrix] = []
     chosen = []
     for place, term in enumerate(terms):
@@ -181,13 +186,13 @@ def _independent(terms: Matrix) -> list[int]:
 
 
 def _cleaned(coefficients: Matrix) -> Matrix:
-    """Without what only rounding made different from 0."""
+    """The values without those that differ from 0 by rounding alone."""
     least = 1e-11 * np.abs(coefficients).max(axis=1, keepdims=True, initial=1e-30)
     return np.where(np.abs(coefficients) < least, 0.0, coefficients)
 
 
 def _exact(coefficients: Matrix) -> Matrix:
-    """Coefficients that are whole numbers but for rounding, or fractions of a power of two, as such."""
+    """Coefficients that differ from whole numbers, or from fractions of a power of two, by rounding alone, as these."""
     near = np.round(coefficients * _FRACTION) / _FRACTION
     return np.where(np.abs(near - coefficients) <= _TOLERANCE * np.maximum(np.abs(near), 1.0), near, coefficients)
 

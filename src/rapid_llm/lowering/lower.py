@@ -20,7 +20,7 @@ from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator
 from rapid_llm.lowering.passes import Rerun, backward_rows, forward_rows, kept_bytes
 from rapid_llm.lowering.rounding import in_pieces, rounded
 from rapid_llm.lowering.shapes import Shapes
-from rapid_llm.lowering.sharding import gradient_sum, shard_rows
+from rapid_llm.lowering.sharding import Held, gradient_sum, shard_rows
 from rapid_llm.lowering.table import AGAIN, Builder, Kernels, Messages, gathered_bytes, saved_bytes
 from rapid_llm.lowering.weights import ahead_parameters, block_parameters, encoder_parameters, outer_parameters
 from rapid_llm.model.architecture import Attention, Block, Model, MoE
@@ -29,7 +29,6 @@ from rapid_llm.operators.elementwise import larger
 from rapid_llm.runtime import Overlap, Runtime, Serving, Training
 
 Matrix = NDArray[np.float64]
-Held = tuple[Column | float, Column | float]
 """Parameters of one rank, outside and inside experts."""
 OUTER = 2
 ROW_BYTES = 2.0
@@ -113,7 +112,7 @@ def _lower(model: Model, shapes: Shapes, runtime: Runtime, *, bytes_only: bool) 
     if s.training and facts:
         whole = partial(_travels_whole, runtime.overlap, s.compute) if facts.gather_copies else None
         builder = Builder(s.plans, streams=facts.expert_streams, copied=whole)
-    vocab = outer.padded_vocabulary(model.vocab_size, facts.vocab_multiple if facts else 1, s.plans.tp)
+    vocab = _vocabulary(model, s, facts)
     sequences = _sequences(model, s, runtime, vocab)
     below = range(len(model.blocks), len(model.blocks) + below_units(model))
     saved, working, gathered = _activations(sequences, s, facts, below)
@@ -124,14 +123,7 @@ def _lower(model: Model, shapes: Shapes, runtime: Runtime, *, bytes_only: bool) 
     if not bytes_only:
         _pass_rows(builder, sequences, s, facts)
     if s.training and not bytes_only:
-        for unit, ((dense, expert), (updated, tuned)) in enumerate(zip(held, trained, strict=True)):
-            element = s.weight if _short(s, facts) and unit < len(sequences) - OUTER else s.act
-            shard_rows(builder, unit, (dense, updated), (expert, tuned), s, element=element)
-            if facts and facts.adds_gradients:
-                gradient_sum(builder, unit, updated + tuned, s)
-            outer.optimizer_rows(builder, unit, updated, tuned, s)
-        if model.tie_word_embeddings and not s.lora:
-            outer.tied_row(builder, len(sequences) - 1, vocab * model.hidden_size, s)
+        _step_rows(builder, model, s, facts, (held, trained))
     kernels, messages = builder.freeze()
     dense, expert = _by_unit(held, shapes)
     mixtures = [layer.ffn for layer, _, _ in model.stacks if isinstance(layer.ffn, MoE)]
@@ -155,6 +147,33 @@ def _lower(model: Model, shapes: Shapes, runtime: Runtime, *, bytes_only: bool) 
         uncut=not model.writes,
         reached_groups=min([1.0, *(ffn.groups_per_token / ffn.expert_groups for ffn in mixtures)]),
     )
+
+
+def _vocabulary(model: Model, s: Shapes, facts: Training | None) -> Column:
+    """Entries of the vocabulary as the framework pads it."""
+    return outer.padded_vocabulary(model.vocab_size, facts.vocab_multiple if facts else 1, s.plans.tp)
+
+
+def _step_rows(
+    builder: Builder,
+    model: Model,
+    s: Shapes,
+    facts: Training | None,
+    parameters: tuple[list[Held], list[Held]],
+) -> None:
+    """Rows that run once a step: sharded states, gradients and the optimizer; ``parameters`` of each unit, dense and of
+    experts, of all and of those that are trained.
+    """
+    held, trained = parameters
+    vocab = _vocabulary(model, s, facts)
+    for unit, ((dense, expert), (updated, tuned)) in enumerate(zip(held, trained, strict=True)):
+        element = s.weight if _short(s, facts) and unit < len(held) - OUTER else s.act
+        shard_rows(builder, unit, (dense, updated), (expert, tuned), s, element=element)
+        if facts and facts.adds_gradients:
+            gradient_sum(builder, unit, updated + tuned, s)
+        outer.optimizer_rows(builder, unit, updated, tuned, s)
+    if model.tie_word_embeddings and not s.lora:
+        outer.tied_row(builder, len(held) - 1, vocab * model.hidden_size, s)
 
 
 def _sequences(model: Model, s: Shapes, runtime: Runtime, vocab: Column) -> list[list[Canonical]]:
@@ -191,7 +210,7 @@ def _travels_whole(overlap: Overlap, compute: str, name: str, op: str) -> bool:
 
 
 def _decomposed(sequence: list[Canonical], passes: Mapping[str, float]) -> list[Canonical]:
-    """The same operators, those named in ``passes`` moving so many times the bytes of one fused kernel."""
+    """The same operators; those named in ``passes`` move a multiple of the bytes of one fused kernel."""
     for op in sequence:
         if isinstance(op, Operator) and op.name in passes:
             op.passes = passes[op.name]
@@ -204,7 +223,7 @@ def _short(s: Shapes, facts: Training | None) -> bool:
 
 
 def _per_token(s: Shapes) -> Column:
-    """Tokens of the decoder for each of the encoder's [P]: a pass is as wide as the tokens that it takes in all."""
+    """Tokens of the decoder for each token of the encoder [P]: the width of a pass counts both."""
     return s.tokens / larger(s.of_source.tokens, 1.0)
 
 

@@ -30,8 +30,9 @@ _ROUTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Operators that run again, and the first words of the messages that do; ``discards``: what they write is thrown
-    away even where a later operator would have kept it (Megatron-Core CheckpointWithoutOutput)."""
+    """Operators that are recomputed, and the first words of the messages that are; ``discards``: their outputs are
+    freed even where a later operator would have kept them (Megatron-Core CheckpointWithoutOutput).
+    """
 
     operators: tuple[str, ...]
     messages: tuple[str, ...] = ()
@@ -50,7 +51,7 @@ MODULES: Final[Mapping[str, Module]] = {
 
 
 def chosen(modules: Sequence[str], facts: Training | None) -> Module:
-    """What selective recomputation runs again: the modules that a job names, else what its runtime does."""
+    """What selective recomputation recomputes: the modules that a job names, else those of its runtime."""
     if not modules:
         return Module(_with_cross(facts.selective) if facts else ())
     return Module(
@@ -80,5 +81,5 @@ def present(model: Model) -> tuple[str, ...]:
 
 
 def discarded(modules: Sequence[str]) -> tuple[str, ...]:
-    """Operators whose results are thrown away for certain."""
+    """Operators whose outputs are always freed."""
     return tuple(name for module in modules if MODULES[module].discards for name in MODULES[module].operators)

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 Column = NDArray[np.float64]
 Tensors = dict[str, Column]
+FP32_BYTES, FP8_BYTES = 4.0, 1.0
+MASK_BYTES = 1.0
+"""Bytes of an element of a dropout mask."""
 
 
 @dataclass(frozen=True, slots=True)

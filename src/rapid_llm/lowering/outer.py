@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, pointwise
+from rapid_llm.lowering.operators import FP32_BYTES, Canonical, Collective, Column, Operator, pointwise
 from rapid_llm.lowering.projection import gather, matmul
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.table import OPTIMIZER, Builder
@@ -12,7 +12,6 @@ from rapid_llm.model.architecture import Encoder, Model
 from rapid_llm.model.weights import FRAMES
 from rapid_llm.operators.elementwise import filled, some, where
 
-FP32_BYTES = 4.0
 LOSS_SCALARS = 3.0
 """Vocabulary-parallel cross entropy exchanges the maximum, the sum and the target logit of each token."""
 OPTIMIZER_STATES = 3.0
@@ -93,7 +92,7 @@ def _patches(model: Model, s: Shapes) -> Operator:
 
 
 def head_rows(model: Model, s: Shapes) -> Column:
-    """Rows of the head: of an image one, in training every token, in inference the last of each sequence."""
+    """Rows of the head: one of an image; in training every token; in inference the last token of each sequence."""
     if model.head == "none" or (not model.writes and not s.training and not model.patch_values):
         return filled(s.batch, 0.0)
     return s.batch if model.patch_values else s.rows

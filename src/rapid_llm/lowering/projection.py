@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, Operator, Tensors
+from rapid_llm.lowering.operators import FP8_BYTES, FP32_BYTES, Canonical, Collective, Column, Operator, Tensors
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.operators.elementwise import where
-
-_FP8_BYTES: Final = 1.0
-_FP32_BYTES: Final = 4.0
 
 
 def matmul(
@@ -37,16 +33,10 @@ def matmul(
     ``groups`` equal GEMMs are one launch. A ``bias`` is added in the epilogue; its gradient is a sum over all rows.
     """
     rows = s.tokens if m is None else m
-    plain = plain or not weight
+    x_bytes, w_bytes, computed = _operands(s, kept, plain=plain or not weight)
     columns: dict[str, Column | float] = {
-        "m": rows,
-        "n": n,
-        "k": k,
-        "groups": groups,
-        "x_bytes": kept[0] if kept and kept[1] == "fp32" else s.act if plain else s.input,
-        "w_bytes": kept[0] if kept else s.act if plain else s.weight,
-        "y_bytes": s.act,
-    }
+        "m": rows, "n": n, "k": k, "groups": groups, "x_bytes": x_bytes, "w_bytes": w_bytes, "y_bytes": s.act,
+    }  # fmt: skip
     source = x if x is not None else {reads: rows * k * s.act * groups}
     return Operator(
         name,
@@ -54,12 +44,19 @@ def matmul(
         reads=source,
         writes=writes,
         columns=columns,
-        dtype=kept[1] if kept else s.activation_dtype if plain else s.compute,
+        dtype=computed,
         saves=tuple(source),
         weight=weight,
         when=when,
         bias=bias,
     )
+
+
+def _operands(s: Shapes, kept: tuple[float, str] | None, *, plain: bool) -> tuple[Column | float, float, str]:
+    """Bytes of an element of X and of W, and the format in which they multiply."""
+    if kept is not None:
+        return (kept[0] if kept[1] == "fp32" else s.act if plain else s.input), *kept
+    return (s.act, s.act, s.activation_dtype) if plain else (s.input, s.weight, s.compute)
 
 
 def index_scores(
@@ -79,9 +76,9 @@ def index_scores(
         "index_scores", s, m=new * beside, n=keys, k=dim * in_turn, groups=documents, reads="iq", writes=writes,
         weight=False,
     )  # fmt: skip
-    operand = s.act if s.training else _FP8_BYTES
+    operand = s.act if s.training else FP8_BYTES
     widths: dict[str, Column | float]
-    widths = {"x_bytes": operand, "w_bytes": operand / in_turn, "y_bytes": _FP32_BYTES / beside}
+    widths = {"x_bytes": operand, "w_bytes": operand / in_turn, "y_bytes": FP32_BYTES / beside}
     return replace(scores, columns={**scores.columns, **widths}, dtype=scores.dtype if s.training else "fp8")
 
 

@@ -5,7 +5,7 @@ Their projections are lowered from the model's own list of tensors, so that no s
 
 from __future__ import annotations
 
-from rapid_llm.lowering.operators import Canonical, Column, Operator, pointwise
+from rapid_llm.lowering.operators import FP32_BYTES, Canonical, Column, Operator, pointwise
 from rapid_llm.lowering.projection import gather, index_scores, matmul, reduce
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.lowering.weights import TENSOR, rule
@@ -13,7 +13,6 @@ from rapid_llm.model.architecture import Block, CompressedAttention, StateSpace
 from rapid_llm.model.weights import Weight, block_weights
 from rapid_llm.operators.elementwise import larger, smaller
 
-FP32_BYTES = 4.0
 _SELECTIVE_FLOPS = 9.0 + 16.0
 """Of a token, channel and state of Mamba-1: the recurrence and its read-out (state-spaces/mamba, ``selective_scan``)
 and an exponential, of which a unit takes one where it takes 16 vector FLOPs."""

@@ -9,11 +9,9 @@ Prompts are read as tensor parallelism over N ranks reads them; each rank keeps 
 
 from __future__ import annotations
 
-from rapid_llm.lowering.operators import Canonical, Collective, Column, pointwise
+from rapid_llm.lowering.operators import FP32_BYTES, Canonical, Collective, Column, pointwise
 from rapid_llm.lowering.shapes import Shapes
 from rapid_llm.operators.elementwise import where
-
-FP32_BYTES = 4.0
 
 
 def attending(s: Shapes) -> Column:

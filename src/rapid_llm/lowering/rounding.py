@@ -39,7 +39,7 @@ def rounded(sequence: Sequence[Canonical], s: Shapes, *, gathers: bool, keeps: b
 
 
 def _of(op: Operator, sharded: dict[str, Column]) -> Rounds:
-    """Elements of a product's input and of its output's gradient, where nothing else than its shape says."""
+    """Elements of a product's input and of its output's gradient, where its shape alone determines them."""
     c = op.columns
     shards = next((sharded[name] for name in op.reads if name in sharded), 1.0)
     rows: Column = c["m"] * c["groups"]  # type: ignore[assignment]

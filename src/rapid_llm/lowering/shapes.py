@@ -23,7 +23,7 @@ EVEN, AT_HOME = Routing(), Offload()
 
 
 class _Own(NamedTuple):
-    """What a training job says of its passes, however many of them there are."""
+    """The parts of a training job that its passes depend on, however many passes there are."""
 
     routing: Routing
     lora: Lora | None = None
@@ -39,7 +39,7 @@ class _Own(NamedTuple):
 
     @property
     def of_passes(self) -> dict[str, Any]:
-        """What shapes keep of it, by their names."""
+        """The fields of shapes that it gives, by name."""
         return {name: value for name, value in self._asdict().items() if name != "predictions"}
 
 
@@ -61,7 +61,7 @@ class Shapes:
     decode: passes that generate; their tokens are on every rank of a cp group, each with its share of the cache.
     routing: of tokens to experts. ahead: predictors of further tokens. offload: what lives on the host. cast, found,
     turned: bytes that rounding an element to the compute format moves, found where its scale is, 0 where nothing is
-    rounded apart (``dtypes``).
+    rounded apart (``dtypes``); packed: those of a frozen weight that training widens ahead of its products, or 0.
     modules: parts of a layer that selective recomputation names. tensor_parallel, context_parallel: whether any plan
     is; cache_dealt: whether tp ranks of any share the tokens of a cache. head: bytes of a weight of the LM head, and
     its dtype. evenness: mean tokens of the ranks of an expert group over those of this one. source: tokens of each
@@ -95,6 +95,7 @@ class Shapes:
     cast: float
     found: float
     turned: float
+    packed: float
     lora: Lora | None
     ahead: int
     offload: Offload
@@ -104,6 +105,7 @@ class Shapes:
     cache_dealt: bool
     gathers_experts: str
     shared_as_routed: bool
+    biased_group: int
     gathers_by: str
     head: tuple[float, str]
     evenness: Column
@@ -113,7 +115,7 @@ class Shapes:
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        """What tells these shapes from others, hashable."""
+        """A hashable value that differs between different shapes."""
         lengths = self.new.tobytes(), self.past.tobytes(), self.source.tobytes()
         return (self.plans.key, *lengths, self.training, *self.made_of)
 
@@ -139,7 +141,7 @@ class Shapes:
 
     @cached_property
     def in_numbers(self) -> Shapes:
-        """The same pass in numbers where it is of one plan: numpy makes columns of one row ten times as dear."""
+        """The same pass in plain numbers if it is of one plan: numpy takes ten times as long for columns of one row."""
         if len(self.plans) != 1:
             return self
         return replaced(self, plans=self.plans.in_numbers, **{name: getattr(self, name)[0] for name in _COLUMNS})
@@ -184,43 +186,60 @@ class Shapes:
         ``padding`` [P]: by how many times as many tokens a captured graph runs; ``evenness`` [P] of an
         expert group.
         """
-        batch = plans.micro_batch
         document, own = work.document if work else None, _Own(routing) if work is None else _Own.of(work)
-        decoding = (new <= 1) & (past > 0)
-        decode = (decoding if verified is None else decoding | verified).astype(float)
-        split, tokens = _split(plans), batch * new
-        if split["context_parallel"]:
-            tokens = tokens / np.where(decode > 0, 1.0, plans.cp)
-        rows = batch if verified is None else np.where(verified, batch * new, batch)
-        if training:
-            rows = batch * work.predictions if work and work.predictions else tokens
+        split = _split(plans)
+        ring = bool(split["context_parallel"])
         return cls(
             plans=plans,
-            batch=batch,
             new=new,
             past=past,
-            tokens=tokens * padding,
-            shard=np.where(plans.sp > 0, tokens / plans.tp, tokens) * padding,
-            rows=rows,
-            documents=batch if document is None else batch * new / document,
-            length=new if document is None else np.full_like(new, document),
-            decode=decode,
-            prefill=1.0 - decode,
             training=training,
-            gathers_experts="none" if training else runtime.communication.gathers_experts,
-            shared_as_routed=not training and runtime.serving is not None and runtime.serving.shared_as_routed,
-            gathers_by=runtime.communication.gathers_by,
             evenness=np.full_like(new, evenness),
             source=np.full_like(new, source),
-            starts=np.where(past > 0, 0.0, 1.0) * (1.0 - decode),
             made_of=(
                 *(precision, runtime, *own, document),
                 *(verified is None or verified.tobytes(), _bytes(padding), _bytes(evenness)),
             ),
+            **_counted(plans, new, past, ring=ring, work=work, training=training, verified=verified, padding=padding),
             **own.of_passes,
             **split,
+            **_engine(runtime, training=training),
             **_formats(precision, runtime, training=training),
         )
+
+
+def _counted(
+    plans: Plans,
+    new: Column,
+    past: Column,
+    *,
+    ring: bool,
+    work: Training | None,
+    training: bool,
+    verified: NDArray[np.bool_] | None,
+    padding: Column | float,
+) -> dict[str, Any]:
+    """The columns of a pass that count sequences, tokens and rows of logits; ``ring``: cp ranks divide its tokens."""
+    batch, document = plans.micro_batch, work.document if work else None
+    decoding = (new <= 1) & (past > 0)
+    decode = (decoding if verified is None else decoding | verified).astype(float)
+    tokens = batch * new
+    if ring:
+        tokens = tokens / np.where(decode > 0, 1.0, plans.cp)
+    rows = batch if verified is None else np.where(verified, batch * new, batch)
+    if training:
+        rows = batch * work.predictions if work and work.predictions else tokens
+    return {
+        "batch": batch,
+        "tokens": tokens * padding,
+        "shard": np.where(plans.sp > 0, tokens / plans.tp, tokens) * padding,
+        "rows": rows,
+        "documents": batch if document is None else batch * new / document,
+        "length": new if document is None else np.full_like(new, document),
+        "decode": decode,
+        "prefill": 1.0 - decode,
+        "starts": np.where(past > 0, 0.0, 1.0) * (1.0 - decode),
+    }
 
 
 _COLUMNS = (
@@ -246,6 +265,18 @@ def _bytes(padding: Column | float) -> bytes | float:
 
 
 @lru_cache(maxsize=256)
+def _engine(runtime: Runtime, *, training: bool) -> Mapping[str, Any]:
+    """What shapes say of how an engine runs experts."""
+    serving = None if training else runtime.serving
+    return {
+        "gathers_experts": "none" if training else runtime.communication.gathers_experts,
+        "gathers_by": runtime.communication.gathers_by,
+        "shared_as_routed": serving is not None and serving.shared_as_routed,
+        "biased_group": 0 if serving is None else serving.biased_group,
+    }
+
+
+@lru_cache(maxsize=256)
 def _formats(precision: Precision, runtime: Runtime, *, training: bool) -> Mapping[str, Any]:
     """What shapes say of number formats: bytes of an element by use, and in which format kernels compute."""
     weight, compute = _products(precision, training=training)
@@ -257,7 +288,7 @@ def _formats(precision: Precision, runtime: Runtime, *, training: bool) -> Mappi
         "weight": weight,
         "kv": dtype(precision.kv_cache).bytes,
         "gradient": dtype(precision.gradients).bytes,
-        "reduce": dtype(runtime.training.reduce_dtype).bytes if runtime.training else 0.0,
+        "reduce": dtype(_reduce_dtype(precision, runtime.training.reduce_dtype)).bytes if runtime.training else 0.0,
         "ring_gradient": dtype(_ring_dtype(precision, runtime)).bytes,
         "compute": compute,
         "activation_dtype": precision.activations,
@@ -265,6 +296,7 @@ def _formats(precision: Precision, runtime: Runtime, *, training: bool) -> Mappi
         "cast": computed.cast if training else 0.0,
         "found": computed.cast - computed.searched,
         "turned": computed.turned,
+        "packed": dtype(precision.weights).bytes if training and dtype(precision.weights).weight_only else 0.0,
         "head": (dtype(head).bytes, head),
     }
 
@@ -273,11 +305,21 @@ def _products(precision: Precision, *, training: bool) -> tuple[float, str]:
     """Bytes of a weight as a matrix product reads it, and the format in which the product runs."""
     kept = dtype(precision.weights)
     read = dtype(precision.compute) if training else kept
-    return read.bytes, (kept.kin or kept.name) if kept.weight_only else precision.compute
+    if kept.weight_only and not training:
+        return read.bytes, kept.kin or kept.name
+    return read.bytes, precision.compute
+
+
+def _reduce_dtype(precision: Precision, own: str) -> str:
+    """The dtype that carries gradients: of frameworks that reduce those of fp16 models as they are, fp32 for bf16 ones
+    (Megatron-LM, arguments.py: bf16 sets accumulate_allreduce_grads_in_fp32)."""
+    return "fp32" if own == "fp16" and precision.activations == "bf16" else own
 
 
 def _ring_dtype(precision: Precision, runtime: Runtime) -> str:
-    """The dtype of the gradients of keys and values that go round a ring: as activations, or what a framework says."""
+    """The dtype of the gradients of keys and values that travel around a ring: that of activations, unless the
+    framework sets one.
+    """
     return runtime.training.ring_gradients or precision.activations if runtime.training else precision.activations
 
 

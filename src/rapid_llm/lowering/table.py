@@ -188,7 +188,8 @@ def _filled(columns: Sequence[Sequence[Column | float]], width: int) -> NDArray[
 
 def beside(op: Operator, moved: Mapping[str, Column | float], passes: float = 1.0) -> dict[str, Column | float]:
     """The pricing columns of a memory-bound kernel that moves its tensors and, ``passes`` times, what its own columns
-    name beside them."""
+    list in addition.
+    """
     if not op.columns:
         return {**moved, "flops": 0.0}
     own = {name: passes * value for name, value in op.columns.items()}

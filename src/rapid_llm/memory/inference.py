@@ -127,7 +127,7 @@ def _rest(  # noqa: PLR0917
 def _leaving(
     lowered: Lowered, runtime: Runtime, precision: Precision, offload: HostShare, sizes: Column
 ) -> tuple[Matrix, Matrix]:
-    """Bytes of weights that leave each stage for its host, and of those on their way back at any time [P, S]."""
+    """Bytes of weights that each stage offloads to its host, and of those in transfer at any time [P, S]."""
     layers, kinds = lowered.layers, len(lowered.units) - 2
     held = (lowered.dense + lowered.expert)[:kinds] * sizes[:kinds, None]
     leaving = offload.weights * np.einsum("ups,up->ps", layers[:kinds], held)
@@ -162,7 +162,7 @@ def limits(by_category: Matrix, allocator: Allocator, capacity: float) -> Matrix
 
 
 def _sets_aside(runtime: Runtime) -> bool:
-    """Whether an engine holds memory for the widest pass that it may run, whatever it is asked for."""
+    """Whether an engine reserves memory for the widest pass that it may run, whatever the workload."""
     return runtime.allocator.utilisation not in (None, 1.0)
 
 
@@ -226,9 +226,8 @@ def cache_budget(
     row: int = -1,
     share: float = 1.0,
 ) -> CacheBudget:
-    """Blocks, and sequences of ``length`` tokens, that one replica's cache holds: the least over its stages.
-
-    ``share``: of a sequence's cache that is on one rank: context parallelism and offload leave less than all.
+    """Blocks, and sequences of ``length`` tokens, that one replica's cache holds: the least over its stages. ``share``:
+    the part of a sequence's cache on one rank: below 1 with context parallelism and offload.
     """
     engine = runtime.serving or Serving(kv_block_tokens=1)
     tokens = engine.kv_block_tokens

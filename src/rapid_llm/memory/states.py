@@ -48,8 +48,10 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
     whole, sharded = _shards(trained, trained_experts, plans)
 
     none = np.zeros(len(plans))
-    weight, gradient = none + dtype(precision.weights).bytes, none + dtype(precision.gradients).bytes
-    optimizer, between, frozen = none + precision.optimizer.bytes, none, weight
+    packed = dtype(precision.weights).weight_only
+    own = dtype(precision.activations if packed else precision.weights).bytes
+    weight, gradient = none + own, none + dtype(precision.gradients).bytes
+    optimizer, between = none + precision.optimizer.bytes, none
     if facts:
         if facts.sharded_masters and precision.optimizer.master:
             master = dtype(precision.optimizer.master).bytes
@@ -63,9 +65,11 @@ def states(lowered: Lowered, runtime: Runtime, precision: Precision) -> States:
     held = np.where((zero >= _SHARDED_FROM)[:, :, None], sharded, whole)
     weights, gradients, optimizer = np.array([weight, gradient, optimizer])[:, :, None] * held
     if lowered.shapes.lora:
-        dense, expert = np.einsum("ups,kup->kps", lowered.layers, np.stack([lowered.dense, lowered.expert]))
-        held = np.where((zero >= 3)[:, None], *_shards(dense - trained, expert - trained_experts, plans)[::-1])
-        weights = weights + frozen[:, None] * held
+        sizes = np.full(len(lowered.units), dtype(precision.weights).bytes)
+        sizes[-2:] = own  # embedding and head
+        frozen = (np.stack([lowered.dense, lowered.expert]) - lowered.trained) * sizes[:, None]
+        dense, expert = np.einsum("ups,kup->kps", lowered.layers, frozen)
+        weights = weights + np.where((zero >= 3)[:, None], *_shards(dense, expert, plans)[::-1])
     return States(
         weights=weights,
         gradients=gradients,

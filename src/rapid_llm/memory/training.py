@@ -11,6 +11,7 @@ from rapid_llm.dtypes import Precision
 from rapid_llm.execution.schedules import CODES, micro_batches_in_flight
 from rapid_llm.hardware import Accelerator
 from rapid_llm.lowering import Lowered
+from rapid_llm.lowering.operators import FP32_BYTES
 from rapid_llm.memory.account import Account, stacked
 from rapid_llm.memory.offload import staying
 from rapid_llm.memory.states import States, states
@@ -20,7 +21,6 @@ from rapid_llm.runtime import Allocator, Runtime, Training
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-FP32_BYTES = 4.0
 FULL = RECOMPUTE_MODES.index("full")
 OUTER = 2
 """Units beside the layers: embedding and head, the last ones."""
@@ -119,10 +119,10 @@ def training_account(
 def _at_peak(h: Holdings, plans: Plans, facts: Training) -> tuple[Matrix, Matrix, Matrix]:
     """Gradients, activations and workspace at the peak [P, S].
 
-    It is reached at the end of warm-up, when a stage holds the activations of all its micro-batches in flight and runs
-    its first backward pass (the recomputed layer, or on the last stage the logits). Where a framework frees its
-    gradients and no micro-batch follows, they appear while activations go: the start or the end of that pass counts.
-    Buffers that live between steps count where they exceed what a small step needs.
+    The peak is at the end of warm-up, when a stage holds the activations of all its micro-batches in flight and runs
+    its first backward pass (with the recomputed layer, or on the last stage the logits). Where a framework frees its
+    gradients and no micro-batch follows, gradients appear while activations are freed: the larger of the start and the
+    end of that pass counts. Buffers that live between steps count where they exceed what a small step needs.
     """
     gradients, activations = h.states.gradients, h.flight * h.micro
     workspace = np.maximum(h.rerun, h.loss) + h.always

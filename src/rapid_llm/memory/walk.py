@@ -55,9 +55,9 @@ class Walk:
 def walk(h: Holdings, tasks: Sequence[Task], *, row: int, stage: int, share: int, frees_gradients: bool) -> Walk:
     """Walk the tasks of one stage of plan ``row``.
 
-    A forward task leaves one of the ``share`` parts that a micro-batch leaves there; while a backward task runs, the
-    layer that is computed again or the logits stand beside them, then they go. Gradients that a framework frees come
-    with the first backward pass.
+    A micro-batch leaves its activations on the stage in ``share`` parts, one with each forward task. While a backward
+    task runs, the layer that is recomputed or the logits are held too, then freed. Gradients that a framework frees
+    come with the first backward pass.
     """
     at = row, stage
     states = h.states

@@ -84,8 +84,9 @@ _A_SLIP = 0.9
 
 
 def _check_spelling(given: Document, below: Mapping[str, object]) -> None:
-    """Refuse a field beside ``base`` that no model has and that is one of the base's but for a letter: a configuration
-    may say more than is read of it, but a slip would change nothing and be taken for an answer."""
+    """Refuse a field beside ``base`` that no model has and that is spelled almost like one of the base's. A
+    configuration may have fields that are not read, but a misspelled one would silently change nothing.
+    """
     spelt = {name for names_of in ALIASES.values() for name in names_of} | ALIASES.keys()
     for key in given.data.keys() - below.keys() - spelt - {"base"}:
         close = get_close_matches(key, below, 1, _A_SLIP)

@@ -7,10 +7,11 @@ may leave them to the class, because published files do.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 from rapid_llm.documents import Document
-from rapid_llm.errors import InputError, nearest
+from rapid_llm.errors import InputError
 from rapid_llm.units import MAX_COUNT
 
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -34,6 +35,8 @@ CORE = frozenset({"hidden_size", "num_hidden_layers", "num_attention_heads", "vo
 MAX_LAYERS = 10_000
 """Far above any model; what is larger is a slip that would fill the memory."""
 
+_SPELT_ALIKE = 0.8
+"""Of hidden_sise and hidden_size; hidden_act, a field of its own, is further away."""
 _MISSING = object()
 
 
@@ -86,7 +89,7 @@ class Fields:
 
     def missing(self, name: str) -> InputError:
         """The error for a field that the file must give."""
-        close = nearest(name, (str(key) for key in self.data), limit=1)
+        close = get_close_matches(name, map(str, self.data), n=1, cutoff=_SPELT_ALIKE)
         meant = f" Is '{close[0]}' meant to be it?" if close else ""
         return self.error(f"{self.path(name)} is missing; this architecture needs it.{meant}", name)
 

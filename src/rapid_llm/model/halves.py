@@ -20,7 +20,7 @@ def attention_half(model: Model) -> Model:
 
 @lru_cache(maxsize=64)
 def feed_forward_half(model: Model) -> Model:
-    """Feed-forward parts with their norms, and no vocabulary to speak of."""
+    """Feed-forward parts with their norms, with a vocabulary of negligible size."""
     blocks = tuple(replaced(block, mixer=None, side_mixer=None, extra_parameters=0) for block in model.blocks)
     beyond = {"vision": None, "extra_parameters": 0, "position_embeddings": "none", "num_nextn_predict_layers": 0}
     return replaced(model, blocks=blocks, vocab_size=1, **beyond)

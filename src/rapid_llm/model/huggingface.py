@@ -56,7 +56,7 @@ _FAMILIES: tuple[tuple[Reader, str, str], ...] = (
     (llama.qwen2, "qwen2_5_vl_text", ""),
     (llama.qwen3, "qwen3", "Qwen3ForCausalLM"),
     (llama.qwen3, "qwen3_vl_text", ""),
-    (llama.phi3, "phi3", "Phi3ForCausalLM"),
+    (llama.mistral, "phi3", "Phi3ForCausalLM"),
     (llama.glm, "glm", "GlmForCausalLM"),
     (llama.glm4, "glm4", "Glm4ForCausalLM"),
     (llama.glm4, "glm4v_text", ""),
@@ -276,14 +276,18 @@ def _wrapped(fields: Fields, wrapper: Wrapper) -> Model:
 
 
 def _unknown(fields: Fields) -> Model:
-    """Read an unknown architecture as a Llama where it says all that a Llama says and nothing else."""
+    """Read an unknown architecture as a Llama if it has all fields of a Llama and no others."""
     name = (_architectures(fields) or [str(fields.data.get("model_type") or "")])[0]
     unknown = f"architecture '{name}' is unknown" if name else "no architecture is named"
     missing = [needed for needed in _NEEDED if not fields.has(needed)]
     if missing:
         what = f"{missing[0]} is missing"
-        instead = "a model YAML with both" if name else "base: llama-3.1-8b beside what differs, or a whole config.json"
-        raise fields.error(f"{unknown} and {what}. Try {instead}.", "architectures")
+        alike = [one for *_, classes in _FAMILIES for one in classes.split() if one.lower() == name.lower()]
+        if alike:
+            raise fields.error(f"{unknown}. Did you mean '{alike[0]}'?", "architectures")
+        instead = "base: llama-3.1-8b beside what differs, in a model YAML, or a whole config.json"
+        plain = "; with it the file would be read as a Llama" if name else ""
+        raise fields.error(f"{unknown} and {what}{plain}. Try {instead}.", "architectures")
     foreign = next((f for f, v in fields.data.items() if v and any(w in f for w in _NOT_LLAMA)), None)
     if foreign is not None:
         raise fields.error(

@@ -324,7 +324,7 @@ def outer_weights(model: Model) -> tuple[Weight, ...]:
 
 
 def _head(model: Model, width: int) -> Iterator[Weight]:
-    """What stands before the vocabulary, and its rows where they are not the embedding's."""
+    """The layers before the output vocabulary, and the rows of that where they are not the embedding's."""
     if model.head == "masked":
         last = model.blocks[model.pattern[-1]]
         yield from _linear("head.dense", model.hidden_size, width, bias=model.head_dense_bias)

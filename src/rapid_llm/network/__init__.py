@@ -6,12 +6,13 @@ from rapid_llm.network.experts import PHASES, ExpertLibrary, ExpertPrices, exper
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.recipes import Recipe, read_recipe
 from rapid_llm.network.technologies import Library, Link, LinkCost, Protocol, library, link
-from rapid_llm.network.templates import ALGORITHMS, OPS
+from rapid_llm.network.templates import ALGORITHMS, NCCL_TESTS, OPS
 from rapid_llm.network.tier import Tier
 from rapid_llm.network.uneven import MatrixPrice, price_matrix
 
 __all__ = [
     "ALGORITHMS",
+    "NCCL_TESTS",
     "OPS",
     "PHASES",
     "Candidate",

@@ -1,4 +1,6 @@
-"""Closed forms beside flow simulation of the same sends on the same links: how far they are apart, case by case."""
+"""Closed forms compared with flow simulation of the same sends on the same links: how far apart
+they are, case by case.
+"""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -17,17 +19,16 @@ from rapid_llm.network.engine.state import solo_rates
 from rapid_llm.network.explicit import UNIT, Laid, by_turns, laid, takes_turns
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.groups import Members, group_of, members_of
-from rapid_llm.network.lines import Way, bare_line, ways
-from rapid_llm.network.own import nesting, templates
+from rapid_llm.network.lines import FREE, Way, bare_line, ways
+from rapid_llm.network.links_alone import nesting, templates
 from rapid_llm.network.programs import program, run_in_slices, run_on
 from rapid_llm.network.regimes import Line
 from rapid_llm.network.specimens import BANDWIDTH, FAMILIES, LATENCY, WRITTEN, written
 from rapid_llm.network.tasks import Floats, Result, Tasks
-from rapid_llm.network.technologies import Library, LinkCost, Protocol
+from rapid_llm.network.technologies import Library, Protocol
 from rapid_llm.network.templates import OPS, Bounds, Template
 from rapid_llm.network.topology import LINK_KINDS, Topology
 
-FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
 LINKS: Final = Library(
     name="links", protocols={"only": Protocol(algorithms=RUNS)}, links={"intra": FREE, "inter": FREE}
 )
@@ -71,8 +72,9 @@ class Compared:
 
 
 def telling(line: Line) -> list[float]:
-    """The sizes at which two times may be farthest apart: both are piecewise linear and convex in the size, so at the
-    ends, where the lines of the closed form meet, and where what a message waits for is as long as what it moves.
+    """The sizes at which two times may be farthest apart. Both are piecewise linear and convex in the size, so these
+    are the ends, the sizes where the lines of the closed form meet, and those where waiting for a message takes as long
+    as moving it.
     """
     lines = [(one.fixed, one.per_byte) for one in (line, *line.others)]
     found = [fixed / per_byte for fixed, per_byte in lines if per_byte > 0]
@@ -97,7 +99,7 @@ def on_system(
 
 
 def _a_slice(fabric: Fabric) -> bool:
-    """Whether jobs get parts of a torus, in the form that suits their size."""
+    """Whether jobs get parts of a torus, in the shape that suits their size."""
     return fabric.tiers[-1].kind == "torus" and not fabric.tiers[-1].by_links
 
 
@@ -198,8 +200,8 @@ def _uneven_above(way: Way, topology: Topology, members: Members) -> bool:
 
 
 def _at_odds(way: Way, topology: Topology, members: Members) -> bool:
-    """Whether unlike sends share links by turns, or unlike groups may share one beyond what it has: they are not in the
-    same step at the same time.
+    """Whether unlike sends share links by turns, or unlike groups may together exceed a link: they are not in the same
+    step at the same time.
     """
     most = np.zeros((len(members), topology.links))
     if by_turns(laid_out(way, UNIT, topology, members, slices=1), run_on(way.template), topology.capacity):
@@ -277,8 +279,8 @@ def worst(found: Sequence[Compared]) -> list[tuple[str, str, str, int, Compared 
 
 
 def sampled(count: int, seed: int, names: Sequence[str] = ()) -> Iterator[Compared]:
-    """So many random cases of systems, of the catalogue or whose file names a constructor, and of constructors (or of
-    ``names`` alone), of messages of any size.
+    """A number of random cases: of systems (of the catalogue, or whose file names a constructor) and of constructors
+    (or of ``names`` alone), with messages of any size.
     """
     draw, found = random.Random(seed), 0
     families = [name for name in names or FAMILIES if name in FAMILIES]

@@ -52,11 +52,10 @@ def candidates(
     small: str | Library | None = None,
     algorithm: str | Recipe | None = None,
 ) -> tuple[Candidate, ...]:
-    """Every way to run a collective, the fastest first (``price`` takes that one); last those that the library's tuner
-    passes over, which it falls back to.
-
-    ``algorithm`` asks for one only: a name, whether or not the library would choose it, or a recipe of one's own, both
-    under every protocol that carries the operation. InputError when a group does not fit, or nothing can run.
+    """Every way to run a collective, the fastest first (``price`` takes that one); ways that the library's tuner passes
+    over, and falls back to, come last. ``algorithm`` restricts them to one: a name, whether or not the library would
+    choose it, or a user's recipe, both under every protocol that carries the operation. InputError when a group does
+    not fit, or nothing can run.
     """
     op_code(op)
     group = group_of(fabric, ranks, stride)

@@ -24,7 +24,9 @@ SENDS: Final = 1 << 19
 
 @lru_cache(maxsize=4096)
 def paths(template: Template, group: Group) -> list[Path] | None:
-    """Seconds, and seconds per byte of S, of lines of which the highest counts; None where that is not laid out."""
+    """Seconds, and seconds per byte of S, of lines of which the highest counts; None where the
+    sends are not laid out.
+    """
     way = Way(ALGORITHMS[template.algorithm], "", template, group, ())
     system, ranks = group.links, group.bounds[-1]
     if system is None or way.algorithm not in (*RUNS, OWN) or not lies_in_whole_units(way):

@@ -45,14 +45,16 @@ class Channels:
         return Channels(few, many, cost.channels)
 
     def bounds(self, share: float, rate: float) -> tuple[tuple[Bound, ...], ...]:
-        """What holds a message of ``share`` S up at ``rate`` a channel (B/s); the least of these sets counts."""
+        """Lower bounds of the time of a message of ``share`` S, at ``rate`` a channel (B/s); the least of these sets
+        counts.
+        """
         one = ((0.0, share / rate),)
         short = ((PART / rate, 0.0), (0.0, share / rate / self.few))
         long = ((FULL / rate, 0.0), (0.0, share / rate / self.many))
         return (one, short, long) if self.many > self.few else (one, short)
 
     def seconds(self, size: float, rate: float) -> float:
-        """What holds a message of ``size`` bytes up."""
+        """The lower bound of the time of a message of ``size`` bytes that its channels set."""
         return min(max(s + b * size for s, b in bounds) for bounds in self.bounds(1.0, rate))
 
     def flagged(self, library: Library) -> float:

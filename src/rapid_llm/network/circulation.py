@@ -1,8 +1,8 @@
-"""Rings over links of several levels, and trees of groups that straddle units at different places: hop by hop.
+"""Rings over links of several levels, and trees of groups that straddle units at different places, hop by hop.
 
-Blocks circulate on a ring: a link carries one at a time, and a block leaves once it has arrived. The time is the
-longest path of a max-plus system (Baccelli et al., Synchronization and Linearity, 1992, section 2.3): in every round
-the next hop, or another transfer in the queue of the link where the block is. Of groups that lie unlike, the slowest
+Blocks circulate on a ring: a link carries one block at a time, and a block leaves once it has arrived. The time is the
+longest path of a max-plus system (Baccelli et al., Synchronization and Linearity, 1992, section 2.3): in every round a
+path makes the next hop, or another transfer in the queue of its link. Among groups that lie differently, the slowest
 decides.
 """
 
@@ -22,12 +22,10 @@ NEGLIGIBLE = 1e-6
 
 
 def ring_paths(group: Group, laps: int, hop: Floats, transfer: Floats, both: bool) -> list[Path]:
-    """Seconds, and seconds per byte, of the longest paths of blocks that circulate ``laps`` times n - 1 rounds.
-
-    Half of them go backwards in ``both``; ``hop`` (s) is of a link of each level, ``transfer`` (s/B in a round) of one
-    where other groups leave units or enter them, and of one where a group is alone.
-
-    A path makes all hops; or it passes the slowest links, and stays in their queue for the rounds that are left.
+    """Seconds, and seconds per byte, of the longest paths of blocks that circulate ``laps`` times n - 1 rounds. With
+    ``both``, half of them go backwards. ``hop`` (s): of a link of each level; ``transfer`` (s/B in a round): of a link
+    where other groups leave or enter units too, and of one where a group is alone. A path makes all hops; or it passes
+    the slowest links, and stays in their queue for the rounds that are left.
     """
     members = _everywhere(group)
     rounds = laps * (members.shape[1] - 1)
@@ -64,9 +62,9 @@ def ring_paths(group: Group, laps: int, hop: Floats, transfer: Floats, both: boo
 
 
 class _Queue:
-    """Paths over a slow link that begin on a dear one of the ring's first lap, of which the last link is slow, and end
-    behind a dear one at most ``rounds`` later, by what they add to two sums along the ring. ``kinds`` of links: those
-    that are slow, and those that are dear.
+    """Paths over a slow link. They begin on a costly link of the ring's first lap whose last link is slow, and end
+    behind a costly link at most ``rounds`` later; what they add to two sums along the ring. ``kinds``: which links are
+    slow, and which are costly.
     """
 
     def __init__(
@@ -84,7 +82,9 @@ class _Queue:
         self.since = np.searchsorted(self.begins, self.ends[~self.near] - rounds)
 
     def farthest(self) -> Floats:
-        """Those that are the highest in any direction [paths, 2], found by asking between two for one beyond both."""
+        """The points [paths, 2] that are extreme in some direction, found by asking between each two for one beyond
+        both.
+        """
         corners = [self._highest(1.0, 0.0), self._highest(0.0, 1.0)]
         least = NEGLIGIBLE * np.abs(self.sums).max(axis=1)  # corners that are less apart are so by rounding
         k = 0
@@ -99,7 +99,9 @@ class _Queue:
         return np.array(corners)
 
     def _highest(self, late: float, moving: float) -> tuple[float, float]:
-        """The path that adds the most to both sums, so weighted: of every end, the lowest begin that it may have."""
+        """The path that maximises a weighted sum of both sums: for every end, with the lowest begin
+        that it may have.
+        """
         height = late * self.sums[0] + moving * self.sums[1]
         start = height[self.begins]
         low = np.empty(len(self.ends))
@@ -114,27 +116,27 @@ class _Queue:
 
 
 def _everywhere(group: Group) -> Ints:
-    """Accelerators of every group; of one where all lie alike."""
+    """Accelerators of every group; of one group where all lie alike."""
     n, stride = group.bounds[-1], group.stride
     return members_of(group.job, n, stride) if group.scattered else stride * np.arange(n)[None, :]
 
 
 def _returns(inner: int, units: int, both: bool) -> list[int]:
-    """By how many places channels are further on where they leave the last unit than where they enter the first: to
-    and fro through each, or both ways round (``sends._along``).
+    """By how many places channels are further on where they leave the last unit than where they enter the first: back
+    and forth through each unit, or both ways round (``sends._along``).
     """
     ahead = units * (1 if both else inner // 2 if inner % 2 == 0 else -(inner // 2)) % inner
     return [ahead, ahead - inner] if ahead else []
 
 
 def _between(begin: Ints, end: Ints, sums: Floats) -> Floats:
-    """Sums over the links from ``begin`` to before ``end``, from sums along the ring."""
+    """Sums over the links from ``begin`` up to ``end`` exclusive, from cumulative sums along the ring."""
     return np.asarray(sums[end] - sums[begin])
 
 
 class Trees(NamedTuple):
-    """A double binary tree up and down again: its longest chains of hops, of any group, and the bytes that the busiest
-    rank sends in one of the two that leave what each level joins, in units of S.
+    """A double binary tree, up and down again: its longest chains of hops over all groups, and the bytes, in units of
+    S, that the busiest rank sends beyond each level in one of the two trees.
     """
 
     paths: list[Path]
@@ -142,11 +144,11 @@ class Trees(NamedTuple):
 
 
 def trees(group: Group, hop: Floats, rates: Floats, beside: Floats) -> Trees:
-    """Of the trees through the units of ``bounds``; ``hop``: seconds of a hop of each level, ``rates`` (B/s) of a port,
-    and seconds per byte of S for which it moves what goes on ``beside`` them.
+    """The time of trees through the units of ``bounds``. ``hop``: seconds of a hop of each level; ``rates``: of a port
+    (B/s); ``beside``: seconds per byte of S for which a port moves other traffic of the collective.
 
-    Of every edge the longest chain through it up to the root and, the deepest, down again; it moves S at the pace of
-    the busier of the edge's ends, or over a full mesh of the link between them.
+    For every edge, the longest chain through it up to the root and on down the deepest branch; it moves S at the pace
+    of the busier of the edge's ends, or in a full mesh of the link between them.
     """
     inner = group.bounds[group.inside - 1] if group.inside else 1
     units = _everywhere(group)[:, ::inner]
@@ -156,11 +158,7 @@ def trees(group: Group, hop: Floats, rates: Floats, beside: Floats) -> Trees:
     way = level + len(hop) * _off_rail(units[:, child], units[:, parent], group)
     way, first = np.unique(way, axis=0, return_index=True)
     wait, level = _by_rail(hop, group)[way.T], level[first].T
-    below, above = np.zeros((2, 2, count, len(way)))
-    for (_, t, a, b), seconds in zip(edges.T.tolist(), wait, strict=True):
-        np.maximum(below[t, b], below[t, a] + seconds, out=below[t, b])
-    for (_, t, a, b), seconds in zip(edges.T[::-1].tolist(), wait[::-1], strict=True):
-        above[t, a] = above[t, b] + seconds
+    below, above = _chains(edges, wait, count)
     deepest = below.max(axis=1)
     through = deepest[tree] + below[tree, child] + wait + above[tree, parent]
     sent, moving, ports = np.zeros(len(hop)), np.zeros_like(wait), list[Floats]()
@@ -168,11 +166,8 @@ def trees(group: Group, hop: Floats, rates: Floats, beside: Floats) -> Trees:
         far = level == k if k < group.inside else level >= k
         ends, pace, other = [child, parent], rates[k], beside[k]
         if group.tiers[k].kind == "full":  # a link either way between each two, that no chain inside a unit takes
-            ends, pace, other = (
-                [np.minimum(child, parent) * count + np.maximum(child, parent)],
-                pace / max(1, inner - 1),
-                0,
-            )
+            ends = [np.minimum(child, parent) * count + np.maximum(child, parent)]
+            pace, other = pace / max(1, inner - 1), 0.0
         touched = np.zeros((max(int(end.max(initial=0)) for end in ends) + 1, len(way)))
         for end in ends:
             np.add.at(touched, end, far * 1.0)
@@ -189,6 +184,17 @@ def trees(group: Group, hop: Floats, rates: Floats, beside: Floats) -> Trees:
     return Trees(highest(np.concatenate(waits), np.concatenate(moves)), sent)
 
 
+def _chains(edges: Ints, wait: Floats, count: int) -> tuple[Floats, Floats]:
+    """Seconds of the longest chain from a leaf up to each of ``count`` units of both trees, and of that from there to
+    the root [2, count, way]; ``edges``: rows of level, tree, child and parent, leaves first; ``wait``: of each edge."""
+    below, above = np.zeros((2, 2, count, wait.shape[1]))
+    for (_, t, a, b), seconds in zip(edges.T.tolist(), wait, strict=True):
+        np.maximum(below[t, b], below[t, a] + seconds, out=below[t, b])
+    for (_, t, a, b), seconds in zip(edges.T[::-1].tolist(), wait[::-1], strict=True):
+        above[t, a] = above[t, b] + seconds
+    return below, above
+
+
 def _levels(a: Ints, b: Ints, group: Group) -> Ints:
     """The level that each hop from ``a`` to ``b`` stays in."""
     found = np.full(a.shape, len(group.tiers) - 1)
@@ -198,7 +204,7 @@ def _levels(a: Ints, b: Ints, group: Group) -> Ints:
 
 
 def _beside_others(members: Ints, level: Ints, group: Group) -> NDArray[np.bool_]:
-    """Of every hop of the rings of all groups whether those of others leave the same unit or enter it."""
+    """For every hop of the rings of all groups, whether hops of other groups leave or enter the same unit."""
     found = np.zeros(level.shape, np.bool_)
     for k in range(group.inside, len(group.tiers)):
         span = group.tiers[k - 1].span if k > group.inside else group.node_span

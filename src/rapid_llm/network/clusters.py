@@ -140,23 +140,11 @@ def nested(
     ``bandwidth`` (B/s; unlimited beside the card unless given).
     """
     cards = len(outer.accelerators) if per_box is None else per_box * len(boxes)
-    if not boxes or cards % len(boxes):
-        raise InputError(
-            f"{outer.name} has {cards} ports, which do not divide among {len(boxes)} boxes; "
-            "give it the same number of ports for every box.",
-            field="topology",
-        )
-    per_box = cards // len(boxes)
+    per_box = _cards_of_box(boxes, outer, cards)
     build = Builder(name or f"{len(boxes)} x {boxes[0].name} in {outer.name}")
     accelerators: list[Ints] = []
     for _, same in groupby(boxes, key=id):
         alike = list(same)
-        count = len(alike[0].accelerators)
-        if count % per_box:
-            raise InputError(
-                f"{alike[0].name} has {count} accelerators, which do not divide among {per_box} network cards.",
-                field="topology",
-            )
         placed = _place(build, alike[0], len(accelerators), len(alike))
         accelerators.extend(placed[:, alike[0].accelerators])
     renamed = _as_cards(outer, per_box)
@@ -171,6 +159,24 @@ def nested(
         ends = lanes
     build.join(ends, card, rate, latency / 2, "host")
     return build.build()
+
+
+def _cards_of_box(boxes: Sequence[Topology], outer: Topology, cards: int) -> int:
+    """Network cards of each box; InputError where boxes or their accelerators cannot share them equally."""
+    if not boxes or cards % len(boxes):
+        raise InputError(
+            f"{outer.name} has {cards} ports, which do not divide among {len(boxes)} boxes; "
+            "give it the same number of ports for every box.",
+            field="topology",
+        )
+    per_box = cards // len(boxes)
+    for box in boxes:
+        if (count := len(box.accelerators)) % per_box:
+            raise InputError(
+                f"{box.name} has {count} accelerators, which do not divide among {per_box} network cards.",
+                field="topology",
+            )
+    return per_box
 
 
 def _as_cards(outer: Topology, per_box: int) -> Topology:

@@ -117,7 +117,7 @@ def price_rows(
 
 
 class _Table(NamedTuple):
-    """Candidates of several rows; short ones are filled with such as never win."""
+    """Candidates of several rows; short rows are padded with candidates that never win."""
 
     held: tuple[Column, ...]  # coefficients of lines, and of others that hold them up, each (3, rows, candidates)
     sizes: Column | None  # (2, rows, candidates) above and up to which each holds; None where all always do

@@ -95,9 +95,8 @@ def contend(
 
     The library's launch, steps and protocol are added as in the closed form, so that both agree where nothing contends.
     ``members`` [groups, ranks]: the accelerators of every group (default: those that interleave with the first; rows of
-    a send_recv may be chains of any length); ``routed``: the links that routes may take, where those are not all;
-    ``background``: flows of others beside it.
-    InfeasibleError where no live path joins two ranks.
+    a send_recv may be chains of any length); ``routed``: the links that routes may take, where not all; ``background``:
+    other flows on the same links. InfeasibleError where no live path joins two ranks.
     """
     way, group = candidate.way, candidate.way.group
     if members is None:
@@ -109,7 +108,7 @@ def contend(
 
 
 def contended(way: Way, size_bytes: float, topology: Topology, result: Result) -> Contended:
-    """What a run of a collective on the links of a topology says, with what its library adds."""
+    """The result of running a collective on the links of a topology, with its library's costs added."""
     bare = bare_line(way)
     seconds = with_library(way, size_bytes, bare, result.seconds - bare.seconds(size_bytes))
     moved = np.asarray(result.link_bytes, dtype=np.float64)
@@ -157,8 +156,8 @@ def laid_out(
     slices: int = SLICES,
     rounds: int | None = None,
 ) -> Tasks:
-    """The tasks of all groups [groups, ranks], routed together, so that they spread over the links; a ring in so
-    many ``rounds`` at most (default: in all of them, where that is not too much).
+    """The tasks of all groups [groups, ranks], routed together, so that they spread over the links; a ring in at most
+    ``rounds`` rounds (default: in all of them, where these are not too many).
     """
     from rapid_llm.network.programs import program
 
@@ -198,8 +197,8 @@ def _in_cycle(way: Way, topology: Topology, members: NDArray[np.int64]) -> NDArr
 
 
 def _meshed(way: Way) -> Template:
-    """Rings and chains as they run over direct links: both ways round a ring of links, and over all links of a full
-    mesh at once, where a rank of a single ring sends a share to every other in every round.
+    """Rings and chains as they run over direct links: both ways round a ring of links; over all links of a full mesh at
+    once, where in every round a rank of a single ring sends a share to every other.
     """
     return replace(way.template, phases=tuple(_over_links(phase, way.group) for phase in way.template.phases))
 
@@ -215,8 +214,8 @@ def _over_links(phase: Phase, group: Group) -> Phase:
 
 
 def with_library(way: Way, size: float, bare: Line, excess: float) -> float:
-    """Seconds of a way whose links take ``excess`` beyond the ``bare`` closed form: that of the library, and the excess
-    at the rate that the library makes of links.
+    """Seconds of a way whose links take ``excess`` longer than in the ``bare`` closed form: the time with its library,
+    and the excess scaled by the rate that the library reaches on links.
     """
     line = min(way.lines, key=lambda line: line.seconds(size))
     theirs, links = line.holding(size).per_byte, bare.holding(size).per_byte

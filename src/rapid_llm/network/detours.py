@@ -5,8 +5,9 @@ from rapid_llm.network.templates import Phase, hops
 
 
 def detours(phase: Phase, group: Group, level: int | None = None) -> float:
-    """Seconds that the links of a phase (of what crosses a ``level``: its outermost) take beyond one for each hop:
-    between ranks far apart on rings and tori, over the way back of an open chain, and to another rail.
+    """Seconds that the links of a phase take beyond one link for each hop (for a phase that crosses a ``level``: the
+    outermost it crosses): between ranks that are far apart on rings and tori, on the way back along an open chain, and
+    to another rail.
     """
     low, high = phase.levels
     if phase.pattern in ("ring", "relay", "chain"):
@@ -51,9 +52,9 @@ def both_ways(phase: Phase, group: Group) -> bool:
 
 
 def _off_rails(phase: Phase, group: Group) -> float:
-    """Seconds that a ring takes once a lap to return to the rail where it began, since it leaves every node at another
-    place than where it entered: at the one opposite, so that two nodes bring it back, or at one from which only a lap
-    of the places does, where their number is odd or the ring runs both ways round (``sends._along``).
+    """Seconds, once a lap, in which a ring returns to the rail where it began. It leaves every node at another place
+    than where it entered: at the opposite place, so that two nodes bring it back; or, where the number of places is odd
+    or the ring runs both ways, at the next, so that only a lap over all places does (``sends._along``).
     """
     inside, low, high = group.inside, phase.levels[0], phase.levels[1]
     if phase.pattern == "chain" or group.off_rails or not low < inside < high:

@@ -9,14 +9,14 @@ from rapid_llm.network.contention import Contended
 from rapid_llm.network.fabric import Fabric
 from rapid_llm.network.flow_prices import NOTHING, Beside, Interconnect, whole_groups
 from rapid_llm.network.groups import Members
+from rapid_llm.network.lines import FREE
 from rapid_llm.network.tasks import Floats, Result
-from rapid_llm.network.technologies import Library, LinkCost, Protocol
+from rapid_llm.network.technologies import Library, Protocol
 from rapid_llm.network.topology import Topology
 from rapid_llm.network.uneven import price_matrix
 
-_FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
 _LINKS: Final = Library(
-    name="links", protocols={"only": Protocol(algorithms=("direct",))}, links={"intra": _FREE, "inter": _FREE}
+    name="links", protocols={"only": Protocol(algorithms=("direct",))}, links={"intra": FREE, "inter": FREE}
 )
 """A library that adds nothing to what links take."""
 

@@ -138,16 +138,12 @@ def price_experts(
     known = expert_library(library) if isinstance(library, str) else library
     if mode is not None and mode not in known.modes:
         raise InputError(unknown_name(f"mode of '{known.name}'", mode, known.modes))
-    given = (
+    columns = _together(
         *(tokens, hidden_size, experts_per_token, experts, ranks, stride),
         np.nan if units is None else units,
         np.nan if element_bytes is None else element_bytes,
     )
-    columns = np.empty((len(given), *np.broadcast(*given).shape))
-    for at, column in enumerate(given):
-        columns[at] = column
-    shape = columns.shape[1:]
-    work = columns.reshape(len(given), -1)
+    shape, work = columns.shape[1:], columns.reshape(len(columns), -1)
     names, same = list(known.modes) if mode is None else [mode], work[1:].tobytes()
     shares = [_share(phase, known.modes[name], fabric, same, (node_limit, node_share)) for name in names]
     priced = np.array([_mode(work[0], share) for share in shares])
@@ -155,6 +151,14 @@ def price_experts(
     seconds, wire, far, busy = (column.reshape(shape) for column in priced[best, :, np.arange(len(best))].T)
     index = np.array([list(known.modes).index(name) for name in names], dtype=np.int8)
     return ExpertPrices(seconds, wire, far, busy, index[best].reshape(shape))
+
+
+def _together(*given: ArrayLike) -> Column:
+    """Values of all rows [number of values, ...], each broadcast to the shape of all."""
+    columns = np.empty((len(given), *np.broadcast(*given).shape))
+    for at, column in enumerate(given):
+        columns[at] = column
+    return columns
 
 
 def _best(seconds: Column, tokens: Column, most: Sequence[int | None]) -> NDArray[np.intp]:

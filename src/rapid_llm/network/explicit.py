@@ -31,7 +31,7 @@ DEEP: Final = 4
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stage:
     """Sends that begin together: ``rows`` of the program; seconds per byte of S that a round takes on the slowest link,
-    and seconds of its hop; the send ``before`` each on its ring, if blocks circulate; what hands over to ``after``.
+    and seconds of its hop; the send ``before`` each on its ring, if blocks circulate; ``after``: which sends follow.
     """
 
     rows: Ints
@@ -45,8 +45,8 @@ class _Stage:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Laid:
-    """A program whose stages are priced: seconds of a message of any size, all groups at once; of a ``pipelined`` one
-    the lines to where each chain of hops ends.
+    """A program whose stages are priced: the seconds of a message of any size, all groups at once; for a ``pipelined``
+    program, lines up to the end of each chain of hops.
     """
 
     stages: tuple[_Stage, ...]
@@ -72,7 +72,9 @@ class Laid:
         return float(finish.max(initial=0.0))
 
     def lines(self) -> list[Path]:
-        """The lines of which the highest counts: a time of maxima and sums is convex, and straight between kinks."""
+        """Lines of which the highest counts: a time of maxima and sums is convex in the size, and straight between
+        kinks.
+        """
         if self.pipelined:
             return list(self.pipelined)
         small, large = map(self._tangent, ENDS)
@@ -134,12 +136,11 @@ def takes_turns(
 
 
 def by_turns(tasks: Tasks, template: Template, capacity: Floats) -> bool:
-    """Whether sends meet on a link that are not alike, by turns: mostly sooner than the closed form says, and later
-    where they meet those of the next step.
-
-    In one step some need more time on another link, or have more hops in a step that goes on round by round; on a ring
-    of unequal hops any two that share a link; of two steps those on one link, where not all sends of the first end
-    together. A step by itself, such as an exchange, is told by those of its sends that may be the last.
+    """Whether unlike sends meet on a link and take turns there: they mostly end sooner than the closed form says, and
+    later where they meet those of the next step. That is so, within one step, where some need more time on another
+    link, or have more hops in a step that continues round by round; on a ring of unequal hops, for any two that share a
+    link; between two steps, for those on one link, where not all sends of the first end together. A step by itself,
+    such as an exchange, is judged by those of its sends that may be the last.
     """
     links = len(capacity)
     if template.pipelined:
@@ -166,8 +167,8 @@ def by_turns(tasks: Tasks, template: Template, capacity: Floats) -> bool:
 
 
 def _gets_ahead(tasks: Tasks, capacity: Floats) -> bool:
-    """Whether a send that may be the last of a step, or end a chain of slices that is, has ended before its busiest
-    link has: on each that is as busy are sends that another link holds up for longer.
+    """Whether a send that may be the last of its step, or end a chain of slices that is, has ended before its busiest
+    link has: every link that is as busy has sends that another link delays for longer.
     """
     busy = _busy(tasks, capacity)
     transfer = _slowest(tasks, busy)
@@ -185,14 +186,14 @@ def _gets_ahead(tasks: Tasks, capacity: Floats) -> bool:
 
 
 def _circles(template: Template) -> list[bool]:
-    """Of each stage whether its blocks circulate."""
+    """For each stage, whether its blocks circulate."""
     phases, lanes = template.phases, template.lanes
     stages = [phases] if template.pipelined else [phases[k : k + lanes] for k in range(0, len(phases), lanes)]
     return [any(phase.pattern in CIRCLES for phase in stage) for stage in stages]
 
 
 def _part(tasks: Tasks, chosen: NDArray[np.bool_]) -> Tasks:
-    """Some of the tasks, and what they wait for among themselves."""
+    """Some of the tasks, with their dependencies among each other."""
     rows = np.flatnonzero(chosen)
     place = np.cumsum(chosen) - 1
     on, length = chosen[tasks.row], np.diff(tasks.resource_start)[rows]
@@ -269,13 +270,13 @@ def _slowest(tasks: Tasks, busy: Floats) -> Floats:
 
 
 def _depth(tasks: Tasks) -> Floats:
-    """Seconds of the longest chain of hops that wait for each other up to each."""
+    """Seconds of the longest chain of dependent hops up to each task."""
     return _along(tasks, 0.0, np.zeros(len(tasks), np.bool_), tasks.latency)
 
 
 def _chains(tasks: Tasks, transfer: Floats) -> list[Path]:
-    """The longest chains of sends that wait for each other: seconds of their hops, and what the slowest of a chain
-    takes to ``transfer`` all slices. Of each such pace, the longest chain that has one as slow.
+    """The longest chains of sends that wait for each other: the seconds of their hops, and the seconds in which the
+    slowest of a chain can ``transfer`` all slices. For each such pace, the longest chain with a send as slow.
     """
     depth, found = _depth(tasks), list[Path]()
     paces = np.unique(transfer)
@@ -286,8 +287,8 @@ def _chains(tasks: Tasks, transfer: Floats) -> list[Path]:
 
 
 def _along(tasks: Tasks, begin: float, known: NDArray[np.bool_], value: Floats) -> Floats:
-    """Seconds of the longest chain of hops up to each task: the ``value`` of those that are ``known``, and of others
-    one hop more than the longest of those they wait for, from ``begin`` where they wait for none.
+    """Seconds of the longest chain of hops up to each task: ``value`` for ``known`` tasks; for others one hop more than
+    the longest of those that they wait for, from ``begin`` where they wait for none.
     """
     row = np.repeat(np.arange(len(tasks)), np.diff(tasks.dependency_start))
     reached = np.where(known, value, begin + tasks.latency)

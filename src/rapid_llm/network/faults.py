@@ -58,7 +58,7 @@ def speeds(faults: Sequence[Fault], accelerators: int, starts: Sequence[int]) ->
 
 
 def _span(fault: Fault, accelerators: int, starts: Sequence[int]) -> tuple[int, int]:
-    """The places of an accelerator or of those of a node: from, to."""
+    """The range of places of an accelerator, or of those of a node: from, to."""
     if fault.accelerator is not None:
         place = fault.accelerator if isinstance(fault.accelerator, int) else _numbered(fault.accelerator, starts)
         if not 0 <= place < accelerators:

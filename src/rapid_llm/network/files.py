@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, zip_longest
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -229,44 +229,54 @@ def topology_of_edges(
     """A topology from mappings with ``from``, ``to``, ``bandwidth`` (``50 GB/s``; both ways unless ``reverse``) and
     maybe ``latency`` (``1 us``) and ``kind``. InputError for a missing column, a bad quantity or a link to itself.
     """
-    ends, back, rates, sorts = [], [], [], []
-    names: dict[str, None] = {}
+    edges = []
     for index, row in enumerate(rows):
         line = None if first_line is None else first_line + index
-        where = f"links[{index}]"
-        _known(row, where, file, line)
-        missing = [c for c in COLUMNS if not (isinstance(row, Mapping) and row.get(c) not in (None, ""))]
-        if missing:
-            raise InputError(f"{where} of {name} needs {' and '.join(missing)}.", field=where, file=file, line=line)
-        a, b = str(row["from"]).strip(), str(row["to"]).strip()
-        if a == b:
-            raise InputError(f"{where} of {name} joins '{a}' with itself.", field=where, file=file, line=line)
-        rate = _quantity(row["bandwidth"], "bandwidth", f"{where}.bandwidth", file, line)
-        if rate <= 0:
-            raise InputError(
-                f"{where}.bandwidth of {name} must be above 0 (got '{row['bandwidth']}').",
-                field=where,
-                file=file,
-                line=line,
-            )
-        found = [rate, 0.0]
-        for k, (field, dimension) in enumerate((("reverse", "bandwidth"), ("latency", "time"))):
-            if row.get(field) not in (None, ""):
-                found[k] = _quantity(row[field], dimension, f"{where}.{field}", file, line)
-            if not found[k] >= 0:
-                raise InputError(
-                    f"{where}.{field} of {name} must be 0 or more (got '{row[field]}').",
-                    field=where, file=file, line=line,
-                )  # fmt: skip
-        back.append(found[0])
-        rates.append((rate, found[1]))
-        sorts.append(LINK_KINDS.index(row.get("kind") or "fabric"))
-        ends.append((a, b))
-        names.update({a: None, b: None})
-    table = np.array(rates).reshape(-1, 2)
+        edges.append(_edge(row, name, f"links[{index}]", file, line))
+    names = dict.fromkeys(end for edge in edges for end in edge.ends)
     return _built(
-        name, list(names), ends, rates=table, back=np.array(back), sorts=np.array(sorts, np.int8), kinds=kinds or {}
+        name,
+        list(names),
+        [edge.ends for edge in edges],
+        rates=np.array([(edge.rate, edge.latency) for edge in edges]).reshape(-1, 2),
+        back=np.array([edge.reverse for edge in edges]),
+        sorts=np.array([edge.sort for edge in edges], np.int8),
+        kinds=kinds or {},
     )
+
+
+class _Edge(NamedTuple):
+    """A link as a row states it: B/s from its first end to the second and ``reverse``, s, the place of its kind."""
+
+    ends: tuple[str, str]
+    rate: float
+    reverse: float
+    latency: float
+    sort: int
+
+
+def _edge(row: Mapping[str, Any], name: str, where: str, file: str | None, line: int | None) -> _Edge:
+    """A row of a list of links; InputError for a missing column, a bad quantity or a link to itself."""
+    _known(row, where, file, line)
+    missing = [c for c in COLUMNS if not (isinstance(row, Mapping) and row.get(c) not in (None, ""))]
+    if missing:
+        raise InputError(f"{where} of {name} needs {' and '.join(missing)}.", field=where, file=file, line=line)
+    a, b = str(row["from"]).strip(), str(row["to"]).strip()
+    if a == b:
+        raise InputError(f"{where} of {name} joins '{a}' with itself.", field=where, file=file, line=line)
+
+    def amount(field: str, dimension: str, default: float) -> float:
+        given = row.get(field)
+        found = default if given in (None, "") else _quantity(given, dimension, f"{where}.{field}", file, line)
+        least = "above 0" if field == "bandwidth" else "0 or more"
+        if not (found > 0 if field == "bandwidth" else found >= 0):
+            said = f"{where}.{field} of {name} must be {least} (got '{given}')."
+            raise InputError(said, field=where, file=file, line=line)
+        return found
+
+    rate = amount("bandwidth", "bandwidth", 0.0)
+    reverse, latency = amount("reverse", "bandwidth", rate), amount("latency", "time", 0.0)
+    return _Edge((a, b), rate, reverse, latency, LINK_KINDS.index(row.get("kind") or "fabric"))
 
 
 def _known(row: Any, where: str, file: str | None, line: int | None) -> None:

@@ -43,7 +43,7 @@ ANCHOR: Final = 16.0
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """What a job sees of its system's links: those of its first ``accelerators``, and their faults."""
+    """The part of a system's links that a job uses: those of its first ``accelerators``, and their faults."""
 
     accelerators: int
     faults: tuple[Fault, ...] = ()
@@ -51,8 +51,8 @@ class Links:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Interconnect:
-    """The links of a job as they are, without their faults, and with degraded links left out of the routes (None where
-    no link is degraded). ``part`` of each accelerator: those of one part reach each other.
+    """The links of a job with their faults, without them, and with degraded links left out of the routes (None where no
+    link is degraded). ``part`` of each accelerator: accelerators of one part can reach each other.
     """
 
     topology: Topology
@@ -103,10 +103,10 @@ class Carrier:
 def interconnect(system: System, links: Links) -> Interconnect:
     """The explicit topology of a job. InputError for a fault at a place that the job does not have."""
     healthy = Topology.of(system, links.accelerators)
-    hurt = apply(healthy, links.faults) if links.faults else healthy
-    degraded = (hurt.health > 0) & (hurt.health < 1)
-    avoiding = hurt.with_health(np.where(degraded, 0.0, hurt.health)) if degraded.any() else None
-    return Interconnect(hurt, healthy, avoiding, parts(hurt, hurt.health > 0)[hurt.accelerators])
+    faulted = apply(healthy, links.faults) if links.faults else healthy
+    degraded = (faulted.health > 0) & (faulted.health < 1)
+    avoiding = faulted.with_health(np.where(degraded, 0.0, faulted.health)) if degraded.any() else None
+    return Interconnect(faulted, healthy, avoiding, parts(faulted, faulted.health > 0)[faulted.accelerators])
 
 
 def price_flow(
@@ -176,9 +176,9 @@ def chosen(message: Message, carrier: Carrier) -> tuple[Candidate, float]:
 
 
 def _between(way: Way, size: float, net: Interconnect) -> float:
-    """What links take beyond the closed form (s), from the two sizes on either side that are simulated.
-
-    The time of a set of flows is piecewise linear and convex in their size, so what lies between is at most the chord.
+    """What links take beyond the closed form (s), interpolated between the next smaller and larger sizes that are
+    simulated. The time of a set of flows is piecewise linear and convex in their size, so it is at most the chord
+    between them.
     """
     low = _anchor(size)
     key = _bare(way)
@@ -187,7 +187,7 @@ def _between(way: Way, size: float, net: Interconnect) -> float:
 
 
 def _excess(way: Way, size: float, net: Interconnect) -> float:
-    """What links take beyond the closed form for one size (s), under the faster policy of ``under_faults``."""
+    """What links take beyond the closed form at one size (s), under the faster policy of ``under_faults``."""
     return _planned(way, size, net).seconds - bare_line(way).seconds(size)
 
 
@@ -197,13 +197,15 @@ def plan_of(way: Way, size: float, net: Interconnect) -> Plan:
 
 
 def _bare(way: Way) -> Way:
-    """A way without what a library adds: what the links see of it."""
+    """A way without the library's costs, for the links alone."""
     return replace(way, protocol="", lines=())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Planned:
-    """A way on the links, without its library: its plan, and seconds under the faster policy and each, and healthy."""
+    """A way on the links, without its library's costs: its plan, and seconds under the faster policy, under each
+    policy, and without faults.
+    """
 
     plan: Plan
     seconds: float
@@ -220,14 +222,15 @@ def _planned(way: Way, size: float, net: Interconnect) -> Planned:
     if net.topology is net.healthy:
         return Planned(Plan(words="", members=members), whole, whole, whole, whole)
     found = _recovered(way, size, net, members, whole)
-    detour, replan = (max(whole, hurt.seconds) for hurt in (found.detour, found.replan))
+    detour, replan = (max(whole, faulted.seconds) for faulted in (found.detour, found.replan))
     return Planned(found.plan, min(detour, replan), detour, replan, whole)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a message goes on after faults: ``name`` is detour or replan, ``plan`` what re-planning does, and by how much
-    the links take longer than healthy ones under it, and under a detour."""
+    """How a message goes on after faults: ``name`` is detour or replan, ``plan`` what re-planning changes, and how much
+    longer than healthy links the links take under it, and under a detour.
+    """
 
     name: str
     plan: str
@@ -253,7 +256,7 @@ def policy(message: Message, carrier: Carrier) -> Policy | None:
 
 
 SLOWER: Final = 1.001
-"""A message that faults slow down by less is not hurt."""
+"""A message that faults slow down by less counts as unaffected."""
 
 
 def _anchor(size: float) -> float:
@@ -263,7 +266,9 @@ def _anchor(size: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Beside:
-    """What a collective meets beside its links: how these are chosen (a name, or a table), and flows of others."""
+    """What a collective shares its links with, and how its links are chosen: a routing (a name, or a table), and other
+    flows.
+    """
 
     policy: "str | Table" = "auto"
     background: "Background | None" = None
@@ -275,7 +280,7 @@ NOTHING: Final = Beside()
 def _recovered(  # noqa: PLR0917
     way: Way, size: float, net: Interconnect, members: Members, whole: float, beside: Beside = NOTHING
 ) -> Recovery:
-    """Both policies for one way of a collective, which takes ``whole`` seconds on healthy links alone."""
+    """Both policies for one way to run a collective, which takes ``whole`` seconds on healthy links alone."""
     group, phases = way.group, way.template.phases
     nodes = group.inside == 1 and len(group.bounds) > 1
     wide = any(p.pattern in ("tree", "chain") or (p.pattern == "ring" and np.diff(p.levels) > 1) for p in phases)
@@ -294,7 +299,7 @@ def _recovered(  # noqa: PLR0917
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hurt:
+class Faulted:
     """A collective under faults: on the links under the faster policy; seconds of each, and what re-planning does."""
 
     best: Contended
@@ -305,12 +310,11 @@ class Hurt:
 
 def under_faults(
     way: Candidate, size: float, net: Interconnect, members: Members | None = None, beside: Beside = NOTHING
-) -> Hurt:
-    """One way of a collective on the links of a job, its groups (``members``, as of ``contend``) at once.
-
-    Detour: the routes of the healthy network, others where links are down. Re-plan: round degraded links, without the
-    rails that are hurt, or in another order, whichever is fastest. Never faster than without faults. InfeasibleError
-    where no live path joins two ranks.
+) -> Faulted:
+    """One way to run a collective on the links of a job, its groups (``members``, as of ``contend``) at once. Detour:
+    the routes of the healthy network, other routes where links are down. Re-plan: around degraded links, without
+    degraded rails, or in another order, whichever is fastest. Never faster than without faults. InfeasibleError where
+    no live path joins two ranks.
     """
     group = way.way.group
     if members is None:
@@ -318,10 +322,10 @@ def under_faults(
     whole_groups(net, members, "")
     whole = contend(way, size, net.healthy, members=members, policy=beside.policy, background=beside.background)
     if net.topology is net.healthy:
-        return Hurt(whole, whole.seconds, whole.seconds, "")
+        return Faulted(whole, whole.seconds, whole.seconds, "")
     found = _recovered(way.way, size, net, members, whole.flow, beside)
     one, other = (
-        replace(hurt, seconds=max(hurt.seconds, whole.seconds))
-        for hurt in (contended(way.way, size, net.topology, run) for run in (found.detour, found.replan))
+        replace(faulted, seconds=max(faulted.seconds, whole.seconds))
+        for faulted in (contended(way.way, size, net.topology, run) for run in (found.detour, found.replan))
     )
-    return Hurt(other if other.seconds < one.seconds else one, one.seconds, other.seconds, found.plan.words)
+    return Faulted(other if other.seconds < one.seconds else one, one.seconds, other.seconds, found.plan.words)

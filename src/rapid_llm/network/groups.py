@@ -18,13 +18,13 @@ Members = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group on its fabric: ``bounds`` (see templates) and the tier of each level; accelerators of a node.
+    """A group of ranks on its fabric: ``bounds`` (see templates) and the tier of each level; accelerators of a node.
+    ``units``: how many units of each level a group touches.
 
-    ``units``: how many of each level a group touches. Where groups are ``scattered``, so that they straddle them at
-    different places, units of ``bounds`` are what divides all their parts: 6 ranks on nodes of 8 are 6, 2 + 4 or 4 + 2,
-    so that they run as three units of two, of which two hops at most leave a node. ``fewest`` ranks of such a
-    group in one unit of each level; ``job``: accelerators that groups fill; ``links``: the system, where its tiers are
-    priced by what its links carry.
+    Groups are ``scattered`` where they straddle units at different places. The units of ``bounds`` are then what
+    divides all of their parts: groups of 6 ranks on nodes of 8 lie as 6, 2 + 4 or 4 + 2, so they are treated as three
+    units of two, of which two hops at most leave a node. ``fewest``: ranks of such a group in one unit of each level;
+    ``job``: accelerators that groups fill; ``links``: the system, where its tiers are priced by what its links carry.
     """
 
     bounds: tuple[int, ...]
@@ -45,16 +45,16 @@ class Group:
 
     @property
     def unlike(self) -> bool:
-        """Whether its ranks, or those of groups beside it, lie unlike: only then may sends share links in ways that a
-        closed form does not follow.
+        """Whether its ranks, or those of groups beside it, lie differently: only then may sends share links in ways
+        that a closed form does not follow.
         """
         chain = self.tiers[0].kind == "ring" and self.bounds[0] * self.stride < self.tiers[0].span
         return self.scattered or self.links is not None or chain
 
     @property
     def rails(self) -> int:
-        """Channels of rings through whole nodes and one that a group fills in part: as many as that has ranks, each
-        with a card of its own (NCCL searches rings over cards that every node has); 0: not such a group.
+        """Channels of rings through full nodes and one that the group fills in part: as many as that node has ranks,
+        each with a network card of its own (NCCL builds rings over cards that every node has); 0 for other groups.
         """
         alone = self.scattered and self.stride == 1 and self.job == self.bounds[-1] and self.inside == 1
         if not alone or len(self.tiers) < 2 or self.fewest[0] <= self.bounds[0]:
@@ -115,14 +115,16 @@ def group_of(fabric: Fabric, ranks: int, stride: int) -> Group:
 
 
 def members_of(accelerators: int, ranks: int, stride: int) -> Members:
-    """Accelerators of every group of ``ranks``, ``stride`` apart, that a job of so many is cut into [groups, ranks]."""
+    """Accelerators of every group [groups, ranks] in a job of a number of accelerators, cut into groups of ``ranks``
+    that are ``stride`` apart.
+    """
     first = np.arange(accelerators)
     first = first[(first % (ranks * stride) < stride) & (first + (ranks - 1) * stride < accelerators)]
     return first[:, None] + stride * np.arange(ranks)
 
 
 def _aligned(fabric: Fabric, job: int, ranks: int, stride: int) -> bool:
-    """Whether every tier that does not hold the whole job holds whole groups, or groups whole units of it."""
+    """Whether every tier smaller than the job holds whole groups, or groups hold whole units of it."""
     for tier in fabric.tiers:
         within, apart = divmod(tier.span, stride)
         if tier.kind == "torus" or tier.span >= job or within == 0:
@@ -133,7 +135,9 @@ def _aligned(fabric: Fabric, job: int, ranks: int, stride: int) -> bool:
 
 
 def _scattered(fabric: Fabric, job: int, ranks: int, stride: int) -> Group:
-    """A group of those that straddle units: the most that one touches, and what divides the parts of all."""
+    """A group that stands for those that straddle units: with the most units that any touches, and the greatest common
+    divisor of all parts.
+    """
     members = members_of(job, ranks, stride)
     rows: list[tuple[int, Tier, int, int]] = []
     nodes, before = 1, np.full(len(members), ranks)
@@ -157,15 +161,16 @@ def _parts(members: Members, span: int) -> tuple[Members, Members]:
 
 
 def by_medium(group: Group, laps: int) -> Group:
-    """A group with a level for each medium: every dimension of a torus that it lies along, a ring with links of its
-    own; else what is inside a node, and all of the network, which network cards share and rings go round in ``laps``.
+    """A group with one level for each medium that its traffic crosses: every dimension of a torus that it lies along, a
+    ring with links of its own; otherwise one for the inside of a node, and one for all of the network, which network
+    cards share and which rings cross in ``laps``.
     """
     alone = group.tiers[0].kind == "torus" and len(group.tiers) == 1
     return _by_dimension(group) if alone else _network_as_one(group, 2 * laps)
 
 
 def in_whole_units(group: Group, laps: int) -> Group:
-    """A group with the network as one level where its ranks do not fill leaves."""
+    """A group whose network is one level where its ranks do not fill leaves."""
     return group if whole(group.bounds) else _network_as_one(group, laps)
 
 
@@ -188,8 +193,9 @@ def _by_dimension(group: Group) -> Group:
 
 
 def _network_as_one(group: Group, laps: int) -> Group:
-    """The tiers between nodes as one, as the latest datum of a ring of nodes meets them: hops below a leaf, those from
-    leaf to leaf, and from pod to pod; of ``laps`` in a row it leaves out one hop each, the nearest where it can.
+    """The tiers between nodes as one, with the hops that the latest block on a ring of nodes makes: below a leaf, from
+    leaf to leaf, and from pod to pod; over several ``laps`` it leaves out one hop of each lap, the nearest where it
+    can.
     """
     inside, n = group.inside, group.bounds[-1]
     if len(group.bounds) - inside < 2:

@@ -19,6 +19,7 @@ from rapid_llm.network.technologies import Library, LinkCost, Protocol
 from rapid_llm.network.templates import ALGORITHMS, BUILDERS, Bounds, Phase, Template, hops, peers
 
 FREE: Final = LinkCost(launch=0, step=0, efficiency=1.0)
+"""Links alone: what no library adds to."""
 """Links and nothing else."""
 Build = Callable[[str, Bounds, int], Template]
 Vector = NDArray[np.float64]
@@ -27,7 +28,7 @@ Builders = Mapping[str, tuple[Build, tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One algorithm under one protocol of a library; the lower of its ``lines`` counts."""
+    """One algorithm under one protocol of a library. Of its ``lines`` the lowest counts."""
 
     algorithm: str
     protocol: str
@@ -59,7 +60,7 @@ def ways(op: str, group: Group, library: Library, builders: Builders = BUILDERS)
 
 
 def bare_line(way: Way) -> Line:
-    """The closed form of a way with links and nothing else."""
+    """The closed form of a way with links alone, without the library's costs."""
     return _line("", way.template, way.group, [FREE] * len(way.group.tiers), Protocol(algorithms=(way.algorithm,)))
 
 
@@ -149,7 +150,9 @@ def _line(op: str, template: Template, group: Group, costs: list[LinkCost], prot
 
 
 def _paths(template: Template, group: Group, hop: Vector, priced: tuple[Vector, Vector, Vector]) -> list[Path]:
-    """The longest paths through the phases, of what each of them ``waits``, keeps levels ``busy`` and ``calls``."""
+    """The longest paths through the phases: the seconds that each phase ``waits``, for which it keeps levels ``busy``,
+    and for which it ``calls`` peers.
+    """
     (waits, busy, calls), first, inner = priced, template.phases[0], group.tiers[0]
     if len(waits) == 1 and first.pattern in ("direct", "neighbour"):
         return _exchanged(first, group, hop, busy, float(calls[0]))
@@ -177,8 +180,8 @@ def _kept(protocol: Protocol, template: Template, costs: list[LinkCost]) -> Vect
 
 
 def _exchanged(phase: Phase, group: Group, hop: Vector, busy: Vector, calls: float) -> list[Path]:
-    """Paths of messages between peers: all levels at once, and the turns from peer to peer (``calls``, s), which hide
-    behind a bridge that is busy with what came first.
+    """Paths of messages between peers: all levels at once, and the time of turning from peer to peer (``calls``, s),
+    which hides behind a bridge that is still busy with earlier messages.
     """
     levels = range(*phase.levels)
     apart = np.array([hop[level] + detours(phase, group, level) for level in levels])
@@ -202,16 +205,16 @@ def paths_on_links(template: Template, group: Group) -> list[Path] | None:
 
 
 def _with_costs(paths: list[Path], added: float, stretch: float) -> list[Path]:
-    """Paths on links alone with what a library adds: to the hops in proportion to those of each path, the longest has
-    all of it.
+    """Paths on links alone with the library's costs added: to the hops in proportion to those of each path; the longest
+    path has all of them.
     """
     longest = max(wait for wait, _ in paths)
     return [(wait * (1 + added / longest if longest else 1.0), moving * stretch) for wait, moving in paths]
 
 
 def _turning(template: Template, group: Group, costs: list[LinkCost], waits: float) -> tuple[float, float]:
-    """Seconds, and seconds per byte, that a ring waits for its hops again in every further round of its buffers: a rank
-    first takes what arrived last (NCCL's loops over chunks). Nothing where channels are many.
+    """Seconds, and seconds per byte, for which a ring waits for its hops again in every further round of its buffers: a
+    rank takes what arrived last first (NCCL's loops over chunks). Zero where there are many channels.
     """
     rounds = [cost.round for cost in costs if cost.round]
     if not rounds or any(phase.pattern != "ring" for phase in template.phases):
@@ -220,13 +223,14 @@ def _turning(template: Template, group: Group, costs: list[LinkCost], waits: flo
 
 
 def _in_loops(line: Line, waits: float, per_byte: float) -> list[Line]:
-    """A line, and the one that it goes on with once buffers are full."""
+    """A line, and the line that continues it once buffers are full."""
     return [line, line.deeper(-waits, per_byte)] if per_byte else [line]
 
 
 def _own_share_first(template: Template, group: Group, costs: list[LinkCost], busy: Vector) -> float:
-    """Seconds per byte of S in which the threads of a ring send a rank's own share while what the last rank left in
-    host memory waits to be read: one after the other, where a peer's writes land in the meantime (NCCL's prims).
+    """Seconds per byte of S in which the threads of a ring send a rank's own share while data that the previous rank
+    left in host memory waits to be read. Both happen one after the other, where a peer's writes arrive meanwhile
+    (NCCL's prims).
     """
     read = any(cost.memory for cost in costs) and template.phases[0].pattern == "ring"
     return float(busy[0]) / (group.bounds[-1] - 1) if read else 0.0
@@ -242,14 +246,16 @@ def _calls(phase: Phase, template: Template, group: Group, costs: list[LinkCost]
 
 
 def _throttled(per_byte: float, template: Template, group: Group, protocol: Protocol) -> float:
-    """Seconds per byte of S once the threads of a channel are what limits."""
+    """Seconds per byte of S once the threads of a channel are the limit."""
     one = to_a_peer(template, group)
     bounds = (one / rate for rate in (protocol.channel, protocol.far if group.nodes > 1 else None) if rate)
     return max(per_byte, *bounds, 0.0)
 
 
 def side_by_side(others: float) -> float:
-    """Peers of an exchange inside a node, in those that cost one after another: their messages share a kernel."""
+    """Peers of an exchange inside a node, among those whose cost adds up one after another: their messages share a
+    kernel.
+    """
     return log2(1 + others)
 
 

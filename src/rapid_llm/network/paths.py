@@ -22,7 +22,7 @@ def in_stages(waits: Matrix, busy: Matrix) -> list[Path]:
 
 
 def highest(fixed: Vector, per_byte: Vector) -> list[Path]:
-    """``upper`` of many lines, less those that hardly rise above their neighbours."""
+    """``upper`` of many lines, without those that hardly rise above their neighbours."""
     order = np.lexsort((-fixed, -per_byte))
     fixed, per_byte = fixed[order], per_byte[order]
     rising = np.concatenate([[True], fixed[1:] > np.maximum.accumulate(fixed)[:-1] * (1 + 1e-9)])
@@ -39,7 +39,7 @@ def highest(fixed: Vector, per_byte: Vector) -> list[Path]:
 
 
 def upper(lines: list[Path]) -> list[Path]:
-    """Those of some lines a + b S that are the highest for some S, in order of slope."""
+    """The lines a + b S that are the highest for some S, in order of slope."""
     hull: list[Path] = []
     for a, b in sorted(lines, key=lambda line: (line[1], line[0])):
         while hull and (hull[-1][0] <= a or (len(hull) > 1 and _hidden(hull[-2], hull[-1], (a, b)))):

@@ -28,8 +28,23 @@ def topology_svg(topology: Topology, load: Floats | None = None) -> str:
     """
     places, height = _places(topology)
     share = None if load is None else np.asarray(load, np.float64) / max(float(np.max(load, initial=0.0)), 1e-300)
-    pieces = [*_links(topology, places, share), *_nodes(topology, places)]
-    return drawing(WIDTH, height, pieces, f"{topology.name}: {topology.nodes} nodes, {topology.links} directed links")
+    caption = _caption(topology, places, shaded=share is not None)
+    pieces = [*_links(topology, places, share), *_nodes(topology, places), words(8, height + 12, caption, dim=True)]
+    return drawing(
+        WIDTH, height + 24, pieces, f"{topology.name}: {topology.nodes} nodes, {topology.links} directed links"
+    )
+
+
+def _caption(topology: Topology, places: dict[int, Place], *, shaded: bool) -> str:
+    """What is drawn, and what the inks of links mean."""
+    health, part = topology.health, f", {len(places):,} of them drawn" if len(places) < topology.nodes else ""
+    said = [
+        f"{topology.name}: {topology.nodes:,} nodes{part}",
+        "links: the stronger, the nearer to the load of the busiest" if shaded else "",
+        "orange: degraded" if ((health > 0) & (health < 1)).any() else "",
+        "red, dashed: down" if (health == 0).any() else "",
+    ]  # fmt: skip
+    return "; ".join(filter(None, said))
 
 
 def _places(topology: Topology) -> tuple[dict[int, Place], float]:
@@ -102,4 +117,5 @@ def _nodes(topology: Topology, places: dict[int, Place]) -> Iterator[str]:
         tip = f"{topology.names[n]} ({NODE_KINDS[kind]})"
         yield box((x - size / 2, y - size / 2, size, size), colour(kind), tip, 'rx="2"')
         if len(places) <= 24:
-            yield words(x, y - 9, topology.names[n], anchor="middle", dim=True)
+            below = NODE_KINDS[kind] == "nvswitch"  # whose links come from above
+            yield words(x, y + 18 if below else y - 9, topology.names[n], anchor="middle", dim=True)

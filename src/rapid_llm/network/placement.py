@@ -127,11 +127,12 @@ class BestPlaces:
 def best_places(
     traffic: ArrayLike, distance: ArrayLike, *, start: Sequence[int] | None = None, most: int = 10_000
 ) -> BestPlaces:
-    """Swap ranks pairwise, the best swap first, until none helps (or ``most`` were made), from ``start`` and from a
-    placement that fills place after place with the rank that talks most to those already near; the better one is kept.
+    """Swap ranks pairwise, the best swap first, until none helps (or ``most`` were made).
 
-    traffic: bytes from rank to rank [n, n]; distance: cost of a byte between accelerators, n or more of them. The cost
-    sum T_ij D(p_i, p_j) is a quadratic assignment; swaps find a local optimum. InputError for matrices that do not fit.
+    Starts are ``start`` and a placement that gives place after place to the rank with the most traffic to ranks already
+    near; the better result is kept. traffic: bytes from rank to rank [n, n]; distance: cost of a byte between
+    accelerators, n or more of them. The cost sum T_ij D(p_i, p_j) is a quadratic assignment problem; swaps find a local
+    optimum. InputError for matrices that do not fit.
     """
     t, d = np.asarray(traffic, dtype=np.float64), np.asarray(distance, dtype=np.float64)
     n = len(t)
@@ -151,7 +152,7 @@ def best_places(
 
 
 def _filled(t: Matrix, d: Matrix) -> NDArray[np.int64]:
-    """Places 0, 1, 2 ... each to the rank whose traffic to those placed already it brings nearest."""
+    """Places 0, 1, 2 ... each given to the rank with the nearest traffic to those already placed."""
     n = len(t)
     near = d.max(initial=0.0) - d
     pull, places = t.sum(axis=1), np.full(n, -1)

@@ -14,53 +14,61 @@ Vector = NDArray[np.float64]
 
 def port_rates(template: Template, group: Group, costs: list[LinkCost]) -> Vector:
     """B/s of one accelerator across each level, efficiency included."""
-    rates = []
-    for level, (tier, cost) in enumerate(zip(group.tiers, costs, strict=True)):
-        below = group.bounds[level - 1] if level else 1
-        reducing = level == 0 and ALGORITHMS[template.algorithm].startswith("nvls")
-        share = cost.efficiency
-        if reducing:
-            share = cost.switch or share
-        elif template.phases[0].pattern in ("direct", "neighbour"):
-            share = cost.spread or cost.memory or share
-        if cost.memory and tier.kind == "shared":
-            exchange = template.phases[0].pattern == "direct"
-            share = crowded(share, (below if exchange else 1) * min(group.stride, tier.behind))
-        apart = group.stride * below
-        if template.phases[0].pattern == "neighbour":  # only the last of a unit crosses it, over a port of its own
-            crossing = min(group.stride, group.node_span)
-            members = group.bounds[level] // below
-            if tier.wires:
-                alone = max(tier.wires.reach(members, apart, both=False), tier.port / crossing)
-            else:
-                alone = _few(level, 1, group, 1) if tier.port else tier.reach(2, apart, group.stride)
-            rates.append(alone * share)
-            continue
-        if group.scattered and tier.port and template.phases[0].pattern in ("ring", "relay"):
-            ends = 2 if template.phases[0].pattern == "ring" else 1  # one of a unit's two is where a ring comes back
-            rates.append(_few(level, below, group, ends) * share)
-            continue
-        if group.scattered and tier.scope == "inter":  # few cross, over cards that they need not share
-            rates.append(max(tier.bandwidth, tier.port / min(apart, group.node_span)) * share)
-            continue
-        members = group.bounds[level] // below
-        # of a unit, one beside the other, which chains inside them do not cross
-        parts = group.units[level] * group.bounds[level] < group.bounds[-1] and template.phases[0].pattern != "chain"
-        members = max(2, members + parts)
-        if tier.kind == "torus" and template.phases[0].pattern in ("ring", "relay"):  # one ring, both ways
-            members = min(members, TORUS_SIDE)
-        if tier.kind == "ring" and mixed(template):
-            rates.append(tier.passing(members, apart) * share)
-            continue
-        if tier.wires is not None and mixed(template):
-            rates.append(tier.wires.reach(members, apart, both=False) * share)
-            continue
-        alone = template.phases[0].pattern == "relay" and len(group.bounds) == 1
-        rates.append(
-            (tier.chains(members) if alone and tier.kind == "full" else tier.reach(members, apart, group.stride))
-            * share
-        )
-    return np.array(rates)
+    return np.array(
+        [_carried(template, group, level) * _share(template, group, level, cost) for level, cost in enumerate(costs)]
+    )
+
+
+def _share(template: Template, group: Group, level: int, cost: LinkCost) -> float:
+    """What of a level's rate a library reaches, by how an algorithm uses it."""
+    tier, pattern = group.tiers[level], template.phases[0].pattern
+    share = cost.efficiency
+    if level == 0 and ALGORITHMS[template.algorithm].startswith("nvls"):
+        share = cost.switch or share
+    elif pattern in ("direct", "neighbour"):
+        share = cost.spread or cost.memory or share
+    if cost.memory and tier.kind == "shared":
+        below = _below(group, level) if pattern == "direct" else 1
+        share = crowded(share, below * min(group.stride, tier.behind))
+    return share
+
+
+def _carried(template: Template, group: Group, level: int) -> float:
+    """B/s of one accelerator across a level, as its links could."""
+    tier, below, pattern = group.tiers[level], _below(group, level), template.phases[0].pattern
+    apart, members = group.stride * below, group.bounds[level] // below
+    if pattern == "neighbour":
+        return _crossed(group, level)
+    if group.scattered and tier.port and pattern in ("ring", "relay"):
+        return _few(level, below, group, 2 if pattern == "ring" else 1)  # one of a unit's two: where a ring comes back
+    if group.scattered and tier.scope == "inter":  # few cross, over cards that they need not share
+        return max(tier.bandwidth, tier.port / min(apart, group.node_span))
+    # of a unit, one beside the other, which chains inside them do not cross
+    parts = group.units[level] * group.bounds[level] < group.bounds[-1] and pattern != "chain"
+    members = max(2, members + parts)
+    if tier.kind == "torus" and pattern in ("ring", "relay"):  # one ring, both ways
+        members = min(members, TORUS_SIDE)
+    if tier.kind == "ring" and mixed(template):
+        return tier.passing(members, apart)
+    if tier.wires is not None and mixed(template):
+        return tier.wires.reach(members, apart, both=False)
+    if tier.kind == "full" and pattern == "relay" and len(group.bounds) == 1:
+        return tier.chains(members)
+    return tier.reach(members, apart, group.stride)
+
+
+def _crossed(group: Group, level: int) -> float:
+    """B/s of a send to the next rank: only the last of a unit crosses a level, over a port of its own."""
+    tier, below = group.tiers[level], _below(group, level)
+    if tier.wires:
+        members, crossing = group.bounds[level] // below, min(group.stride, group.node_span)
+        return max(tier.wires.reach(members, group.stride * below, both=False), tier.port / crossing)
+    return _few(level, 1, group, 1) if tier.port else tier.reach(2, group.stride * below, group.stride)
+
+
+def _below(group: Group, level: int) -> int:
+    """Ranks of a unit of the level below; one rank is the innermost unit."""
+    return group.bounds[level - 1] if level else 1
 
 
 def _few(level: int, ranks: int, group: Group, ends: int) -> float:
@@ -82,7 +90,7 @@ def alone(template: Template, group: Group) -> Vector:
     found = np.ones(len(group.tiers))
     for level, tier in enumerate(group.tiers):
         if group.scattered and tier.port and template.phases[0].pattern == "ring":
-            below = group.bounds[level - 1] if level else 1
+            below = _below(group, level)
             found[level] = _few(level, below, group, 2) / _few(level, below, group, 1)
     return found
 
@@ -97,7 +105,7 @@ def port_loads(load: tuple[float, ...], phase: Phase, group: Group) -> list[floa
     exchange = phase.pattern == "direct"
     for level in range(len(seen) - 1, -1, -1):
         tier = group.tiers[level]
-        below = group.bounds[level - 1] if level else 1
+        below = _below(group, level)
         if level + 1 < len(seen) and tier.scope == "inter" and exchange:
             seen[level] += seen[level + 1]
         if exchange:

@@ -53,31 +53,42 @@ def program(
     """
     template, ranks = run_on(template), groups * bounds[-1]
     nodes = placed(topology, ranks, placement)
-    whole = topology.grid is not None and bounds[-1] == len(topology.accelerators)
-    both = whole and topology.grid is not None and topology.grid.wraps == (True,)
-    parts: list[Sends] = []
-    for phase in template.phases:
-        count = slices if template.pipelined else 1
+    both = _is_ring(topology, bounds[-1])
+    count = slices if template.pipelined else 1
+
+    def laid(phase: Phase) -> Sends:
         if uneven and phase.pattern == "ring" and phase.levels == (0, len(bounds)):
             some = through(uneven, bounds[-1], phase.steps, phase.load * size_bytes)
-            parts.append(_in_fewer(some, phase.steps, most_rounds, bounds))
-            continue
-        parts.append(
-            _phase(phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds, lanes=lanes)
+            return _in_fewer(some, phase.steps, most_rounds, bounds)
+        return _phase(
+            phase, bounds, size_bytes, slices=count, channels=channels, both=both, most=most_rounds, lanes=lanes
         )
+
+    parts = [laid(phase) for phase in template.phases]
     sends = copies(_joined(parts, 0 if template.pipelined else ALL, template.lanes), groups, bounds[-1])
+    beside, stage = _beside(template, parts, groups)
+    ends = (nodes[sends.source], np.where(sends.target < 0, sends.target, nodes[sends.target]), stage)
+    return replace(_tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, stage)), stage=stage)
+
+
+def _is_ring(topology: Topology, ranks: int) -> bool:
+    """Whether the links form one ring through as many accelerators as there are ranks."""
+    grid = topology.grid
+    return grid is not None and grid.wraps == (True,) and ranks == len(topology.accelerators)
+
+
+def _beside(template: Template, parts: Sequence[Sends], groups: int) -> tuple[Ints, Ints]:
+    """Of every send of all groups: how many channels move beside each other, and the stage in which it moves."""
     tasks_of = [len(part) for part in parts]
-    beside = np.tile(np.repeat(np.array([part.channels for part in parts], np.int64), tasks_of), groups)
+    channels = np.array([part.channels for part in parts], np.int64)
     stage = np.array([0 if template.pipelined else k // template.lanes for k in range(len(parts))])
-    stage = np.tile(np.repeat(stage, tasks_of), groups)
-    target = np.where(sends.target < 0, sends.target, nodes[sends.target])
-    ends = (nodes[sends.source], target, stage)
-    found = _tasks(topology, sends, ends, policy=policy, seed=seed, beside=(beside, stage))
-    return replace(found, stage=stage)
+    return np.tile(np.repeat(channels, tasks_of), groups), np.tile(np.repeat(stage, tasks_of), groups)
 
 
 def run_on(template: Template) -> Template:
-    """Rings that repeat, as those of an all-reduce, run on: a link takes the next lap when it has ended the last."""
+    """A template in which repeated rings continue without a pause, as the two laps of an all-reduce do: a link starts
+    the next lap when it has ended the last.
+    """
     if template.lanes > 1 or template.pipelined:
         return template
     phases: list[Phase] = []
@@ -89,7 +100,7 @@ def run_on(template: Template) -> Template:
 
 
 def _in_fewer(sends: Sends, steps: int, most: int | None, bounds: Bounds) -> Sends:
-    """Rings in at most so many rounds, whole units long, so that a block passes slow and fast links in proportion."""
+    """Rings in at most a number of rounds, of whole units, so that a block passes slow and fast links in proportion."""
     if most is None or steps <= most:
         return sends
     unit = max((bound for bound in bounds if bound <= most), default=1)
@@ -97,8 +108,8 @@ def _in_fewer(sends: Sends, steps: int, most: int | None, bounds: Bounds) -> Sen
 
 
 def run_in_slices(template: Template, run: Callable[[int], Result], slices: int = SLICES) -> Result:
-    """A program run by ``run``, which is told how many slices; of a pipelined template without the ramp of the slices:
-    it falls as their number grows, so that half as many show what it is (Richardson's extrapolation).
+    """The result of ``run``, which takes a number of slices. For a pipelined template without the ramp of the slices:
+    the ramp falls as their number grows, so that a run with half as many gives it (Richardson's extrapolation).
     """
     fine = run(slices)
     if not template.pipelined:
@@ -176,9 +187,9 @@ def _phase(
 
 
 def _joined(parts: Sequence[Sends], lag: int, lanes: int) -> Sends:
-    """Phases as one program: a rank's first send of a phase waits for all that it received in the one before (lag ALL),
-    or slice by slice (lag 0); where it received nothing, as the root of a tree, in the last in which it did. Of
-    ``lanes`` phases that make a stage, each waits for all lanes of the stage before: they swap levels then.
+    """Phases as one program. A rank's first send of a phase waits for all that it received in the phase before (lag
+    ALL), or slice by slice (lag 0); where it received nothing, as the root of a tree, for the last phase in which it
+    did. Of ``lanes`` phases that make a stage, each waits for all lanes of the stage before: they swap levels then.
     """
     offsets = np.cumsum([0, *(len(p) for p in parts)])
     edges = [part.edges + np.array([offset, offset, 0]) for part, offset in zip(parts, offsets, strict=False)]

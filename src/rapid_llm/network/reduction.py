@@ -24,10 +24,9 @@ _Path = tuple[int, ...]
 
 
 def with_switches(topology: Topology, routes: Routes, source: Ints, target: Ints) -> tuple[Routes, Floats]:
-    """Routes of all sends, given those ``routes`` to other nodes, and seconds along each of the others (else 0).
-
-    A negative ``target`` is a team that reduces: its nodes' first sends go up and their second ones down. What
-    several of a team send over one link is one stream there, of which each has its share.
+    """Routes of all sends, given the ``routes`` of those to other nodes, and the seconds along each of the rest (else
+    0). A negative ``target`` is a team that reduces: its nodes' first sends go up and their second ones down. What
+    several of a team send over one link is one stream there, of which each send has its share.
     """
     up = _Above(topology)
     teams: dict[int, list[int]] = {}

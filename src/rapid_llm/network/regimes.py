@@ -19,8 +19,8 @@ from rapid_llm.nouns import replaced
 @dataclass(frozen=True, slots=True)
 class Line:
     """Seconds ``fixed + per_byte S + root sqrt(S)`` of one algorithm under one protocol, and no fewer than those of
-    ``others``: what the busiest link needs by itself, say, while the hops elsewhere hide behind it.
-    A library takes it for messages ``above`` one size and ``up_to`` another (bytes).
+    ``others``: for instance the time of the busiest link alone, while hops elsewhere hide behind it. A library takes it
+    for messages ``above`` one size and ``up_to`` another (bytes).
     """
 
     fixed: float
@@ -36,7 +36,7 @@ class Line:
         return [(one.fixed, one.per_byte, one.root) for one in (self, *self.others)]
 
     def deeper(self, fixed: float, per_byte: float) -> "Line":
-        """This line and the others with so much more."""
+        """This line and the others with a further time and slope added."""
         others = tuple(one.deeper(fixed, per_byte) for one in self.others)
         return replace(self, fixed=self.fixed + fixed, per_byte=self.per_byte + per_byte, others=others)
 
@@ -113,8 +113,9 @@ def _from_memory(cost: LinkCost) -> LinkCost:
 def _filling(  # noqa: PLR0917
     op: str, template: Template, group: Group, costs: list[LinkCost], protocol: Protocol, line: Line
 ) -> tuple[Line, ...]:
-    """The line with its first chunk on every hop: a steeper line while the chunks grow, a higher one beyond. A chain
-    takes a piece in every channel whole at each hop but the last, which waits for all of them."""
+    """The line with its first chunk on every hop: steeper while the chunks grow, higher beyond. A chain receives a
+    piece in every channel completely before it passes it on, at each hop but the last, which waits for all of them.
+    """
     pieces = costs[-1].relay if protocol.slots and op == "broadcast" and group.nodes == 1 else 0
     if pieces:
         behind = (group.bounds[-1] - 2.0) * line.per_byte
@@ -140,7 +141,7 @@ def _carried(  # noqa: PLR0917
     channels: Channels,
     library: Library,
 ) -> tuple[Line, ...]:
-    """The line as the channels of messages between peers carry it, and where the library takes it."""
+    """The line as the channels of messages between peers carry it, within the sizes for which the library takes it."""
     share = to_a_peer(template, group)
     limit = channels.flagged(library) / share
     above, up_to = (-1.0, limit) if protocol.until else (limit, inf)
@@ -151,13 +152,13 @@ def _carried(  # noqa: PLR0917
 
 
 def _held_up(line: Line, bounds: tuple[Bound, ...], copied: float) -> Line:
-    """A line with those that channels set beside it."""
+    """A line with the lower bounds that channels add to it."""
     set_by = (Line(line.fixed + seconds, per_byte + copied, 0.0) for seconds, per_byte in bounds)
     return replace(line, others=(*line.others, *set_by))
 
 
 def channels_of(template: Template, group: Group, costs: list[LinkCost]) -> Channels | None:
-    """Channels to every peer of a group, where its library gives them out by message."""
+    """Channels to every peer of a group, where its library assigns them by message."""
     exchange = ALGORITHMS[template.algorithm] in ("direct", "p2p")
     return Channels.of(costs[-1], group.bounds[-1]) if exchange and group.nodes == 1 else None
 

@@ -23,9 +23,9 @@ SHOWN: Final = 4
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Plan:
-    """How a collective runs on: ``members`` [groups, ranks]; ``lanes``: places in a unit whose network cards rings and
-    trees use (None: all); ``routed``: links that routes may take, where those are not all; ``fan``: traffic round dead
-    links takes all shortest ways at once; in ``words``.
+    """How a collective goes on: ``members`` [groups, ranks]; ``lanes``: places in a unit whose network cards rings and
+    trees use (None: all); ``routed``: links that routes may take, where not all; ``fan``: traffic around dead links
+    takes all shortest ways at once; ``words``: what the plan changes.
     """
 
     words: str
@@ -37,8 +37,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recovery:
-    """A collective after faults: ``detour`` keeps its plan, ``replan`` is the fastest of ``plan`` and what else there
-    is; whichever is faster is ``best``.
+    """A collective after faults: ``detour`` keeps its plan, ``replan`` is the fastest of ``plan`` and its alternatives;
+    the faster one is ``best``.
     """
 
     detour: Result
@@ -63,9 +63,8 @@ def recover(
     order: bool = False,
     whole: float = 0.0,
 ) -> Recovery:
-    """Both policies on a topology with its faults; ``run`` lays a plan out, ``unit`` ranks of a group are in a node.
-
-    ``avoiding``: the links without the degraded ones, where there are some. The collective can do without some
+    """Both policies on a topology with its faults. ``run`` runs a plan; ``unit``: ranks of a group in a node;
+    ``avoiding``: the links without the degraded ones, where there are any. The collective can do without some
     ``rails``, or run in another ``order``. Nothing is tried beside a plan that takes hardly more than ``whole``, the
     seconds without faults. InfeasibleError naming the ranks that are cut off.
     """
@@ -95,10 +94,10 @@ def recover(
 
 
 def _without_rails(topology: Topology, healthy: Topology, members: Ints, unit: int) -> Iterator[Plan]:
-    """Plans that leave out the dead rails, or those that are in the worst state, or all that are hurt."""
+    """Plans that leave out the dead rails, the rails in the worst state, or all degraded rails."""
     health = rail_health(topology, healthy, members, unit)
-    hurt = np.unique(health[health < 1])
-    for least in dict.fromkeys((0.0, *hurt[:1].tolist(), *hurt[-1:].tolist())):
+    degraded = np.unique(health[health < 1])
+    for least in dict.fromkeys((0.0, *degraded[:1].tolist(), *degraded[-1:].tolist())):
         dropped, kept = np.flatnonzero(health <= least).tolist(), np.flatnonzero(health > least).tolist()
         if dropped and kept:
             names = ", ".join(map(str, dropped[:SHOWN]))

@@ -19,9 +19,8 @@ INSIDE: Final = (LINK_KINDS.index("scale-up"), LINK_KINDS.index("host"))
 @dataclass(slots=True, eq=False)
 class Sends:
     """Columns of the sends of one or more phases, before routing: source and target rank, bytes a round, rounds,
-    dependencies (task, other, lag), and how many rounds of the template one stands for (None: one).
-
-    ``channels`` run beside each other, each on its part of what a rank can move; 0: a send takes what it finds.
+    dependencies (task, other, lag), and how many rounds of the template each round represents (None: one). ``channels``
+    run side by side, each on its part of what a rank can move; 0: a send takes all that it finds.
     """
 
     source: Ints
@@ -86,8 +85,8 @@ def rings(  # noqa: PLR0917
 
 
 def _unit(phase: Phase, bounds: Bounds, channels: int | None) -> int:
-    """Ranks that a ring of several levels finds in one unit, which channels leave at different places; 1 where there is
-    a single channel, or a unit that is partly filled.
+    """Ranks of one unit on a ring of several levels, which channels leave at different places; 1 where there is a
+    single channel, or a unit is partly filled.
     """
     low, high = phase.levels
     inner, outer = bounds[low - 1] if low else 1, bounds[high - 1]
@@ -96,8 +95,8 @@ def _unit(phase: Phase, bounds: Bounds, channels: int | None) -> int:
 
 
 def through(uneven: tuple[int, int], n: int, steps: int, load: float) -> Sends:
-    """Rings through nodes of ``uneven[0]`` ranks and a last one of fewer: a channel enters every node at its place or
-    at the next, by turns, and leaves it at the other of the two.
+    """Rings through nodes of ``uneven[0]`` ranks and a last node with fewer: a channel enters every node at its place
+    or at the next, alternately, and leaves it at the other of the two.
     """
     span, count = uneven
     orders = []
@@ -152,8 +151,8 @@ def woven(count: int) -> list[Ints]:
 
 
 def _along(spots: Ints, channel: int, place: Ints, span: int, both: bool) -> Ints:
-    """Ranks of units of ``span`` in the order of one channel: rail-aligned, a unit is left at the place where the next
-    is entered. ``both``: along a ring of links, as many channels again backwards.
+    """Ranks of units of ``span`` in the order of one channel. Rail-aligned: a unit is left at the place where the next
+    is entered. ``both``: as many channels again run backwards along a ring of links.
     """
     unit, step = np.divmod(place, span)
     if both and len(spots) == span:
@@ -170,9 +169,8 @@ def swing(step: Ints) -> Ints:
 
 
 def _through(spots: Ints, channel: int, unit: Ints, step: Ints, span: int) -> Ints:
-    """The place of a step through a unit of a channel's ring, entered at one of ``spots`` and left at one.
-
-    Where all places are spots, to and fro from the entry to the place opposite.
+    """The place at each step through a unit of a channel's ring, entered and left at one of ``spots``. Where all places
+    are spots, back and forth from the entry to the opposite place.
     """
     if len(spots) == span:
         across = span // 2 if span % 2 == 0 else -(span // 2)
@@ -188,14 +186,14 @@ def _through(spots: Ints, channel: int, unit: Ints, step: Ints, span: int) -> In
 
 
 def longer(sends: Sends, steps: int, rounds: int) -> Sends:
-    """Fewer rounds, each of which stands for several."""
+    """Fewer rounds, each of which represents several."""
     stands = np.full(len(sends), steps / rounds)
     return replace(sends, amount=sends.amount * stands, rounds=np.full(len(sends), rounds), stands=stands)
 
 
 def chains(phase: Phase, bounds: Bounds, load: float, slices: int, lanes: tuple[int, ...] | None) -> Sends:
-    """One chain a lane of every unit, towards its rank or from it, on an equal share of the message: to and fro, or
-    along a ring of links (``both``) and tier by tier, where a unit is left once.
+    """One chain per lane of every unit, towards its rank or from it, on an equal share of the message: back and forth,
+    or along a ring of links (``both``), tier by tier where a unit is left once.
     """
     unit, n, spread = bounds[phase.levels[1] - 1], bounds[-1], phase.spread
     ends = np.array(lanes or range(unit))
@@ -243,8 +241,8 @@ def trees(  # noqa: PLR0917
 def switched(  # noqa: PLR0917
     inner: int, unit: int, n: int, load: float, slices: int, lanes: tuple[int, ...] | None
 ) -> Sends:
-    """Every rank sends to the switch that joins those of its place (modulo ``inner``) in a unit, and receives from it:
-    a slice comes back when all there sent it.
+    """Every rank sends to the switch of the ranks with its place (modulo ``inner``) in a unit, and receives from it: a
+    slice comes back once all of them have sent it.
     """
     rank, used = np.arange(n), inner
     if lanes and inner > 1:
@@ -261,11 +259,10 @@ def switched(  # noqa: PLR0917
 
 
 def paces(sends: Sends, channels: Ints, team: Ints, topology: Topology, routes: Routes) -> Floats:
-    """The highest rate of each send that is one of several channels (B/s), else infinite.
-
-    Threads of their own move every channel, at the pace at which all of them together fill what they share: of a link
-    each has the share of its bytes among those of its ``team``, and of all links by which a rank reaches its box no
-    more than one part in ``channels``.
+    """The highest rate of each send that is one of several channels (B/s), else infinite. Every channel has threads of
+    its own, which move it at the pace at which all channels together fill what they share: of a link, each has its
+    share of the bytes of its ``team``; of all links by which a rank reaches its box, no more than one part in
+    ``channels``.
     """
     row = np.repeat(np.arange(len(sends)), np.diff(routes.start))
     link = np.asarray(routes.link, np.int64)

@@ -38,7 +38,7 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Tuner:
-    """What a library's tuner takes a link for, by protocol: seconds of a ``hop``, and the ``rate`` of a rank (B/s)."""
+    """What a library's tuner assumes of a link, by protocol: seconds of a ``hop``, and the ``rate`` of a rank (B/s)."""
 
     hop: Map[Seconds]
     rate: Map[BytesPerSecond]
@@ -128,12 +128,14 @@ class Protocol:
 class Library:
     """A collective library: its protocols, and its cost by link.
 
-    ``links`` maps a link technology, or the defaults ``intra`` and ``inter``, to its cost.
+    ``links`` maps a link technology, or the defaults ``intra`` and ``inter``, to its cost; ``engines``: collectives run
+    on engines of their own, and take no compute units from kernels.
     """
 
     name: str
     protocols: Map[Protocol]
     links: Map[LinkCost]
+    engines: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a library without defaults, or with an algorithm that no template describes."""

@@ -7,7 +7,7 @@ A group of ``n`` ranks is nested: ``bounds`` are the ranks inside one unit of ea
 ``(8, 32)`` is eight ranks in each of four nodes. Level k joins units of ``bounds[k-1]`` ranks (level 0 joins ranks).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, log2
@@ -17,6 +17,8 @@ Pattern = Literal["ring", "relay", "weave", "chain", "tree", "direct", "switch",
 
 OPS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast")
 """What a collective does; its code is the index here."""
+NCCL_TESTS: Final[Mapping[str, str]] = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
+"""Names of nccl-tests for two of these; its others differ in underscores only."""
 ALGORITHMS: Final = (
     "none", "ring", "tree", "hierarchical", "nvls", "nvls-tree", "one-shot", "two-shot", "direct", "p2p",
     "two-way-ring", "halving-doubling", "orders", "pxn", "sharp", "custom",

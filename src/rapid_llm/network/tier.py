@@ -14,14 +14,15 @@ TORUS_SIDE = 4
 
 
 def woven_steps(count: int) -> tuple[int, ...]:
-    """Disjoint chains from one rank of a full mesh through all others, by the step that each makes: those prime to
-    ``count``; for 8 there are 7 (of other steps). Of 4 and 6 there are fewer than links (Tillson 1980).
+    """Steps of disjoint chains from one rank of a full mesh through all others, each of which always goes the same
+    number of ranks further: numbers coprime to ``count``; for 8, with other constructions, there are 7. Of 4 and 6
+    there are fewer such chains than links (Tillson 1980).
     """
     return tuple(step for step in range(1, count) if count == 8 or gcd(step, count) == 1)
 
 
 def near_cube(count: int, dimensions: int) -> tuple[int, ...]:
-    """Factors of ``count`` in so many dimensions, the largest as small as it can be: 64 in three is (4, 4, 4)."""
+    """Factors of ``count`` in a number of dimensions, the largest as small as possible: 64 in three is (4, 4, 4)."""
     if dimensions == 1:
         return (count,)
     root = round(count ** (1 / dimensions))
@@ -31,15 +32,13 @@ def near_cube(count: int, dimensions: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tier:
-    """What connects ``span`` consecutive accelerators.
-
-    bandwidth: B/s per accelerator and direction while all of them communicate; latency: one hop (s); kind: ``switch``
-    non-blocking, ``full`` a link per pair, ``ring``, ``torus`` of ``dimensions``, ``axis`` one of those, ``shared`` one
-    host bridge, whose units cross over a single link, ``wired`` any other constructor, whose ``wires`` say what a
-    pattern loads on them; ``behind``: accelerators that share such a link of a bridge, or a network card. ``port``: B/s
-    of one whose neighbours are silent, where that is more; ``astray``: what a hop to another rail adds (s);
-    ``lengths`` of a torus's dimensions where its file says them, or of a ring of chips, and ``rates`` (B/s) of them
-    where they differ.
+    """What connects ``span`` consecutive accelerators. bandwidth: B/s per accelerator and direction while all
+    communicate; latency: of one hop (s). kind: ``switch`` (non-blocking), ``full`` (a link per pair), ``ring``,
+    ``torus`` of ``dimensions``, ``axis`` (one dimension of a torus), ``shared`` (one host bridge, whose units cross
+    over a single link), ``wired`` (any other constructor, whose ``wires`` give the load of a pattern). ``behind``:
+    accelerators that share such a link of a bridge, or a network card; ``port``: B/s of one accelerator while its
+    neighbours are silent, where that is more; ``astray``: what a hop to another rail adds (s); ``lengths``: sides of a
+    torus where its file gives them, or chips of a ring, and ``rates`` (B/s) of each side where they differ.
     """
 
     name: str
@@ -60,7 +59,9 @@ class Tier:
 
     @property
     def by_links(self) -> bool:
-        """Whether a pattern loads its links unevenly, by where ranks lie, so that what it loads is looked up."""
+        """Whether a pattern loads links unevenly, depending on where ranks lie, so that its load is computed on the
+        links.
+        """
         return self.wires is not None or bool(self.lengths)
 
     def reach(self, members: int, stride: int, beside: int = 1) -> float:
@@ -82,8 +83,9 @@ class Tier:
         return self.bandwidth
 
     def passing(self, members: int, stride: int) -> float:
-        """B/s per accelerator of rings through many such rings of links: all but one of their hops stay in this one,
-        and as many groups as their stride pass every link, but a channel takes no more than its part of a port.
+        """B/s per accelerator of rings that go through many rings of links like this one: all but one of their hops
+        stay in it, and as many groups as their stride pass every link, but a channel takes no more than its part of a
+        port.
         """
         return self.bandwidth * members / max(stride * (members - 1), members)
 
@@ -115,7 +117,7 @@ class Tier:
         return sum(side // 2 for side in self.sides(members)) if self.kind == "torus" else 1
 
     def hop_links(self, members: int, stride: int, *, closing: bool = False) -> float:
-        """Links on a hop from member to member; with ``closing``, on a mean one of the latest datum on a ring of them,
+        """Links on a hop from member to member; with ``closing``, the mean over the hops of the latest block on a ring,
         which returns over the links of an open chain.
         """
         if self.wires is not None:
@@ -125,8 +127,9 @@ class Tier:
         return stride * (2 * members - 3) / (members - 1) if closing and members * stride < self.span else stride
 
     def pair(self, members: int, distance: int, stride: int) -> tuple[int, float]:
-        """Of an exchange with the member whose number differs by ``distance`` (a power of two) in one bit: links on the
-        way, and what the busiest of them carries over what ``reach`` gives a member. Of a mesh only one link is used.
+        """Of an exchange with the member whose number differs by ``distance`` (a power of two) in one bit: the links on
+        the way, and what the busiest of them carries, relative to what ``reach`` gives a member. On a mesh only one
+        link is used.
         """
         if self.wires is not None:
             found = self.wires.pair(members, distance, stride)
@@ -146,9 +149,9 @@ class Tier:
         return distance, distance / both * self.used(members) * (1.0 if members == 2 else 2.0)
 
     def from_the_middle(self, members: int, stride: int) -> list[tuple[int, float]]:
-        """Of an exchange along an open chain, of every link from an end to the middle: links by which the first who
-        sends over it has heard of all before the end has, so that it starts the next exchange earlier, and what the
-        link carries of what the middle one does.
+        """Of an exchange along an open chain, for every link from an end to the middle: by how many links the first
+        rank that sends over it has received everything before the end rank has, so that it starts the next exchange
+        earlier, and the load of the link relative to the middle one.
         """
         if self.kind != "ring" or members * stride >= self.span or members < 3:
             return [(0, 1.0)]
@@ -156,7 +159,9 @@ class Tier:
         return [((k - 1) * stride, k * (members - k) / most) for k in range(1, ceil(members / 2) + 1)]
 
     def turn(self, members: int, stride: int) -> float:
-        """Links between the two of a row that are farthest apart: of a torus, at the turn from one face to the next."""
+        """Links between the two neighbours of an order that are farthest apart: in a torus, where it turns from one
+        face to the next.
+        """
         return len(self.sides(members)) if self.kind == "torus" else self.hop_links(members, stride)
 
     def sides(self, members: int) -> tuple[int, ...]:

@@ -84,7 +84,7 @@ class Topology:
 
     @cached_property
     def chips(self) -> NDArray[np.bool_]:
-        """Nodes that are accelerators, of the job or idle."""
+        """Nodes that are accelerators, whether the job uses them or not."""
         found: NDArray[np.bool_] = (self.node_kind == 0) | (self.node_kind == NODE_KINDS.index("idle"))
         return found
 
@@ -141,7 +141,7 @@ class Topology:
         return f"{self.names[self.source[link]]} > {self.names[self.target[link]]}"
 
     def with_health(self, health: Floats, *, latency: Floats | None = None) -> "Topology":
-        """The same links in another state."""
+        """The same links with another health each."""
         return replace(self, health=health, latency=self.latency if latency is None else latency)
 
 

@@ -1,7 +1,7 @@
-"""What a library's tuner chooses: it compares what it believes of algorithms and protocols, not what they take.
+"""What a library's tuner chooses: it compares its own estimates of algorithms and protocols, not their real times.
 
-NCCL (graph/tuning.cc) believes that a collective takes a start, so long a hop, and its bytes at a rate of the link;
-between the sizes where two of these lines meet one way runs, whether or not another would be faster.
+NCCL (graph/tuning.cc) estimates a collective as a start, a time per hop, and its bytes at a rate of the link. The
+choice changes at the sizes where two of these lines meet, whether or not another way would be faster.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ Belief = tuple[float, float]
 
 
 def tuned(ways: Sequence[Way], library: Library) -> list[Way]:
-    """The ways of one operation on one group, each for the sizes at which the tuner takes it; those of which it
-    believes nothing stay as they are.
+    """The ways to run one operation on one group, each restricted to the sizes at which the tuner takes it; ways of
+    which it has no estimate stay as they are.
     """
     beliefs = {k: found for k, way in enumerate(ways) if (found := belief(way, library)) is not None}
     spans = between(beliefs)
@@ -33,7 +33,7 @@ def tuned(ways: Sequence[Way], library: Library) -> list[Way]:
 
 
 def belief(way: Way, library: Library) -> Belief | None:
-    """What the tuner believes of a way inside one node; None where a library says nothing of its link."""
+    """The tuner's estimate of a way inside one node; None where a library has no numbers for the link."""
     outer = way.group.tiers[-1]
     believed = library.cost(outer.link, outer.scope).tuner
     if believed is None or way.group.nodes > 1 or way.protocol not in believed.rate:

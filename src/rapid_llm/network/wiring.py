@@ -20,7 +20,7 @@ OFFSETS: Final = 64
 
 
 def links_of_port(topology: str, count: int, sides: Sequence[int]) -> int:
-    """Links over which a port is shared: two along each axis, whether or not a side has both."""
+    """Links that share a port: two along each axis, whether or not a side has both."""
     return {
         "ring": 2,
         "mesh": 2 * len(sides),
@@ -64,7 +64,7 @@ def dragonfly(fabric: ScaleOutFabric, cards: int, rate: float, latency: float, f
 
 
 def first(topology: Topology, count: int) -> Topology:
-    """The same links of which only the first accelerators belong to a job; the others forward what passes."""
+    """The same links, of which only the first accelerators belong to a job; the others forward traffic."""
     idle = topology.accelerators[count:]
     if not len(idle):
         return topology
@@ -75,7 +75,9 @@ def first(topology: Topology, count: int) -> Topology:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a pattern does on links: seconds per byte that an end sends, and links on its mean and longest way."""
+    """What a pattern loads on links: seconds per byte that an end sends, and the numbers of links on its mean and its
+    longest way.
+    """
 
     seconds: float
     mean: float

@@ -20,6 +20,8 @@ _SPLIT_KEYS: Final = 512.0  # keys of the shortest part, where a kernel splits t
 _HALF: Final = 0.5  # a part more than whole ones, on average over lengths; counted in steps, more keys would take less
 _PARTIAL_BYTES: Final = 8.0  # an fp32 partial sum, written and read
 _FEW_PARTS: Final = 8.0  # more parts of an item than the root of so many times their number take longer to join
+_AMONG: Final = 1.5  # p of the norm in which blocks of one round wait while those of other units read
+_HEAVY: Final = 16.0 * 128.0  # query rows times head size whose accumulators still leave room for further blocks
 _CAST_BYTES: Final = 3.0  # of an element that is read in 16 bits and written in 8, or the other way round
 _LIGHT: Final = 0.5  # of the launch floor of products, for a few bytes to be cast: 1.1 us in a graph (H100, L40S)
 _WRITTEN: Final = 64.0  # bytes of its output that a unit writes in a cycle
@@ -27,12 +29,12 @@ _BLOCK: Final = 512.0  # threads at most in a block that writes a token's K and 
 _BACKWARD: Final = 0.8  # of the forward rate: FlashAttention-2 and -3 papers, 0.75 to 0.85
 
 
-def _tiles(kernel: AttentionKernel, dim: Column) -> tuple[Whole, Whole]:
+def _tiles(kernel: AttentionKernel, dim: Column | float) -> tuple[Whole, Whole]:
     """Query rows and KV columns of the tile that each head size takes."""
     if len(kernel.tiles) == 1:
         return kernel.tiles[0][1:]
     if isinstance(dim, float):
-        return next((tile for head, *tile in kernel.tiles if dim <= head), kernel.tiles[-1][1:])
+        return next((tile for tile in kernel.tiles if dim <= tile[0]), kernel.tiles[-1])[1:]
     heads, rows, keys = _table(kernel.tiles)
     index = heads[:-1].searchsorted(dim)
     return rows[index], keys[index]
@@ -92,14 +94,25 @@ def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConst
     """What one score costs, in columns of head width at the matrix rate: both products and the exponential beside them.
 
     They neither follow each other nor hide wholly behind each other: the norm with p = 2 of d + dv and of ``softmax``
-    exponentials, a column being two FLOPs at the matrix rate.
+    exponentials, a column being two FLOPs at the matrix rate. Where accumulators exceed the registers, what is spilled
+    of them comes on top: of outputs once a KV tile, of scores once each; ``spill`` tells it of the largest such head.
     """
     dim, v_dim = columns[5:7]
     if kernel.padded_head:
         dim, v_dim = np.exp2(np.ceil(np.log2(dim))), np.exp2(np.ceil(np.log2(v_dim)))
     softmax = c.softmax / 2.0 * r.in_attention(kernel.product_bits, warps=kernel.warps) / r.exponentials
     width: Column = np.sqrt((dim + v_dim) * (dim + v_dim) + softmax * softmax)
-    return width / where(isin(columns[5], kernel.spilling), c.spill, 1.0) if kernel.spilling else width
+    if not kernel.spilling:
+        return width
+    largest = 0.0 * columns[5] + kernel.spilling[-1]
+    of_largest = (1.0 / c.spill - 1.0) * np.sqrt(4.0 * largest * largest + softmax * softmax)
+    spilled, most = _spilled(kernel, columns[5]), _spilled(kernel, largest)
+    return width + where(isin(columns[5], kernel.spilling), of_largest * spilled / most, 0.0)
+
+
+def _spilled(kernel: AttentionKernel, dim: Column) -> Column:
+    """Accumulators that a score spills: its share of the outputs, or itself."""
+    return larger(dim / _tiles(kernel, dim)[1], 1.0)
 
 
 def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConstants, r: Rates) -> Prices:
@@ -118,13 +131,16 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     batch, new, _, heads, kv_heads, dim, *_, backward = columns[:10]
     group = heads / kv_heads if kernel.packed else np.ones(heads.shape)
     rows, kv_tile = _tiles(kernel, dim)
+    if kernel.window_rows:
+        slides = (columns[7] > 0) & (columns[7] < new + columns[2])  # else the engine launches the causal kernel
+        rows = np.where(slides, np.minimum(rows, kernel.window_rows), rows)
     tile = smaller(rows, np.ceil(new * group / kernel.query_pad) * kernel.query_pad)
     per_head = np.ceil(new * group / tile)
     ctas = batch * heads / group * per_head
     mean, longest = _visited(per_head, tile / group, kv_tile, columns)
-    rate = r.reached(c.rate, warps=kernel.warps)
+    rate = r.reached(c.rate, warps=kernel.warps, pipe=r.pipe(kernel.product_bits))
     if some(backward):
-        slower = r.reached(c.backward_rate or _BACKWARD * c.rate, warps=kernel.warps)
+        slower = r.reached(c.backward_rate or _BACKWARD * c.rate, warps=kernel.warps, pipe=r.pipe(kernel.product_bits))
         rate = where(backward > 0, slower / 2.5, rate)
     peak = r.in_attention(kernel.product_bits, warps=kernel.warps) * rate
     column_time = 2.0 * tile * _width(columns, kernel, c, r) * r.units / peak  # of one KV position of one tile
@@ -151,10 +167,12 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     Units in use draw a byte for 8 vector FLOPs each (``Rates.draw``), together a share u of HBM:
     t = launch + setup + ||B/(bandwidth HBM min(1, u)^occupancy), F ceil(w)/(rate P w)||_p + item items/S, and where
     s > 1 + combine and the partial sums of a unit at what it can draw. Items whose blocks share a unit (``shared``)
-    wait beside each other. An item stays whole where that is faster than as many splits as fill the units; a kernel
-    that splits by rule (``waves``) or always (``parts``) does not ask, and each of its parts costs as an item does.
+    wait beside each other; in whole ``rounds`` the latency of the first has nothing
+    to hide behind, those of later ones fall among what other units read. An item stays whole where that is faster than
+    as many splits as fill the units; a kernel that splits by rule (``waves``) or always (``parts``) does not ask, and
+    each of its parts costs as an item does.
     Query heads whose number per KV head is outside ``groups`` run alone: an item each, without padding, as dot products
-    on vector units; the further heads of a KV head find its cache in L2.
+    by vector instructions; the further heads of a KV head find its cache in L2.
     """
     batch, _, past, heads, kv_heads, dim, v_dim, window, _, _, kv_bytes, shared = columns
     group = heads / kv_heads
@@ -174,18 +192,23 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
     padded = np.ceil(group / kernel.query_pad) * kernel.query_pad
     rows = where(together, where(group > kernel.query_few, padded, float(kernel.query_few)), 1.0)
     peak = r.multiplies(kernel.product_bits, warps=kernel.warps)
-    rate = where(together, c.rate * peak, c.lone_rate * r.vector)
+    rate = where(together, r.reached(c.rate, warps=kernel.warps) * peak, c.lone_rate * r.issued)
     busy = 2.0 * batch * sharers * rows * (dim + v_dim) * length / rate
-    splits = smaller(length / kernel.split_tokens + _HALF, smaller(r.units // items, float(kernel.most_splits)))
+    room = where(together, r.units // items, np.ceil(r.units / items)) if kernel.rounds else r.units // items
+    splits = smaller(length / kernel.split_tokens + _HALF, smaller(room, float(kernel.most_splits)))
     splits = where((group > 1.0) | kernel.splits_alone, larger(splits, 1.0), 1.0)
     ruled = together & (kernel.waves > 0 or kernel.parts > 0)
     if some(ruled):
         splits = where(ruled, kernel.parts or _parts(past, items, kernel, r), splits)
     partial = _PARTIAL_BYTES * batch * heads * v_dim / items  # that each unit writes for another to read
     carried = 2.0 * batch * heads / items * (dim / r.draw + v_dim / (_WRITTEN * r.clock))  # an item's queries, outputs
-    item = (where(together, c.item, c.lone_item or c.item) + carried) * items / (r.units * r.beside(kernel.shared))
+    latency = where(together, c.item, c.lone_item or c.item)
+    beside = _beside(rows * dim, together, kernel, r)
     parts = splits, c.combine + partial / r.draw, ruled
-    seconds, compute, memory = _split(items, parts, (busy, stream, item), c, r)
+    seconds, compute, memory = _split(items, parts, (busy, stream, latency, carried, beside), (kernel, c), r)
+    if kernel.rotates:
+        turned = 4.0 * batch * heads * dim
+        seconds = seconds + where(together, r.stream(turned, 1.0, moved + turned), 0.0)
     if kernel.regroups:  # with one sequence or one KV head the order is already right
         copied = (group > 1.0) & (kv_heads > 1.0) & (batch > 1.0)
         seconds = seconds + where(copied, 2.0 * r.launch + r.stream(2.0 * ends, 1.0), 0.0)
@@ -199,7 +222,7 @@ def price_decode(columns: tuple[Column, ...], kernel: DecodeKernel, c: DecodeCon
 def _parts(past: Column, items: Column, kernel: DecodeKernel, r: Rates) -> Column:
     """Parts of an item by the rule of XQA (TensorRT-LLM, computeMultiBlockCount): n of ``split_tokens`` keys, at most
     sqrt(8 n), and at most so many as are ``waves`` on all units together."""
-    blocks = larger(np.floor(past / kernel.split_tokens), 1.0)
+    blocks = larger(np.floor((past + 1.0) / kernel.split_tokens), 1.0)
     parts = smaller(blocks, np.rint(np.sqrt(_FEW_PARTS * blocks)))
     return larger(smaller(parts, np.floor(kernel.waves * r.units / items)), 1.0)
 
@@ -210,9 +233,17 @@ def _shares_item(group: Column, caches: Column, past: Column, kernel: DecodeKern
     if kernel.powers:
         together &= np.log2(group) % 1.0 == 0.0
     if kernel.fills:
-        blocks = larger(np.floor(past / kernel.fills_by), 1.0) if kernel.fills_by else 1.0
+        blocks = larger(np.floor((past + 1.0) / kernel.fills_by), 1.0) if kernel.fills_by else 1.0
         together &= caches * blocks >= kernel.fills * units
     return together
+
+
+def _beside(work: Column, together: Mask, kernel: DecodeKernel, r: Rates) -> float | Column:
+    """Blocks that a unit holds at once: as shared memory allows, or as many as the kernel was compiled for, of items
+    of so many rows times head size (``work``) and of query heads alone."""
+    if not kernel.blocks:
+        return r.beside(kernel.shared)
+    return where(together, where(work <= _HEAVY, float(kernel.blocks), 1.0), float(kernel.lone_blocks))
 
 
 def _tiled(past: Column, window: Column, step: Column) -> Column:
@@ -226,15 +257,16 @@ def _tiled(past: Column, window: Column, step: Column) -> Column:
 def _split(
     items: Column,
     parts: tuple[Column, Column, Mask],
-    alone: tuple[Column, Column, Column],
-    c: DecodeConstants,
+    alone: tuple[Column, Column, Column, Column, float | Column],
+    by: tuple[DecodeKernel, DecodeConstants],
     r: Rates,
 ) -> tuple[Column, ...]:
     """Seconds of ``items`` whole, or in ``parts`` (how many, seconds to join them, whether by rule) where that is
-    faster or the rule, and both sides; ``alone``: seconds of compute, memory and items on all units.
+    faster or the rule, and both sides; ``alone``: seconds of compute and memory on all units, those of an item's
+    latency and of what it carries, and how many of them a unit holds.
     """
-    splits, joined, ruled = parts
-    busy, stream, item = alone
+    (kernel, c), (splits, joined, ruled) = by, parts
+    busy, stream, latency, carried, beside = alone
     draw = r.draw / r.hbm  # the share of the bandwidth that one unit can take
 
     def parted(parts: float | Column, joining: float | Column) -> tuple[Column, ...]:
@@ -243,7 +275,12 @@ def _split(
         memory = stream * power(used, -c.occupancy)
         waves = working / r.units
         compute = busy * np.ceil(waves) / waves
-        return join(compute, memory, c.overlap) + joining + item * where(ruled, parts, 1.0), compute, memory
+        both = join(compute, memory, c.overlap) + joining
+        if not kernel.rounds:
+            return both + (latency + carried) * where(ruled, waves, items / r.units) / beside, compute, memory
+        item = latency + carried * beside
+        later = np.ceil(waves / beside) - 1.0
+        return join(both, item * later, _AMONG) + item, compute, memory
 
     whole = parted(1.0, 0.0)
     if not some(splits > 1.0):

@@ -32,7 +32,7 @@ class GemmConstants:
 class ContextConstants:
     """``softmax``: what one score takes beside its products, in exponentials (a compute unit has 16 a clock,
     FlashAttention-3, 3.1); ``item``: prologue and epilogue of one query tile (s); ``token``: time of a compute unit to
-    write one token into the cache (s); ``spill``: share of ``rate`` that head sizes in ``spilling`` reach;
+    write one token into the cache (s); ``spill``: share of ``rate`` that the largest of ``spilling`` reaches;
     ``backward_rate``: share of peak of the backward pass, None for a kernel that no training runs.
     """
 
@@ -50,8 +50,8 @@ class ContextConstants:
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class DecodeConstants:
     """``item``: fixed time of one work item, a KV head of a sequence (s), ``lone_item`` of one whose query heads run
-    alone, at ``lone_rate`` of the vector rate; ``combine``: pass that joins splits (s); ``occupancy``: exponent of the
-    share of units in use.
+    alone, at ``lone_rate`` of the vector instructions that a unit issues (``Rates.issued``); ``combine``: pass that
+    joins splits (s); ``occupancy``: exponent of the share of units in use.
     """
 
     setup: Seconds

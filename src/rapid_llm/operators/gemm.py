@@ -4,7 +4,7 @@ For each candidate tile (bm, bn) and split s, with S compute units and steps of 
 
     step  = ((2 bm bn kb S / (P rate))^3 + step^3)^(1/3)      a k-step computes, or waits for its loads
     CTA   = groups ceil(m/bm) ceil(n/bn),  waves = ceil(CTA s / S)
-    Tc    = waves ceil(k / (s kb)) step + epilogue CTA bm bn y / (64 S clock)
+    Tc    = waves ceil(k / (s kb)) step + epilogue m n y / (64 S clock)
     T     = (Tc^p + Tm^p)^(1/p) + [s > 1] (split + 4 s m n / (bandwidth HBM)),   Tm = B / (bandwidth HBM)
 
 with B the compulsory bytes. t = launch + setup + min T over the candidates; every term grows with m, n and k, and so
@@ -52,12 +52,13 @@ _ROWS_AT_ONCE: Final = 1024  # keeps the candidates of one block of rows in cach
 
 
 class _Table(NamedTuple):
-    """What depends on kernel and accelerator alone; arrays (tile, 1), (split,) and (tile, split)."""
+    """What depends on kernel and accelerator alone; arrays (tile, 1), (split,) and (tile, split); ``stored`` seconds a
+    byte of the output."""
 
     constants: GemmConstants
     rows: Array
     cols: Array
-    out: Array
+    stored: float
     step: Array
     per_split: Array
     share: Array
@@ -90,7 +91,7 @@ def _table(kernel: GemmKernel, architecture: str, r: Rates) -> _Table:
         constants=c,
         rows=bm,
         cols=bn,
-        out=bm * bn * (c.epilogue / (_STORE_BYTES * r.units * r.clock)),
+        stored=c.epilogue / (_STORE_BYTES * r.units * r.clock),
         step=(busy**_PIPELINE_NORM + c.step**_PIPELINE_NORM) ** (1.0 / _PIPELINE_NORM),
         per_split=split * kernel.k_step,
         share=split / r.units,
@@ -104,12 +105,13 @@ def _table(kernel: GemmKernel, architecture: str, r: Rates) -> _Table:
 def _tiled(columns: tuple[Column, ...], table: _Table, r: Rates) -> tuple[Array, Array]:
     """Output tiles of each row and the time Tc of each candidate, arrays (..., tile, 1) and (..., tile, split)."""
     m, n, k, groups, *_, y_bytes = columns
-    m, n, k, groups, y_bytes = (widened(side, 2) for side in (m, n, k, groups, y_bytes))
+    stored = widened(groups * m * n * y_bytes, 2) * table.stored
+    m, n, k, groups = (widened(side, 2) for side in (m, n, k, groups))
     ctas = np.ceil(m / table.rows) * np.ceil(n / table.cols)
     ctas *= groups
     time = np.ceil(k / table.per_split) * table.step
     time *= np.ceil(ctas * table.share)
-    time += ctas * (table.out * y_bytes)
+    time += stored
     if table.served:
         above, most = table.served
         time = np.where((m > above) & (m <= most), time, np.inf)

@@ -82,6 +82,11 @@ class Kernel:
         """Times that do not follow the clock: waits for memory."""
         return ()
 
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Architectures that the kernel has numbers of its own for."""
+        return tuple(self.constants)  # type: ignore[attr-defined]
+
     def stands_in(self, architecture: str) -> str:
         """The architecture whose numbers ``on`` returns; differs from the argument where nothing was measured."""
         known: dict[str, Any] = self.constants  # type: ignore[attr-defined]
@@ -139,8 +144,9 @@ class AttentionKernel(Kernel):
     ``tiles``: (head size, query rows, KV columns), the first whose head size suffices or else the last; a short
     sequence takes fewer rows, down to ``query_pad``. ``packed``: query heads that share a KV head share a tile;
     ``split_kv``: units left idle take a part of the keys of a tile; ``windowed``: tiles outside a window are skipped,
-    not only masked; ``padded_head``: head sizes are padded to a power of two; ``spilling``: head sizes whose
-    accumulators exceed the registers; ``product_bits`` of both products, where they differ from the compute dtype's 16.
+    not only masked, ``window_rows``: of query rows at most, where the kernel for windows has fewer; ``padded_head``:
+    head sizes are padded to a power of two; ``spilling``: head sizes whose accumulators exceed the registers;
+    ``product_bits`` of both products, where they differ from the compute dtype's 16.
     ``casts``: a pass of its own rounds Q to the 8 bits of the products first, at this share of the bandwidth; 0: none.
     ``append`` is the pass before it that writes new K and V into the cache: by ``token``, by ``block`` (one a token, a
     thread a column of K, up to 512), one over Q, K and V with rotary (``qkv``), or one over a ``latent`` and the rotary
@@ -162,6 +168,7 @@ class AttentionKernel(Kernel):
     windowed: bool = True
     padded_head: bool = False
     spilling: tuple[Count, ...] = ()
+    window_rows: int = 0
     product_bits: Literal[8, 16] = 16
     casts: NonNegative = 0.0
     append: Literal["none", "token", "block", "qkv", "latent"] = "none"
@@ -203,7 +210,10 @@ class DecodeKernel(Kernel):
     ``widens``: the share of the bandwidth at which another one writes a cache of 8 bits out in 16 first, 0 without;
     ``product_bits`` as in prefill. ``shared``: bytes of shared memory of the block of one work item, which then waits
     for its tiles most of its time, whatever the clock, beside as many more as a unit has room for; 0: an item keeps its
-    unit busy, or has it for itself where it ``waits`` all the same.
+    unit busy, or has it for itself where it ``waits`` all the same. ``rounds``: blocks run in whole rounds; ``blocks``:
+    so many share a unit by what the kernel was compiled for, up to 16 rows of 128, ``lone_blocks`` of query heads that
+    run alone.
+    ``rotates``: the kernel before it rotates Q as well, which it reads and writes.
     """
 
     family: Literal["decode"]
@@ -232,6 +242,10 @@ class DecodeKernel(Kernel):
     product_bits: Literal[8, 16] = 16
     shared: Bytes = 0
     waits: bool = False
+    rounds: bool = False
+    blocks: int = 0
+    lone_blocks: Count = 1
+    rotates: bool = False
 
     @property
     def ruled(self) -> bool:

@@ -114,13 +114,13 @@ def price_rows(
 
 @lru_cache(maxsize=4096)
 def _one(family: str, values: tuple[float, ...], asked: _Asked) -> Prices:
-    """The price of a row that is given in numbers; whoever asks again gets the same, which nobody may change."""
+    """The price of a row that is given in numbers; it is cached, so callers must not change it."""
     alone = _NUMBERS.issuperset(map(type, values))
     return _as_row(_priced(family, tuple(map(np.float64, values)) if alone else _columns(values), asked))  # type: ignore[arg-type]
 
 
 def _as_row(prices: Prices) -> Prices:
-    """Prices of numbers as columns of one row that nobody can write to."""
+    """Prices of numbers as read-only columns of one row."""
     values = np.array(prices.columns, ndmin=2)
     values.flags.writeable = False
     return Prices(*(values.T if values.shape[0] == 1 else values))

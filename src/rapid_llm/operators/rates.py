@@ -47,6 +47,10 @@ _WIDTHS: Final = {
 _WARP_FLOPS: Final = 2048.0
 """16-bit FLOPs that matrix instructions of one warp (mma.sync) finish in a cycle and compute unit of NVIDIA's: all of
 the matrix rate of Ampere and Ada, half of that of Hopper, whose faster instructions take four warps and 64 rows."""
+_ISSUED: Final = 256.0
+"""FLOPs of the instructions that the four schedulers of a compute unit of NVIDIA's issue in a cycle, 32 lanes wide, if
+each were a product and a sum. Units with 64 lanes of fp32 (Volta, Turing, A100) issue as many of the loads, conversions
+and exchanges that most of a dot product of a cache is made of."""
 
 
 class Replay(NamedTuple):
@@ -69,26 +73,30 @@ class Rates(NamedTuple):
 
     ``units`` what tiles are spread over: compute units, a core of many matrix units as several (``_LARGEST_UNIT``);
     ``clock`` the boost clock in Hz; ``peak``, ``vector`` (FLOP/s) and ``exponentials`` (1/s) at the given share of it,
-    ``peak`` as far as power allows products, ``attention`` as far as it allows attention, ``warps`` as much as
-    instructions of one warp reach, ``cut`` the share of its architecture's matrix rate that the chip has and
-    ``warps_cut`` that of what such instructions could reach there, ``eight_bit`` how many times as fast products of
-    8-bit floats run: 1 on an accelerator without them; ``hbm`` the reachable bandwidth and ``datasheet`` the unreduced
-    one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the reachable bandwidth of buffers that stay
-    in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident`` how many bytes stay: 0 in a model, which
-    cycles through more than fits; ``shared`` memory of one compute unit in bytes, 0 where that is not known; ``draw``
-    what a unit can take from memory in B/s; ``rereads`` whether L2 keeps what is written for the next kernel;
-    ``replay`` how a benchmark comes back.
+    ``peak`` as far as power allows products, ``attention`` and ``exponentials`` as far as it allows attention, which
+    runs at one clock, ``rated`` whatever power allows; ``issued`` the FLOP/s of vector instructions if all multiply and
+    add; ``warps`` what instructions of one warp could reach, ``cut`` the share of its architecture's matrix rate that
+    the chip has and ``warps_cut`` that of what such instructions could reach there, ``eight_bit`` how many times as
+    fast products of 8-bit floats run: 1 on an accelerator without them; ``hbm`` the reachable bandwidth and
+    ``datasheet`` the unreduced one in B/s, ``launch`` the floor of one captured kernel in s; ``l2`` the reachable
+    bandwidth of buffers that stay in L2 between calls and ``l2_datasheet`` the unreduced one, ``resident`` how many
+    bytes stay: 0 in a model, which cycles through more than fits; ``shared`` memory of one compute unit in bytes, 0
+    where that is not known; ``draw`` what a unit can take from memory in B/s; ``rereads`` whether L2 keeps what is
+    written for the next kernel; ``replay`` how a benchmark comes back.
     """
 
     units: int
     clock: float
     peak: float
+    rated: float
     attention: float
     warps: float
     cut: float
     warps_cut: float
     eight_bit: float
+    wide: float
     vector: float
+    issued: float
     exponentials: float
     hbm: float
     datasheet: float
@@ -102,21 +110,27 @@ class Rates(NamedTuple):
     replay: Replay = Replay()
 
     def multiplies(self, bits: int, *, warps: bool = False) -> float:
-        """Matrix rate in FLOP/s of products on 8 or 16 bits, by instructions of one warp or by any."""
-        return (self.warps if warps else self.peak) * (self.eight_bit if bits == 8 else 1.0)
+        """Matrix rate in FLOP/s of products that are bound by memory, by instructions of one warp or by any: most of
+        their rows are padding and they wait most of the time, so that no limit of power slows them."""
+        return (min(self.warps, self.rated) if warps else self.rated) * (self.eight_bit if bits == 8 else 1.0)
 
     def in_attention(self, bits: int, *, warps: bool = False) -> float:
         """Matrix rate in FLOP/s of attention's products on 8 or 16 bits, by instructions of one warp or by any."""
         return (min(self.warps, self.attention) if warps else self.attention) * (self.eight_bit if bits == 8 else 1.0)
 
-    def reached(self, rate: float | Column, *, warps: bool = False) -> float | Column:
-        """The share of the peak that a kernel reaches which reaches ``rate`` of a whole matrix pipe.
+    def reached(self, rate: float | Column, *, warps: bool = False, pipe: float = 1.0) -> float | Column:
+        """The share of the peak that a kernel reaches which reaches ``rate`` of a whole matrix pipe, or of one that is
+        ``pipe`` times as fast.
 
         What goes on beside products (loads of operands, issue) takes its time whatever the pipe: of a slower one,
         which products keep busy for longer, it takes less. To instructions of one warp the pipe is no wider than they
         can fill: a chip that leaves them less than that is cut, one that could do more is not.
         """
-        return 1.0 / (1.0 + (1.0 / rate - 1.0) * (self.warps_cut if warps else self.cut))
+        return 1.0 / (1.0 + (1.0 / rate - 1.0) * (self.warps_cut if warps else self.cut) * pipe)
+
+    def pipe(self, bits: int) -> float:
+        """How many times as fast as products on 16 bits those of the compute dtype are, or on 8 where ``bits`` are."""
+        return self.wide * (self.eight_bit if bits == 8 else 1.0)
 
     def beside(self, block: float) -> float:
         """Blocks of so many bytes of shared memory that a compute unit holds at once; 1 for those that keep it busy."""
@@ -170,13 +184,16 @@ def rates(accelerator: Accelerator, dtype: str, *, clock: float = 1.0, replayed:
         units=units,
         clock=accelerator.clocks.boost,
         peak=matrix,
+        rated=peak * max(share, 1.0) * clock,
         attention=peak * lighter * clock,
-        warps=min(matrix, widest * cycles),
+        warps=widest * cycles,
         cut=_cut(accelerator, named(dtype).rate, peak / cycles * clock),
         warps_cut=_cut(accelerator, named(dtype).rate, peak / cycles * clock, widest=widest),
         eight_bit=(accelerator.rate("fp8") or peak) / peak,
+        wide=max(peak / (accelerator.rate("bf16") or accelerator.rate("fp16") or peak), 1.0),
         vector=accelerator.vector * clock,
-        exponentials=accelerator.exponentials * cycles,
+        issued=max(accelerator.vector * clock, _ISSUED * cycles if accelerator.vendor == "NVIDIA" else 0.0),
+        exponentials=accelerator.exponentials * cycles * lighter,
         hbm=hbm.bandwidth * sustained.hbm,
         datasheet=hbm.bandwidth,
         launch=sustained.launch,

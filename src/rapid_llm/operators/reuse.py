@@ -56,5 +56,9 @@ class Reuse:
         yield self.x, self.written
 
     def seconds(self, parts: Iterator[Part], bandwidth: float, r: Rates) -> Column:
-        """Seconds to move some parts at a share of the reachable HBM bandwidth."""
-        return np.asarray(sum(r.stream(moved, bandwidth, held, self.share) for moved, held in parts))
+        """Seconds to move some parts at a share of the reachable HBM bandwidth.
+
+        Each is met again at one distance, where a whole kernel's bytes are a mixture of distances: what fits is cut off
+        twice as sharply as there (few rows on L40S run at the rate of L2 up to 0.9 of it, at that of HBM from 1.1 on).
+        """
+        return np.asarray(sum(r.stream(moved, bandwidth, met * met / r.resident, self.share) for moved, met in parts))

@@ -63,7 +63,7 @@ class Plans:
         recompute_every: int = 1,
         order: tuple[str, ...] = AXES,
     ) -> Plans:
-        """One resolved plan as columns of length one, which are read-only: who asks again gets the same."""
+        """One resolved plan as read-only columns of length one; the same object for the same plan."""
         values: dict[str, float] = {
             "tp": plan.tp * plan.kvp,
             "pp": plan.pp,
@@ -110,7 +110,7 @@ class Plans:
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        """What tells these plans from others, but for how many micro-batches they run, hashable."""
+        """A hashable value that differs between different plans, except for their number of micro-batches."""
         columns = (getattr(self, name).tobytes() for name in PLAN_COLUMNS if name != "micro_batches")
         return (self.order, self.stage_layers, self.shift, *columns)
 

@@ -18,10 +18,9 @@ KV_CACHE = CATEGORIES.index("kv_cache")
 
 
 def room(table: InferenceTable, requests: int, job: Job, *, output: float) -> int:
-    """Requests of one replica whose prompts and that share of their ``output`` fit beside weights and workspace.
-
-    The cache takes what the engine's budget leaves beside the rest; the fullest stage decides. ``table`` accounts for
-    ``requests`` of them at the length of its last point.
+    """Requests of one replica whose prompts and a share of their ``output`` fit beside weights and workspace. The cache
+    takes what the engine's memory budget leaves; the fullest stage decides. ``table`` accounts for ``requests`` of them
+    at the length of its last point.
     """
     free, cache = cache_room(table.account)[-1], table.account.by_category[KV_CACHE, -1]
     held = job.held(output) / (table.points.past[-1] + table.points.new[-1])
@@ -33,8 +32,9 @@ def room(table: InferenceTable, requests: int, job: Job, *, output: float) -> in
 
 
 def fed(job: Job) -> int:
-    """Requests that the token budget keeps busy; in mixed steps every token takes of it: budget O / (S + O) a stage,
-    the last of them in part. Prompts alone fill their passes."""
+    """Requests that the token budget keeps busy. In mixed steps every token takes part of it: budget O / (S + O) a
+    stage, the last request in part. Where prompts have passes of their own, they fill these.
+    """
     work, engine = job.work, job.engine
     if not job.model.writes:
         return max(1, min(job.max_requests, job.stages * int(job.budget // job.read_tokens)))
@@ -51,16 +51,18 @@ def fed(job: Job) -> int:
 
 
 def coming(job: Job, requests: int, groups: int) -> tuple[float, float]:
-    """Prompts that come a step, and how many of them fill the share of the token budget that the engine waits for: all
-    at most, since then none decodes."""
+    """Prompts that arrive in one step, and how many of them fill the share of the token budget that the engine waits
+    for: at most all requests, since then none is left to decode.
+    """
     engine = job.engine
     filled = (engine.batch_wait_share * job.budget - (requests - 1.0) / groups) / job.read_tokens
     return requests / (groups * (1.0 + job.decode_steps)), min(filled, requests / groups)
 
 
 def ahead(job: Job, requests: int, reading: float) -> float:
-    """Passes with prompts of others that a prompt waits for, where these take a share of the time: no more than half of
-    them are ahead."""
+    """Passes with other requests' prompts that a prompt waits for, where such passes take a given share of the time; at
+    most half of them are ahead of it.
+    """
     whole = job.budget / job.read_tokens
     together, each = max(1.0, floor(whole)), max(1.0, 1.0 / whole)
     return each * min(by_chance(reading, reading / together), (requests - 1.0) / together / 2.0)

@@ -43,7 +43,7 @@ _SUFFIXES = (" dgrad", " wgrad", " grad", " again")
 
 @dataclass(slots=True)
 class Tally:
-    """Seconds by group and name, with what was hidden and what bounds most of it."""
+    """Seconds by group and name, with the hidden part, and what binds most of each."""
 
     groups: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     bounds: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -59,11 +59,11 @@ class Tally:
 
     @property
     def seconds(self) -> float:
-        """All that was added, but for what was hidden."""
+        """All that was added, without the hidden part."""
         return sum(seconds for cells in self.groups.values() for seconds, _ in cells.values())
 
     def scale(self, share: float) -> None:
-        """Keep a share of every leaf."""
+        """Scale every leaf."""
         for cells in self.groups.values():
             for cell in cells.values():
                 cell[:] = [share * seconds for seconds in cell]
@@ -140,7 +140,9 @@ def _offload(tally: Tally, step: TrainingStep, micro_batches: float) -> None:
 
 
 def _unlike(step: TrainingStep, stage: int, micro_batches: float) -> float:
-    """Seconds in which the slowest ranks of a stage wait in one direction for others that are slower there."""
+    """Seconds in which the slowest ranks of a stage wait for ranks on other machines that are slower in one direction,
+    forward or backward, though not in both together.
+    """
     if step.seats is None:
         return 0.0
     own = step.seats.works[step.seats.slowest]
@@ -149,7 +151,7 @@ def _unlike(step: TrainingStep, stage: int, micro_batches: float) -> float:
 
 
 def _saved(step: TrainingStep, stage: int) -> float:
-    """Seconds of messages of experts that a stage hides behind the pass beside them."""
+    """Seconds of expert messages that a stage hides behind the pass that runs beside them."""
     plans = step.priced.lowered.shapes.plans
     schedule, stages = CODES[int(plans.schedule[0])], int(plans.pp[0])
     if step.beside is None or stages == 1:
@@ -164,9 +166,8 @@ READING = "pass"
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A phase of a request that took ``total`` seconds; what that has beyond its passes is ``rest``.
-
-    weight [N]: how often each pass runs through all stages; streamed [N]: through the pacing stage behind another pass.
+    """A phase of a request that took ``total`` seconds; ``rest`` is its time outside passes. weight [N]: how often each
+    pass runs through all stages; streamed [N]: through the pacing stage only, behind another pass.
     """
 
     name: str
@@ -263,7 +264,7 @@ def _passes(tallies: Sequence[Tally], priced: Priced, passes: Passes, weights: W
 
 @lru_cache(maxsize=256)
 def _by_name(names: tuple[str, ...]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """The part that each row counts to, and the parts' names: a part is bound by what bounds most of its time."""
+    """The part that each row counts to, and the names of parts; a part is bound by whatever binds most of its time."""
     bases = [base_name(name) for name in names]
     parts = tuple(dict.fromkeys(bases))
     place = {name: index for index, name in enumerate(parts)}
@@ -276,7 +277,7 @@ def _axis(axis: str) -> str:
 
 @lru_cache(maxsize=1024)
 def base_name(name: str) -> str:
-    """An operator's canonical name without the direction of its pass; casts are one."""
+    """An operator's canonical name without the direction of its pass; casts share one name."""
     if name.endswith(CAST):
         return CAST.strip()
     for suffix in _SUFFIXES:
@@ -285,7 +286,7 @@ def base_name(name: str) -> str:
 
 
 def _path(communication: Cost) -> str:
-    """Which messages bind a tree, and whether they cross the network."""
+    """The messages that bind a tree, and whether they cross the network."""
     if not communication.children:
         return "network"
     most = max(communication.children, key=lambda child: child.seconds).name
@@ -299,8 +300,9 @@ def _waiting(host: Cost) -> str:
 
 
 def bound_by(tree: Cost) -> str:
-    """What binds a tree: the largest of its groups, in words; a share of all that its groups take, since what hides
-    beside other work (a shared expert beside routed ones) makes them add to more than the time that passes."""
+    """What binds a tree, in words: the largest of its groups, as a share of the time of all groups; hidden work (a
+    shared expert beside routed ones) makes groups add up to more than the time that passes.
+    """
     top = max(tree.children, key=lambda child: child.seconds)
     words: Mapping[str, str] = {
         COMPUTE: "compute (matrix units)",

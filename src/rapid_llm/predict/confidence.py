@@ -27,7 +27,9 @@ mean over groups."""
 
 @lru_cache(maxsize=1)
 def written() -> dict[str, Any]:
-    """The file as the scorecard wrote it: ``quantiles``, and ``lent`` of kernels without a fit of their own."""
+    """The file as the scorecard wrote it: ``quantiles``, and ``lent``: errors of kernels priced without a fit of their
+    own.
+    """
     file = resources.files("rapid_llm.predict").joinpath("data", "confidence.yaml")
     return parse_yaml(file.read_text("utf-8"), "confidence.yaml").data
 
@@ -36,9 +38,9 @@ def confidence_of(scenario: Scenario, *, memory: bool = False) -> Confidence | N
     """The validation group nearest to a scenario; None where nothing of the kind was measured.
 
     Nearest is what ran on its accelerator with its runtime, then on its accelerator, then on its architecture (with its
-    runtime first), then its runtime, else the mean over groups. Of equally near groups the one that printed the
-    headline, then the one with most rows. Of unlike accelerators the one that is known least counts. ``memory``: of
-    what is held instead of time.
+    runtime first), then its runtime, else the mean over groups. Of equally near groups the one with errors of the
+    headline number, then the one with most rows. Of unlike accelerators the one with the largest error counts.
+    ``memory``: errors of memory instead of time.
     """
     kind = scenario.workload.kind
     suite, metrics = ("memory", (_OF_MEMORY[kind],)) if memory else (kind, _METRICS[kind])
@@ -80,9 +82,9 @@ def _nearest(
 
 
 def power_strays(scenario: Scenario) -> float | None:
-    """Share by which the mean power of nine runs in ten strays: of the accelerator where enough were measured, else of
-    the mean over groups; of unlike accelerators the most. All that were measured are servers: a training step is
-    trusted no better than their mean. None where the scorecard has no table of power.
+    """The relative error that the mean power of nine runs in ten stays within: of the accelerator where enough runs
+    were measured, else of the mean over groups; of unlike accelerators the largest. All measured runs are of serving: a
+    training step is trusted no better than their mean. None where the scorecard has no table of power.
     """
     rows = [r for r in written()["quantiles"] if (r["suite"], r["metric"]) == ("energy", "power")]
     mean = next((r for r in rows if r["group"] == MEAN), None)
@@ -95,7 +97,7 @@ def power_strays(scenario: Scenario) -> float | None:
 
 
 def _supported(row: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[float, tuple[str, ...]]:
-    """The error that nine tenths stay within, of a group as far as its rows can tell it."""
+    """The error that 90 % of rows stay within, as far as the number of a group's rows supports it."""
     mean = next((r["p90"] for r in rows if r["group"] == MEAN and r["metric"] == row["metric"]), row["p90"])
     if row["rows"] >= ENOUGH or mean <= row["p90"]:
         return row["p90"], ()
@@ -105,11 +107,10 @@ def _supported(row: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[float, 
 def _widening(
     rows: list[dict[str, Any]], chip: tuple[str, str], runtime: str, encodes: bool
 ) -> tuple[float, tuple[str, ...]]:
-    """By how much an interval grows where no row ran on this accelerator with this runtime, and why.
-
-    Of kernels that price a device without a fit of its own, the scorecard writes the error beside that of the same
-    kernels with it: the mean ratio for a device whose architecture was measured, the largest for one of no such, and
-    for an encoder on any.
+    """By how much an interval widens where no row ran on this accelerator with this runtime, and why. For kernels that
+    price a device without a fit of its own, the scorecard writes their error beside that of the same kernels with a
+    fit: the mean ratio holds for a device whose architecture was measured, the largest for one of an unmeasured
+    architecture, and for an encoder on any device.
     """
     if not encodes and any(chip[0] in row["accelerators"] and runtime in row["runtimes"] for row in rows):
         return 1.0, ()
@@ -126,13 +127,15 @@ def _widening(
 
 
 def straying() -> tuple[float, float]:
-    """How many times as far kernels stray without a fit of their own: the mean over devices, and the most."""
+    """Ratio of errors of kernels without and with a fit of their own: the mean over devices, and the largest."""
     ratios = [max(1.0, row["lent"] / row["own"]) for row in written()["lent"]]
     return prod(ratios) ** (1.0 / len(ratios)), max(ratios)
 
 
 def kernels_stray(accelerator: str) -> float:
-    """The same for one accelerator: the mean where kernels of its architecture were measured, the most elsewhere."""
+    """The same ratio for one accelerator: the mean where kernels of its architecture were measured,
+    else the largest.
+    """
     mean, most = straying()
     return mean if any(_architecture(accelerator) in _architectures(row) for row in written()["lent"]) else most
 

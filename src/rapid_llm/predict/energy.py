@@ -16,9 +16,9 @@ from rapid_llm.predict.report import Price, Report
 from rapid_llm.predict.training import TrainingTable
 from rapid_llm.predict.uses import EnergyUse
 from rapid_llm.scenario import Scenario
+from rapid_llm.units import SECONDS_PER_HOUR
 from rapid_llm.workload import Inference, Training
 
-SECONDS_PER_HOUR = 3600.0
 MILLION = 1e6
 PROMPTS, DECODES = 0, 1
 """Passes of a closed loop: prompts, in mixed steps beside the attention of those that decode, and decode steps."""
@@ -62,8 +62,7 @@ def _on_groups(table: TrainingTable, seconds: float) -> tuple[float, float] | No
 
 def inference_energy(scenario: Scenario, work: Inference, table: InferenceTable) -> EnergyUse | None:
     """Energy of the accelerators over a batch, a closed loop, or a job to its end; None where it is not modelled.
-
-    Waits cost the floor alone; so does drafting, whose passes are small.
+    Waiting draws the floor alone; so does drafting, whose passes are small.
     """
     model = PowerModel.of(table.steps.priced.machine.accelerator)
     if model is None:
@@ -113,7 +112,7 @@ def _prompts_and_steps(table: InferenceTable, beams: int) -> Callable[[PowerMode
 
 
 def _feed_forward(halved: HalvedSteps, replicas: int) -> Callable[[PowerModel], float]:
-    """J beyond the floor that the feed-forward passes of one request take in their pool."""
+    """J beyond the floor of the feed-forward passes of one request in their pool."""
     plans = halved.ffn.priced.lowered.shapes.plans
     ranks = float(plans.tp[0] * plans.cp[0] * plans.dp[0])
     share = ranks / (halved.sequences * replicas)
@@ -121,10 +120,8 @@ def _feed_forward(halved: HalvedSteps, replicas: int) -> Callable[[PowerModel], 
 
 
 def _per_request(table: InferenceTable, model: PowerModel, beams: int) -> float:
-    """J beyond the floor that the passes of one request take, on all ranks of its replica.
-
-    Decode steps are shared by the sequences of a micro-batch, prefill passes by all that run at once. No pass draws
-    more than the limit.
+    """J beyond the floor of the passes of one request, on all ranks of its replica. The sequences of a micro-batch
+    share its decode steps, all running requests the prefill passes. No pass draws more than the limit.
     """
     priced, seconds = table.steps.priced, table.steps.traversal
     joules = drawn(priced, model)

@@ -58,7 +58,7 @@ def predict(scenario: Scenario, *, allow_infeasible: bool = False, sensitivities
 
 
 def _faults(scenario: Scenario, table: TrainingTable | InferenceTable | PoolsTable) -> FaultsUse:
-    """What the faults of a scenario cost, and the policy of each axis whose links are hurt."""
+    """What the faults of a scenario cost, and how messages go on for each axis whose links are degraded."""
     step = (
         table.step if isinstance(table, TrainingTable) else table.steps if isinstance(table, InferenceTable) else None
     )
@@ -82,7 +82,7 @@ def drawn_links(scenario: Scenario) -> tuple[str, ...]:
 
 
 def _cut_off(scenario: Scenario, error: InfeasibleError) -> Report:
-    """The answer where faults leave ranks without a path to each other: memory, and why there is no time."""
+    """The answer where faults leave ranks without a path to each other: memory, and the reason why there is no time."""
     report = fit(scenario)
     apart = Violation("network", error.message, need=1.0, have=0.0)
     return replace(report, feasible=False, violations=(*report.violations, apart))
@@ -175,7 +175,7 @@ def _time(table: TrainingTable | InferenceTable | PoolsTable) -> float:
 
 
 def headline(report: Report) -> float:
-    """The number that an interval and a what-if speak of: step time, or end-to-end time of a request (s)."""
+    """The number that intervals and what-ifs refer to: step time, or end-to-end time of a request (s)."""
     return float(report.step_time_s or report.e2e_s or 0.0)
 
 

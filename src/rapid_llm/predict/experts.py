@@ -1,4 +1,4 @@
-"""What places of experts come to: the rank that the others wait for, and what copies take."""
+"""What the placement of experts amounts to: the load of the rank that the others wait for, and the memory of copies."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from rapid_llm.scenario import Scenario
 
 @dataclass(frozen=True, slots=True)
 class ExpertsUse:
-    """Tokens of the hottest rank of an expert group over the mean of all, as means over layers.
-
-    ``in_a_row_over_mean``: with neighbours on each rank, as they sit where nobody places them; ``layer``, of those
-    with experts, where the hottest rank is hottest (None where all are counted alike); ``copies`` of experts beyond one
-    each, and their ``copied_bytes`` on one rank.
+    """Tokens of the hottest rank of an expert group over the mean of all ranks, as means over layers.
+    ``in_a_row_over_mean``: with consecutive experts on each rank, the default placement; ``layer``: the layer, counted
+    among those with experts, whose hottest rank is hottest (None where all are counted alike); ``copies`` of experts
+    beyond one each, and their ``copied_bytes`` on one rank.
     """
 
     ranks: int
@@ -34,7 +33,9 @@ class ExpertsUse:
 
 
 def experts_use(scenario: Scenario) -> ExpertsUse | None:
-    """How even the ranks of an expert group are; None where nobody says how popular experts are, or where they sit."""
+    """How evenly the ranks of an expert group are loaded; None where neither popularity nor placement of experts is
+    given.
+    """
     routing, ep = scenario.workload.routing, scenario.parallelism.ep
     experts = max((b.ffn.num_experts for b in scenario.model.blocks if isinstance(b.ffn, MoE)), default=0)
     if ep == 1 or not experts or routing == EVEN or (found := routing.shares(experts, ep)) is None:
@@ -53,7 +54,7 @@ def experts_use(scenario: Scenario) -> ExpertsUse | None:
 
 
 def _copied(scenario: Scenario) -> float:
-    """Bytes of one rank's copies, of the stage with a mean share of the layers."""
+    """Bytes of one rank's copies of experts, on a stage with the mean number of layers."""
     plan, routing = scenario.parallelism, scenario.workload.routing
     columns = Plans.of(plan, micro_batch=1.0, micro_batches=1.0)
     more = sum(

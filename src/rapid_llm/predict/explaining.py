@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rapid_llm.execution import Priced
-from rapid_llm.execution.pricing import PricedKernels, PricedMessages
+from rapid_llm.execution.pricing import PricedKernels, PricedMessages, computed
 from rapid_llm.lowering import Kernels, Messages
 from rapid_llm.lowering.table import PHASES
 from rapid_llm.network import ALGORITHMS
@@ -31,6 +31,7 @@ SHAPES = {
     "pointwise": "{read} in, {written} out",
 }
 
+_VECTOR = frozenset(("pointwise", "convolution"))  # families that matrix units have no part in
 SHORTEST_SHOWN = 50e-9
 """Less than this (s) beyond compute and memory is not said."""
 
@@ -39,7 +40,8 @@ SHORTEST_SHOWN = 50e-9
 class KernelLine:
     """One kernel or message of one unit and phase: seconds of one launch, launches of the whole step on this rank.
 
-    ``flops`` and ``hbm_bytes`` are of one launch; messages have none.
+    ``flops`` and ``hbm_bytes`` are of one launch; messages have none. ``dtype``: the format whose matrix rate bounds
+    it; empty where vector units work alone.
     """
 
     unit: str
@@ -53,6 +55,7 @@ class KernelLine:
     words: str
     flops: float = 0.0
     hbm_bytes: float = 0.0
+    dtype: str = ""
 
 
 def explain(scenario: Scenario) -> list[KernelLine]:
@@ -66,7 +69,7 @@ def explain(scenario: Scenario) -> list[KernelLine]:
 
 
 def _decoding(table: PoolsTable) -> list[InferenceTable]:
-    """The decode steps of a replica; of both pools, with all micro-batches, where two share them."""
+    """The decode steps of a replica; with all micro-batches of both pools, where two pools share the steps."""
     halved, decode = table.halved, table.decode
     if halved is None:
         return [decode]
@@ -88,7 +91,7 @@ def _lines(table: TrainingTable | InferenceTable) -> list[KernelLine]:
 
 
 def _phase_sets(table: TrainingTable | InferenceTable, width: int) -> list[tuple[str | None, np.ndarray]]:
-    """Columns of the table by what to call them: training names its phases by row, inference by pass."""
+    """Columns of the table by the name of their phase: in training rows have phases, in inference passes."""
     if isinstance(table, TrainingTable):
         return [(None, np.ones(width, dtype=bool))]
     return [("prefill", ~table.points.decode), ("decode", table.points.decode)]
@@ -96,7 +99,9 @@ def _phase_sets(table: TrainingTable | InferenceTable, width: int) -> list[tuple
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A row of a table in one phase: how often it runs, the seconds of all runs, and the column where it runs most."""
+    """A row of a table in one phase: how often it runs, the seconds of all its runs, and the column in which it runs
+    most.
+    """
 
     row: int
     at: int
@@ -139,6 +144,7 @@ def _kernels(priced: Priced, weight: np.ndarray, table: TrainingTable | Inferenc
     lines = []
     for priced_table in priced.kernels:
         rows, prices = priced_table.rows, priced_table.prices
+        dtype = "" if rows.family in _VECTOR else computed(rows, priced.machine.accelerator)
         for run in _runs(table, priced, priced_table, _counts(rows, weight)):
             r, at = run.row, run.at
             shape = _shape(rows.family, {c: float(v[r, at]) for c, v in rows.columns.items()})
@@ -146,7 +152,7 @@ def _kernels(priced: Priced, weight: np.ndarray, table: TrainingTable | Inferenc
                 KernelLine(
                     run.unit, run.phase, run.name, priced_table.kernel, run.each, run.count, run.total,
                     BOUNDS[int(prices.bound[r, at])], f"{shape}: {_terms(prices, r, at)}", float(prices.flops[r, at]),
-                    float(prices.hbm_bytes[r, at]),
+                    float(prices.hbm_bytes[r, at]), dtype,
                 )
             )  # fmt: skip
     return lines

@@ -17,7 +17,9 @@ from rapid_llm.workload import Inference
 def memory_use(
     account: Account, row: int, ranks_per_stage: int, kind: str = "training", cache: CacheUse | None = None
 ) -> MemoryUse:
-    """The fullest rank of plan ``row``; the odds are those of training runs, or of engines (``kind`` inference)."""
+    """The fullest rank of plan ``row``; the probability of fitting is that of training runs, or of engines (``kind``
+    inference).
+    """
     stage = int(account.fullest[row])
     limit = float(account.limits[row, stage])
     need = float(account.need[row, stage])
@@ -42,13 +44,13 @@ def memory_use(
 
 
 def engine_use(account: Account, plan: Parallelism, work: Inference, cache: CacheUse | None = None) -> MemoryUse:
-    """The fullest rank of an engine; one that chooses its batch fills its share itself, and fits without odds."""
+    """The fullest rank of an engine. One that chooses its batch fills its share of the memory, and fits for certain."""
     use = memory_use(account, -1, plan.tp * plan.cp * (plan.dp or 1), "inference", cache)
     return filled(use) if work.batch_size == "auto" else use
 
 
 def filled(use: MemoryUse) -> MemoryUse:
-    """Memory that is full because as much was put in as fits: how full it is says nothing of whether it fits."""
+    """Memory that is full because the engine puts in as much as fits: its fill says nothing about whether it fits."""
     return replace(use, verdict="fits", probability=None) if use.fits else use
 
 

@@ -35,9 +35,8 @@ MOST = 2**40
 
 
 def fit(scenario: Scenario | str, **flags: Any) -> Report:
-    """The memory verdict alone: as ``predict`` without times, and without timing anything that fits.
-
-    Of a scenario, or of a model with flags as the command line's (``accelerator=..., tp=..., batch_size=...``).
+    """The memory verdict alone: as ``predict`` without times, and without timing a scenario that fits. Takes a
+    scenario, or a model with keywords named as flags of the command line (``accelerator=..., tp=..., batch_size=...``).
     """
     if isinstance(scenario, str):
         kind = flags.pop("kind", None) or keywords.kind_of(flags)
@@ -152,7 +151,7 @@ _SMALLEST = "workload.micro_batch_size: "
 
 
 def grown(scenario: Scenario, what: str, size: int | None = None) -> Scenario:
-    """The scenario at one size of what ``largest`` grows: ``size``, or the smallest that its plan can cut."""
+    """The scenario with one of the sizes of ``largest`` set to ``size``, or to the smallest that its plan can cut."""
     step, make = _growth(scenario, what)
     found = make(size or step)
     given = tuple(one for one in found.defaults if not (what == "micro-batch" and _SMALLEST in one))
@@ -160,9 +159,8 @@ def grown(scenario: Scenario, what: str, size: int | None = None) -> Scenario:
 
 
 def grown_field(kind: str, what: str) -> str:
-    """The field of a workload that ``largest`` finds, where a job cannot do without it; else empty.
-
-    InputError for a size that nothing has.
+    """The workload field that ``largest`` determines, where a job needs it; else empty. InputError
+    for an unknown size.
     """
     if what:
         _known(kind, what)
@@ -187,7 +185,7 @@ _FOUND = {
 
 
 def _growth(scenario: Scenario, what: str) -> tuple[int, Callable[[int], Scenario]]:
-    """Step in which a size grows, and the scenario of a size."""
+    """The step in which a size grows, and a function from a size to its scenario."""
     work, plan = scenario.workload, scenario.parallelism
     _known(work.kind, what)
     if what == "layers":
@@ -195,12 +193,12 @@ def _growth(scenario: Scenario, what: str) -> tuple[int, Callable[[int], Scenari
         return step, partial(_layers, scenario)
     if what == "micro-batch" and isinstance(work, Training):
         count = work.global_batch_size // work.micro_batch_size
-        return 1, lambda n: _work(scenario, micro_batch_size=n, global_batch_size=n * count)
+        return 1, lambda n: with_work(scenario, micro_batch_size=n, global_batch_size=n * count)
     if what == "requests":
-        return plan.dp or 1, lambda n: _work(scenario, batch_size=n)
+        return plan.dp or 1, lambda n: with_work(scenario, batch_size=n)
     if what == "sequence" and isinstance(work, Training):
-        return (2 if plan.cp > 1 else 1) * plan.cp * plan.tp, lambda n: _work(scenario, sequence_length=n)
-    return 1, lambda n: _work(scenario, prompt_tokens=n)
+        return (2 if plan.cp > 1 else 1) * plan.cp * plan.tp, lambda n: with_work(scenario, sequence_length=n)
+    return 1, lambda n: with_work(scenario, prompt_tokens=n)
 
 
 def _possible(kind: str) -> list[str]:
@@ -208,7 +206,8 @@ def _possible(kind: str) -> list[str]:
     return [own, "sequence", "layers"]
 
 
-def _work(scenario: Scenario, **changes: int) -> Scenario:
+def with_work(scenario: Scenario, **changes: Any) -> Scenario:
+    """The scenario with fields of its workload changed."""
     return replaced(scenario, workload=replaced(scenario.workload, **changes))
 
 
@@ -221,7 +220,7 @@ def _layers(scenario: Scenario, count: int) -> Scenario:
 
 
 def _last(holds: Callable[[int], bool]) -> int | None:
-    """The largest n that holds, by doubling and bisection; what holds for n holds below it. None if there is no end."""
+    """The largest n that holds, by doubling and bisection; if n holds, so must all below. None if there is no end."""
     if not holds(1):
         return 0
     low, high = 1, 2

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
-from typing import Any
 
 from rapid_llm import runtime
 from rapid_llm.dtypes import dtype, precision
 from rapid_llm.errors import InputError
+from rapid_llm.hardware import system, system_with
 from rapid_llm.model import MoE
 from rapid_llm.nouns import replaced
-from rapid_llm.predict.fitting import largest, memory_of
+from rapid_llm.parallelism import RECOMPUTE_MODES
+from rapid_llm.predict.fitting import largest, memory_of, with_work
 from rapid_llm.predict.report import Fix
 from rapid_llm.predict.uses import MemoryUse
 from rapid_llm.scenario import Scenario, replanned, require
@@ -30,8 +31,6 @@ FORMATS = ("fp8", "int8-wo", "int4-wo")
 """Smaller weights for inference, those that are closest to 16 bits first."""
 BLOCKS = ("q8-0", "q6-k", "q5-k", "q4-k", "q3-k")
 """The same where weights are GGUF blocks."""
-LADDER = ("none", "selective", "full")
-
 LAYERS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Shares of the layers that a host may run."""
 
@@ -53,7 +52,7 @@ def fixes(scenario: Scenario, use: MemoryUse, price: Price) -> tuple[Fix, ...]:
         found = _memory(changed)
         if found and (kind not in fitting or (_sure(found) and not _sure(fitting[kind][2]))):
             fitting[kind] = (text, changed, found)
-    if fitting.keys() <= set(OTHER_ANSWER) and (plan := _together(scenario, price)):
+    if fitting.keys() <= set(OTHER_ANSWER) and (plan := _together(scenario, price) or _elsewhere(scenario)):
         fitting["plan"] = plan
     base = _seconds(price, scenario)
     offered = [_fix(kind, fit, scenario, use, (base, price)) for kind, fit in fitting.items()]
@@ -61,7 +60,7 @@ def fixes(scenario: Scenario, use: MemoryUse, price: Price) -> tuple[Fix, ...]:
 
 
 def _memory(scenario: Scenario) -> MemoryUse | None:
-    """The memory of a scenario that can run and fits."""
+    """The memory of a scenario, where it is valid and fits."""
     try:
         found = memory_of(require(scenario))
     except InputError:
@@ -84,7 +83,7 @@ def _seconds(price: Price, scenario: Scenario) -> float | None:
 def _fix(
     kind: str, fit: Fitting, scenario: Scenario, use: MemoryUse, clock: tuple[float | None, Price]
 ) -> tuple[tuple[bool, bool, float], Fix]:
-    """A fix and its rank."""
+    """A fix and what fixes are sorted by."""
     text, changed, found = fit
     base, price = clock
     seconds = _seconds(price, changed)
@@ -112,8 +111,8 @@ def _changes(scenario: Scenario) -> Iterator[Change]:
 
 
 def _training(scenario: Scenario, work: Training) -> Iterator[Change]:
-    for mode in LADDER[LADDER.index(_recomputes(work)) + 1 :]:
-        yield "recompute", f"recompute {mode}", _working(scenario, recompute=Recompute(mode=mode))  # type: ignore[arg-type]
+    for mode in RECOMPUTE_MODES[RECOMPUTE_MODES.index(_recomputes(work)) + 1 :]:
+        yield "recompute", f"recompute {mode}", with_work(scenario, recompute=Recompute(mode=mode))  # type: ignore[arg-type]
     plan = scenario.parallelism
     if (plan.dp or 1) > 1:
         for stage in range((plan.zero_stage or 0) + 1, 4):
@@ -121,7 +120,7 @@ def _training(scenario: Scenario, work: Training) -> Iterator[Change]:
     size = work.micro_batch_size
     while size > 1:
         size = size // 2 if size % 2 == 0 else 1
-        yield "micro_batch_size", f"micro_batch_size {size}", _working(scenario, micro_batch_size=size)
+        yield "micro_batch_size", f"micro_batch_size {size}", with_work(scenario, micro_batch_size=size)
     if len(scenario.system.groups) > 1:
         from rapid_llm.predict.seating import dealt_by_memory  # few jobs need it
 
@@ -129,7 +128,7 @@ def _training(scenario: Scenario, work: Training) -> Iterator[Change]:
             said = ", ".join(map(str, changed.parallelism.layers_per_stage))
             yield "layers_per_stage", f"layers_per_stage [{said}]", changed
     if not work.offload.any:
-        yield "offload", "workload.offload.optimizer 1", _working(scenario, offload=Offload(optimizer=1.0))
+        yield "offload", "workload.offload.optimizer 1", with_work(scenario, offload=Offload(optimizer=1.0))
 
 
 def _inference(scenario: Scenario, work: Inference) -> Iterator[Change]:
@@ -142,9 +141,9 @@ def _inference(scenario: Scenario, work: Inference) -> Iterator[Change]:
     yield from _host_experts(scenario, work)
     if scenario.runtime.runs_layers_on_host and not work.offload.any:
         for share in LAYERS:
-            yield "layers", f"workload.offload.weights {share}", _working(scenario, offload=HostShare(weights=share))
+            yield "layers", f"workload.offload.weights {share}", with_work(scenario, offload=HostShare(weights=share))
     if work.batch_size != "auto" and (most := largest(scenario, "requests")):
-        yield "batch_size", f"batch_size {most}", _working(scenario, batch_size=most)
+        yield "batch_size", f"batch_size {most}", with_work(scenario, batch_size=most)
 
 
 def _host_experts(scenario: Scenario, work: Inference) -> Iterator[Change]:
@@ -153,7 +152,7 @@ def _host_experts(scenario: Scenario, work: Inference) -> Iterator[Change]:
     routed = any(isinstance(block.ffn, MoE) for block in scenario.model.blocks)
     if not routed or node.host_matrix is None or moved.weights or moved.experts or moved.to == "nvme":
         return
-    said, alone = "workload.offload.experts true", _working(scenario, offload=replaced(moved, experts=1.0))
+    said, alone = "workload.offload.experts true", with_work(scenario, offload=replaced(moved, experts=1.0))
     if scenario.runtime.host_experts is not None:
         yield "experts", said, alone
         return
@@ -187,6 +186,21 @@ def _together(scenario: Scenario, price: Price) -> Fitting | None:
     return None
 
 
+def _elsewhere(scenario: Scenario) -> Fitting | None:
+    """The same on a larger system of the catalogue, where the scenario's own has no more accelerators."""
+    chip = scenario.system.groups[0].node.accelerator.name
+    for factor in FACTORS:
+        count = scenario.accelerators * factor
+        name = system_with(chip, count) if count > scenario.system.accelerators else None
+        if name is None:
+            continue
+        larger = replaced(scenario, system=system(name))
+        text, changed = _planned(larger, count, {"tp": scenario.parallelism.tp * factor})
+        if (use := _memory(changed)) and _sure(use):
+            return f"system {name} with {text}", changed, use
+    return None
+
+
 def _plans(scenario: Scenario, accelerators: int) -> Iterator[tuple[str, Scenario]]:
     """Plans on a number of accelerators, the mildest first: tensor-parallel in a node, experts as far as they go."""
     plan, work = scenario.parallelism, scenario.workload
@@ -196,7 +210,7 @@ def _plans(scenario: Scenario, accelerators: int) -> Iterator[tuple[str, Scenari
     for mode, pp, tp in product(modes, (plan.pp * k for k in (1, 2, 4, 8, 16)), dict.fromkeys((plan.tp, wide))):
         if accelerators % (tp * pp * plan.cp):
             continue
-        start = _working(scenario, recompute=Recompute(mode="full")) if mode else scenario
+        start = with_work(scenario, recompute=Recompute(mode="full")) if mode else scenario
         experts = max((b.ffn.num_experts for b in scenario.model.blocks if isinstance(b.ffn, MoE)), default=1)
         ep = max((n for n in (1, 2, 4, 8, 16, 32, 64) if experts % n == 0 and accelerators // pp % n == 0), default=1)
         changes = {"tp": tp, "pp": pp, **({"ep": max(ep, plan.ep)} if experts > 1 else {})}
@@ -213,7 +227,3 @@ def _planned(scenario: Scenario, accelerators: int, degrees: dict[str, int]) -> 
     words = " ".join(f"{axis} {degree}" for axis, degree in said.items()) or f"dp {changed.parallelism.dp}"
     more = "" if accelerators == scenario.accelerators else f" on {accelerators} accelerators"
     return words + more, changed
-
-
-def _working(scenario: Scenario, **changes: Any) -> Scenario:
-    return replaced(scenario, workload=replaced(scenario.workload, **changes))

@@ -1,9 +1,10 @@
-"""Decode with attention on one pool and feed-forward parts on another: micro-batches go to and fro at every layer.
+"""Decode with attention on one pool and feed-forward parts on another: every micro-batch travels between them at each
+layer.
 
 While one micro-batch is in its feed-forward part another computes attention and a third travels (MegaScale-Infer, Zhu
 et al. 2025, arXiv 2504.02263, section 4.1; Step-3, arXiv 2507.19427). With Ta, Tf seconds of a layer on either side and
 Tc of one transfer, m micro-batches pass a layer in max(m Ta, m Tf, m Tc, Ta + Tf + 2 Tc): the busiest of the three, or
-one micro-batch's own way where there are too few, m < 2 (1 + Tc / T).
+the latency of one micro-batch where there are too few, m < 2 (1 + Tc / T).
 """
 
 from __future__ import annotations
@@ -40,11 +41,10 @@ DOUBLINGS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HalvedSteps:
-    """Decode steps on both pools.
-
-    table: with the passes of the attention pool, as often as they run. attention_s, ffn_s, transfer_s: of one
-    micro-batch in one mean step, over all layers, transfers one way; binds: the largest of SIDES. ffn: the passes of a
-    micro-batch in the feed-forward pool, ``count`` [N] of each step; ``sequences`` of it on one attention replica.
+    """Decode steps on both pools. table: with the passes of the attention pool, as often as they run. attention_s,
+    ffn_s, transfer_s: of one micro-batch in the mean step, over all layers, transfers in one direction; binds: the
+    largest of SIDES. ffn: the passes of a micro-batch in the feed-forward pool, ``count`` [N] of each a step;
+    ``sequences``: of a micro-batch on one attention replica.
     """
 
     table: InferenceTable
@@ -84,12 +84,12 @@ class Halves:
 
     @property
     def replicas(self) -> tuple[int, int]:
-        """Replicas of attention, and of feed-forward parts, over which the tokens of all of the former spread."""
+        """Replicas of attention, and replicas of feed-forward parts, over which the tokens of all the former spread."""
         pools, ffn = self.pools
         return pools.decode.parallelism.dp or 1, ffn.parallelism.dp or 1
 
     def steps(self, running: float) -> HalvedSteps:
-        """The decode steps of one request among so many on a replica, spread evenly over their progress."""
+        """The decode steps of one request among a number of them on a replica, their progress spread evenly."""
         work = self.attention.work
         middle = self.attention.middle(max(1.0, running))
 
@@ -99,7 +99,7 @@ class Halves:
         return self._fastest(max(1.0, running), step)
 
     def batch(self, requests: int) -> HalvedSteps:
-        """So many requests that decode together on a replica."""
+        """A number of requests that decode together on a replica."""
         work = self.attention.work
         if work.output_tokens == 1:
             return self.steps(float(requests))
@@ -110,7 +110,7 @@ class Halves:
         return self._fastest(float(requests), steps)
 
     def _fastest(self, running: float, make: Callable[[float], Points]) -> HalvedSteps:
-        """With the number of micro-batches that is given, or takes the least time; none is empty."""
+        """With the given number of micro-batches, else the one of least time; no micro-batch is empty."""
         given, most = self.pools[0].micro_batches, max(1, int(running))
         tried = [min(given, most)] if given else range(1, min(MOST_MICRO_BATCHES, most) + 1)
         return min((self._timed(running, make, m) for m in tried), key=lambda found: found.table.decode_s)
@@ -162,7 +162,8 @@ class Halves:
 
     def feed_forward(self, points: Points, replicas: float | None = None) -> ForwardSteps:
         """Passes of the feed-forward pool for a micro-batch of every attention replica. Tokens come from the attention
-        pool straight to the ranks of their experts, in place of the exchange within the pool."""
+        pool straight to the ranks of their experts: that takes the place of the exchange within the pool.
+        """
         attention, own = self.replicas
         spread = replace(points, batch=points.batch * (attention if replicas is None else replicas) / own)
         lowered = self.ffn.lower(spread)
@@ -170,9 +171,8 @@ class Halves:
         return forward_steps(lowered, self.ffn.machine)
 
     def transfer(self, block: Block, sequences: float) -> float:
-        """Seconds in which a micro-batch of so many sequences a replica gets from one pool to the other.
-
-        A token goes once to each rank that holds any of its experts, or to every rank of a tensor-parallel group; each
+        """Seconds in which a micro-batch, of a number of sequences on every replica, gets from one pool to the other. A
+        token goes once to each rank that holds any of its experts, or to every rank of a tensor-parallel group; each
         rank of a replica sends its share. The slower of sending and receiving decides.
         """
         pools, ffn = self.pools
@@ -183,7 +183,7 @@ class Halves:
         return max(way(pools, there, back, sent), way(pools, back, there, received))
 
     def balance(self, found: HalvedSteps) -> float:
-        """Replicas of attention with which both pools compute equally long; 0 where one replica alone is too much."""
+        """Replicas of attention with which both pools compute equally long; 0 where a single one is too much."""
         middle = points_of([(found.sequences * self.attention.work.beams, 1, self.attention.work.prompt_tokens, 1)])
 
         def seconds(replicas: float) -> float:
@@ -200,14 +200,15 @@ class Halves:
 
 
 def _whole(job: Job) -> Job:
-    """The job with passes in one piece: micro-batches alternate between the pools already."""
+    """The job with passes in one piece: micro-batches already alternate between the pools."""
     overlap = replaced(job.runtime.overlap, nano_batches=1)
     return replace(job, runtime=replaced(job.runtime, overlap=overlap))
 
 
 def copies(block: Block, ffn: Pool) -> float:
-    """Ranks of the feed-forward pool that need a token: of E ranks with k picks by chance E (1 - (1 - 1/E)^k), each as
-    often as experts are cut; the home of its shared expert counts as a pick."""
+    """Ranks of the feed-forward pool that need a token. Of E ranks k random choices reach E (1 - (1 - 1/E)^k), each
+    counted once for every rank that an expert is cut over; the rank of its shared expert counts as one of the choices.
+    """
     plan, part = ffn.parallelism, block.ffn
     if not isinstance(part, MoE) or plan.ep * (plan.etp or 1) <= plan.tp:
         return float(plan.tp)
@@ -216,7 +217,7 @@ def copies(block: Block, ffn: Pool) -> float:
 
 
 def way(pools: Pools, pool: Pool, other: Pool, size: float) -> float:
-    """Seconds in which every rank of a replica of a pool sends or receives ``size`` bytes to or from another pool."""
+    """Seconds in which every rank of a pool's replica sends or receives ``size`` bytes to or from another pool."""
     if pools.link is not None:
         joined = link(pools.link)
         return size / joined.bandwidth + joined.latency

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 
 def encoding(job: Job, requests: int) -> float:
-    """Seconds in which a replica encodes the images of ``requests`` prompts, as many at once as the token budget takes.
-
-    Each image is a sequence of patches, in the 16-bit format of activations; tensor parallelism cuts heads as far as
-    their number allows.
+    """Seconds in which a replica encodes the images of ``requests`` prompts, as many at a time as the token budget
+    takes. Each image is a sequence of patches, in the 16-bit format of activations; tensor parallelism cuts heads as
+    far as their number allows.
     """
     images, tower = job.work.images, job.model.vision
     assert images is not None

@@ -33,15 +33,13 @@ Column = NDArray[np.float64]
 
 @light(kw_only=True)
 class InferenceTable:
-    """One plan's batch, evaluated.
-
-    points: the distinct forward passes; steps: their times. prefill, decode: how often the passes run between a
-    request's start, its first and its last token [N]; streamed: prefill passes that only the pacing pipeline stage
-    sees, behind another [N]; crossing: the same of others' prompts between a request's tokens [N]. running: requests of
-    a replica that the engine runs at once, ``rounds`` of them one after the other. ttft_s: until the last prompt's
-    first token, ``unread_s`` of it before the engine looks at a prompt that comes; decode_s: from there to its last,
-    ``gaps`` tokens later. job_s: until all of a job's requests are done,
-    in so many ``waves``; the times before are then means over its requests, which all arrive at its start.
+    """One plan's batch, evaluated. points: the distinct forward passes; steps: their times. prefill, decode: how often
+    each pass runs between a request's start, its first and its last token [N]; streamed: prefill passes that only the
+    pacing pipeline stage waits for, since they follow another [N]; crossing: passes with prompts of other requests
+    between a request's tokens [N]. running: requests that a replica runs at once, in ``rounds`` one after the other.
+    ttft_s: until the first token of the last prompt, ``unread_s`` of it before the engine reads the prompt; decode_s:
+    from there to the last token, ``gaps`` tokens later. job_s: until all requests of a job are done, in ``waves`` of
+    requests; the other times are then means over its requests, which all arrive at its start.
     """
 
     points: Points
@@ -83,15 +81,15 @@ def evaluate_inference(  # noqa: PLR0917
     links: Links | None = None,
     draft: Draft | None = None,
 ) -> InferenceTable:
-    """Evaluate a batch under one plan. ``plans.micro_batch`` is the requests of one replica.
+    """Evaluate a batch under one plan.
 
-    ``slow``: the share of its compute that an accelerator has left, by its place (the slowest replica counts);
-    ``links``: those that messages are priced on, one by one; ``draft``: the model that drafts tokens.
-
-    A batch that the cache does not hold runs in rounds: requests wait until others are done, as engines queue them.
-    Where admission sets aside all of the output the rounds are equal; else it admits what holds at first, puts off what
-    it admitted last as the cache fills, and so runs what the cache holds at the mean length. Memory is that of the
-    batch as given, so that the verdict says so; an automatic batch is what the cache holds.
+    ``plans.micro_batch``: requests of one replica. ``slow``: the share of its compute that an accelerator has left, by
+    its place (the slowest replica counts); ``links``: those of the job, where messages are priced link by link;
+    ``draft``: the model that drafts tokens. A batch that the cache does not hold runs in rounds: requests wait until
+    others are done, as engines queue them. Where admission reserves the whole output, rounds are equal; else the engine
+    admits what fits at first, preempts the requests it admitted last as the cache fills, and so runs what the cache
+    holds at the mean length. Memory is that of the batch as given, so that the verdict tells that it does not fit; an
+    automatic batch is what the cache holds.
     """
     own, source = decoded(model, workload)
     runtime = sized(runtime, model, precision, plans, workload, system.groups[0].node.accelerator)
@@ -105,7 +103,9 @@ def evaluate_inference(  # noqa: PLR0917
 
 
 def _streamed(job: Job, table: InferenceTable) -> InferenceTable:
-    """The table as a client sees it: the first event of a stream holds tokens that are decoded before it leaves."""
+    """The table as a streaming client sees it: the first event of a stream may hold several tokens, which are decoded
+    before it is sent.
+    """
     held = min(job.engine.first_event - 1, table.gaps)
     if held < 1:
         return table
@@ -125,13 +125,11 @@ def _streamed(job: Job, table: InferenceTable) -> InferenceTable:
 def until_done(job: Job, table: InferenceTable) -> InferenceTable:
     """The table with the time until all requests of a replica's queue are done.
 
-    Requests of equal lengths that start one after the other finish in that order, and the next ones start in it too: as
-    many as the engine runs at once follow each other in waves of a request's time, and the last wave is what is left
-    over. It takes its own steps, which fewer sequences share.
-
-    All requests arrive at the start: those of a wave wait for the waves before it, and have their first token as the
-    prompts of their wave are read one pass after the other. A wave lasts from one start of a request to the next one in
-    its place. In a closed loop only the first ones arrive at once, and each of the others as one before it is done.
+    Requests of equal lengths that start one after the other finish in that order, and the next ones start in it: they
+    follow each other in waves of as many as the engine runs at once, each as long as one request, and the last wave is
+    what is left over. Its decode steps have fewer sequences. All requests arrive at the start: those of a wave wait for
+    the waves before it, and get their first token as the prompts of their wave are read one pass after the other. In a
+    closed loop only the first requests arrive at once, each other one when a request before it is done.
     """
     together = max(1, table.running)
     waves, left = divmod(job.queued or 0, together)
@@ -159,10 +157,9 @@ def until_done(job: Job, table: InferenceTable) -> InferenceTable:
 
 
 def _first_tokens(job: Job, wave: InferenceTable) -> float:
-    """Mean seconds from a wave's start to the first tokens of its requests, whose prompts are read together.
-
-    A static batch has its first tokens together, once all prompts are read. Else a request has its own when the pass
-    that reads its prompt is done; it is no sooner than among others in the loop.
+    """Mean seconds from the start of a wave to the first tokens of its requests, whose prompts are read together. A
+    static batch has all first tokens once all prompts are read. In a continuous batch a request has its own when the
+    pass that reads its prompt is done, but no sooner than in the steady loop.
     """
     if job.work.batching == "static":
         return wave.ttft_s
@@ -177,17 +174,17 @@ def _first_tokens(job: Job, wave: InferenceTable) -> float:
 
 
 def _beside_others(wave: InferenceTable) -> float:
-    """Seconds of passes with prompts of others between a request's first and last token."""
+    """Seconds of passes that read prompts of others between a request's first and last token."""
     return 0.0 if wave.crossing is None else float(wave.crossing @ (wave.steps.pace + wave.steps.host))
 
 
 def _read(job: Job, requests: int) -> float:
-    """Seconds in which the prompts of so many requests are read in a row."""
+    """Seconds in which the prompts of a number of requests are read in a row."""
     return static_batch(job, requests).ttft_s - job.ingress
 
 
 def _read_first(wave: InferenceTable, first: float) -> InferenceTable:
-    """The wave with as many passes of others' prompts before a request's first token as its ``first`` seconds take."""
+    """The wave with as many passes of others' prompts before a request's first token as take ``first`` seconds."""
     if wave.crossing is None:
         return wave
     if not wave.gaps:
@@ -202,7 +199,7 @@ def _batch(job: Job) -> Callable[[Job, int], InferenceTable]:
 
 
 def _in_flight(job: Job, requests: int) -> InferenceTable:
-    """So many requests of a replica in flight, or as many as the engine runs at once where it chooses."""
+    """Requests of a replica in flight: as given, or as many as the engine runs at once where it chooses."""
     workload, evaluate = job.work, _batch(job)
     table = evaluate(job, requests)
     static = workload.batching == "static"
@@ -226,9 +223,8 @@ def _in_flight(job: Job, requests: int) -> InferenceTable:
 
 
 def in_rounds(table: InferenceTable, requests: int, admitted: int) -> InferenceTable:
-    """The table of ``requests`` of which the cache holds ``table.running`` to their end and admits ``admitted``.
-
-    All take as long as the rounds of those that finish together; the last one starts when it is admitted.
+    """The table of ``requests`` of which the cache holds ``table.running`` to their end and admits ``admitted``. The
+    job takes as long as its rounds of requests that finish together; the last request starts when it is admitted.
     """
     rounds = requests / table.running
     ttft = table.ttft_s + (max(1.0, requests / admitted) - 1.0) * table.e2e_s if table.gaps else rounds * table.e2e_s
@@ -239,8 +235,8 @@ def static_batch(job: Job, requests: int) -> InferenceTable:
     """All prompts are prefilled, then decoded together.
 
     With pipeline stages the requests are dealt into up to pp micro-batches that fill the stages in turn, where the
-    engine does so: a token takes the slower of one traversal and of every micro-batch passing the pacing stage. Prefill
-    streams its passes through.
+    engine does so: a token then takes the slower of one traversal and of every micro-batch passing the pacing stage.
+    Prefill passes follow each other through the stages.
     """
     work = job.work
     groups = min(job.stages, requests) if job.engine.deals_batch else 1
@@ -318,9 +314,8 @@ def continuous_batch(job: Job, requests: int) -> InferenceTable:
 
 
 def decode_steps_of(job: Job, running: float) -> InferenceTable:
-    """The decode steps of one request, beside others spread evenly over their progress: ``running`` in all, on average.
-
-    Its prompt is none of theirs: it was prefilled elsewhere.
+    """The decode steps of one request, beside others whose progress is spread evenly: ``running`` in all, on average.
+    The prompt is not part of them: another pool prefilled it.
     """
     work = job.work
     groups = min(job.stages, max(1, int(running)))
@@ -396,5 +391,5 @@ def _cycle(  # noqa: PLR0917
 
 
 def _row(points: Points, at: int) -> Points:
-    """One of the passes alone."""
+    """One of the passes as a table of its own."""
     return points[at : at + 1]

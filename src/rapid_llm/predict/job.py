@@ -65,7 +65,9 @@ def assumptions(scenario: Scenario) -> tuple[str, ...]:
 
 
 def _apart(scenario: Scenario) -> tuple[str, ...]:
-    """Ports of accelerators that no fabric of their node joins, where a job takes several of them."""
+    """What to know of nodes whose accelerators have scale-up ports that nothing joins, where a job takes several
+    accelerators.
+    """
     if scenario.accelerators == 1:
         return ()
     return tuple(dict.fromkeys(said for group in scenario.system.groups if (said := unjoined(group.node))))
@@ -97,10 +99,10 @@ def _assumed(model: Model, even: str, sees: bool, predicts: bool) -> tuple[str, 
 
 
 def decoded(model: Model, work: Inference) -> tuple[Inference, float]:
-    """The job of the layers that generate, and the tokens of another sequence that their cross attention reads.
+    """The job of the decoder layers, and the tokens of another sequence that their cross attention reads.
 
-    An encoder's prompt is read once; what its decoder continues is ``decoder_prompt_tokens``. A request without output
-    is done with its first pass. Cross attention to images reads the tokens of their tiles.
+    An encoder reads the prompt once; its decoder continues ``decoder_prompt_tokens``. A request without output is done
+    with its first pass. Cross attention to images reads the tokens of their tiles.
     """
     if model.encoder is not None:
         return replaced(work, prompt_tokens=work.decoder_prompt_tokens), float(work.prompt_tokens)

@@ -1,7 +1,7 @@
-"""Replicas that share experts step together: the exchange of tokens joins them, so that each waits for the fullest.
+"""Replicas that share experts step together: the exchange of tokens makes each wait for the fullest.
 
-A prompt that one of them reads delays the next token of all. Of d replicas that each hold prompts in a share p of
-their steps, some one does in 1 - (1 - p)^d of all steps, and d p / (1 - (1 - p)^d) of them at once on average.
+A prompt that one of them reads delays the next token of all. If each of d replicas holds prompts in a share p of its
+steps, at least one does in 1 - (1 - p)^d of all steps, and d p / (1 - (1 - p)^d) of them at once on average.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from rapid_llm.workload import Points
 
 @dataclass(frozen=True, slots=True)
 class Lockstep:
-    """Steps of so many replicas: those that hold prompts of any, for each that holds one's own, and how many replicas
-    read prompts in such a step."""
+    """How replicas step together: steps in which any replica holds prompts, for each step in which one's own does, and
+    how many replicas read prompts in such a step.
+    """
 
     replicas: float
     spread: float = 1.0
     at_once: float = 1.0
 
     def together(self, points: Points, *, padded: bool) -> Points:
-        """A replica's passes with prompts, decode steps and what follows, as it sees them among the others.
-
-        Experts see the tokens of all ranks, of which some only decode; or all run as many tokens as the fullest.
+        """A replica's passes with prompts, its decode steps and what follows them, as they are beside those of the
+        others. Experts see the tokens of all ranks, some of which only decode; where the engine pads, all ranks run as
+        many tokens as the fullest.
         """
         if self.spread == 1.0:
             return points
@@ -39,7 +40,9 @@ class Lockstep:
 
 
 def lockstep(replicas: float, passes: float, steps: float) -> Lockstep:
-    """Of ``replicas`` that are joined, each with prompts in ``passes`` of its ``steps``, by chance."""
+    """The steps of ``replicas`` that step together, each of which holds prompts in ``passes`` of its ``steps``, at
+    random.
+    """
     if replicas <= 1.0 or passes >= steps:
         return Lockstep(replicas)
     own = passes / steps

@@ -26,9 +26,8 @@ Column = NDArray[np.float64]
 
 
 def dealt(points: Points, count: int) -> tuple[Points, Column]:
-    """The nano-batch of each pass, and how many of it there are [N].
-
-    Sequences are dealt; of a single prompt, its new tokens, whose later half sees the earlier one.
+    """The nano-batch of each pass, and how many of it there are [N]. Sequences are dealt out; a single prompt is cut,
+    and its later half sees the earlier one.
     """
     whole = np.minimum(np.floor(points.batch), count)
     alone = (whole < count) & ~points.decode & (points.new >= count)
@@ -45,7 +44,9 @@ def dealt(points: Points, count: int) -> tuple[Points, Column]:
 def in_nano_batches(
     job: Job, points: Points, verified: NDArray[np.bool_] | None, count: int
 ) -> tuple[Lowered, ForwardSteps]:
-    """Lower and time forward passes of ``count`` nano-batches each; the engine's own time is that of the whole pass."""
+    """Lower and time forward passes of ``count`` nano-batches each; the engine's host time is that
+    of the whole pass.
+    """
     small, parts = dealt(points, count)
     lowered = job.lower(small, verified)
     lowered = replace(

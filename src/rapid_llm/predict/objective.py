@@ -30,11 +30,10 @@ TRIED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """The most requests in flight that keep an objective, all replicas together, and their times.
-
-    requests is 0 where not even one per replica keeps it; the times are then of one. binds: what the next request
-    breaks: ttft, tpot, memory, or prefill where its pool is as busy as it may be. scenario: with that batch, requests
-    replaced as they finish.
+    """The most requests in flight that keep an objective, over all replicas, and their times. requests is 0 where not
+    even one per replica keeps it; the times are then those of one. binds: what one more request would break: ttft,
+    tpot, memory, or prefill where its pool is as busy as it may be. scenario: with that batch, requests replaced as
+    they finish.
     """
 
     scenario: Scenario
@@ -90,7 +89,9 @@ def _evaluated(scenario: Scenario) -> InferenceTable | PoolsTable:
 
 
 def _full(table: InferenceTable | PoolsTable) -> str:
-    """What has no room for more requests, so that further ones would only wait, or for any; empty where all has."""
+    """What leaves no room for more requests, so that further ones would only wait, or for any at all; empty where there
+    is room.
+    """
     if isinstance(table, InferenceTable):
         return "memory" if table.rounds > 1 or not table.account.fits[-1] else ""
     held = bool(table.decode.account.fits[-1]) and table.rate < ALL_BUT * table.decode_rate
@@ -98,7 +99,7 @@ def _full(table: InferenceTable | PoolsTable) -> str:
 
 
 def _late(table: InferenceTable | PoolsTable, ttft_s: float | None, tpot_s: float | None) -> str:
-    """Which limit (s) a table breaks; empty where it keeps both."""
+    """Which latency limit (s) a table breaks; empty where it keeps both."""
     if ttft_s is not None and table.ttft_s > ttft_s:
         return "ttft"
     return "tpot" if tpot_s is not None and table.tpot_s > tpot_s else ""
@@ -109,9 +110,10 @@ def fewest_accelerators(
 ) -> Capacity | None:
     """The plan with the fewest accelerators that keeps ``users`` requests in flight within the limits, or None.
 
-    Tensor parallelism 1 to 64 as the model's heads and the system allow, replicas beside each other, or several that
-    share experts where expert parallelism spans them; pipeline degrees as given, those of experts too unless left open.
-    Pools keep their degrees, and take as many replicas each as they need. Of equal numbers the lower TPOT wins.
+    Tried are tensor parallelism of 1 to 64, as the model's heads and the system allow, with independent replicas, or
+    with replicas that share experts where expert parallelism spans them. The pipeline degree stays as given, and the
+    expert degree too unless it is left open. Pools keep their degrees and take as many replicas each as they need. Of
+    plans with equally many accelerators the one with the lower TPOT wins.
     """
     if scenario.pools is not None:
         return _fewest_of_pools(scenario, users, ttft_s, tpot_s)
@@ -134,7 +136,9 @@ def most_users(scenario: Scenario, ttft_s: float | None = None, tpot_s: float | 
 
 
 def _replicas(scenario: Scenario, ttft_s: float | None, tpot_s: float | None) -> Iterator[tuple[Scenario, Capacity]]:
-    """The fewest replicas that stand alone under every plan that can be, and what they hold where that is something."""
+    """Under every valid plan the fewest replicas that run on their own (one, or several that share experts), with the
+    requests that they hold; plans that hold none are left out.
+    """
     for tp, ep in _plans(scenario):
         size = tp * scenario.parallelism.pp * scenario.parallelism.cp
         alone = replanned(scenario, size, tp=tp, ep=ep)
@@ -148,8 +152,9 @@ def _replicas(scenario: Scenario, ttft_s: float | None, tpot_s: float | None) ->
 
 
 def _plans(scenario: Scenario) -> Iterator[tuple[int, int]]:
-    """Tensor and expert degrees to try: of experts as given, or where nobody says none, those of the tensor ranks, and
-    attention in replicas of one accelerator."""
+    """Tensor and expert degrees to try: expert degrees as given; where they are left open, those of the tensor ranks
+    too, and experts over replicas of one accelerator each.
+    """
     given = scenario.parallelism.ep
     yield from ((tp, given) for tp in DEGREES)
     if given == 1 and any(isinstance(block.ffn, MoE) for block in scenario.model.blocks):
@@ -158,17 +163,17 @@ def _plans(scenario: Scenario) -> Iterator[tuple[int, int]]:
 
 
 def _together(plan: Parallelism) -> int:
-    """Data-parallel replicas that share one set of experts: as many as expert parallelism spans; 1 where it ends
-    within one."""
+    """Data-parallel replicas that share one set of experts: as many as expert parallelism spans, 1 where it ends within
+    one.
+    """
     ranks = plan.tp * plan.cp
     return lcm(ranks, (plan.etp or 1) * plan.ep) // ranks
 
 
 def _fewest_of_pools(scenario: Scenario, users: int, ttft_s: float | None, tpot_s: float | None) -> Capacity | None:
-    """Replicas of both pools by rate matching: decode replicas that hold the users, prefill replicas that feed them.
-
-    One decode replica with more prefill than it needs says how many users it holds within the limits, and their rate; a
-    few further numbers of decode replicas are tried, since requests under way are in neither.
+    """Replicas of both pools by rate matching: decode replicas that hold the users, prefill replicas that keep up with
+    them. One decode replica with more prefill than it needs shows how many users it holds within the limits, and their
+    rate; a few larger numbers of decode replicas are tried, since requests in transit are in neither pool.
     """
     pools = scenario.pools
     assert pools is not None
@@ -191,8 +196,9 @@ def _fewest_of_pools(scenario: Scenario, users: int, ttft_s: float | None, tpot_
 
 
 def _most_prefill(scenario: Scenario, decode: int, below: int | None) -> int:
-    """Prefill replicas that are worth a try beside so many of decode: those that there is room for, with fewer
-    accelerators in all than are known to do."""
+    """Prefill replicas worth trying beside a number of decode replicas: those that there is room for, with fewer
+    accelerators in all than the best plan so far.
+    """
     pools = _with_replicas(scenario, 1, decode).pools
     assert pools is not None
     if pools.decode.accelerators > pools.decode.system.accelerators:
@@ -205,10 +211,9 @@ def _most_prefill(scenario: Scenario, decode: int, below: int | None) -> int:
 def _fewest_prefill(
     scenario: Scenario, users: int, decode: int, most: int, limits: tuple[float | None, float | None]
 ) -> int:
-    """The fewest of up to ``most`` prefill replicas that keep the limits beside so many of decode; 0 where none do.
-
-    Too few keep prompts waiting, further ones less and less: the fewest that feed the decode pool are found by
-    bisection. More than these only send it more at once, so that where it is too slow or full then, it stays so.
+    """The fewest prefill replicas, of up to ``most``, that keep the limits beside a number of decode replicas; 0 where
+    none do. Too few keep prompts waiting: the fewest that keep up with the decode pool are found by bisection. More of
+    them only send it more at once, so that a decode pool that is too slow or full with these stays so.
     """
     assert scenario.pools is not None
     ttft_s, tpot_s = limits
@@ -249,7 +254,7 @@ def _feeds(table: PoolsTable, ttft_s: float | None) -> bool:
 
 
 def _with_replicas(scenario: Scenario, prefill: int, decode: int) -> Scenario:
-    """The scenario with so many replicas of each pool; those that share experts are counted as one."""
+    """The scenario with a number of replicas of each pool; those that share experts count as one."""
     pools = scenario.pools
     assert pools is not None
 
@@ -276,7 +281,9 @@ def _with_requests(scenario: Scenario, requests: int) -> Scenario:
 
 
 def _last_good(good: Callable[[int], bool], start: int) -> int:
-    """The largest whole number from ``start`` for which ``good`` holds, if it fails from some number on; 0 if none."""
+    """The largest whole number from ``start`` for which ``good`` holds, if it fails from some number on; 0 if it never
+    holds.
+    """
     if not good(start):
         return 0
     high = start * 2

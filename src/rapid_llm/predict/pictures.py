@@ -38,12 +38,12 @@ def headline_rows(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def memory_svg(report: Report) -> str:
-    """The fullest rank's bytes by category against its capacity."""
+    """The fullest rank's bytes by category against what a process may use."""
     use = report.memory
     parts = [charts.Part(name.replace("_", " "), float(size)) for name, size in use.by_category.items() if size]
     return charts.stacked_bar(
         parts,
-        limit=float(use.capacity_bytes),
+        limit=float(use.limit_bytes or use.capacity_bytes),
         form=lambda size: format_bytes(round(size)),
         title="Memory of the fullest rank",
     )

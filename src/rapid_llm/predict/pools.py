@@ -29,12 +29,10 @@ BUSY = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolsTable:
-    """A batch evaluated on two pools.
-
-    prefill: one prompt (continuous) or all prompts of one replica (static); decode: the steps of one replica.
-    prefill_rate, decode_rate: requests/s that each pool is able to run; rate: what the job runs. wait_s: until the
-    prefill starts, or the cache has room; transfer_s: of one request's cache, ``exposed_s`` of it before its second
-    token. running: requests that decode on one replica; requests: in flight in the whole job.
+    """A batch evaluated on two pools. prefill: one prompt (continuous) or all prompts of one replica (static); decode:
+    the steps of one replica. prefill_rate, decode_rate: requests/s that each pool can run; rate: what the job runs.
+    wait_s: until the prefill starts, or until the cache has room; transfer_s: of one request's cache, ``exposed_s`` of
+    it before its second token. running: requests that decode on one replica; requests: in flight in the whole job.
     """
 
     prefill: InferenceTable
@@ -237,7 +235,7 @@ class _Both:
 
 
 def _crossing(excess: Callable[[float], float], most: float) -> float:
-    """Where a rising function of the requests on a replica reaches 0, or the most where it does not."""
+    """Requests on a replica at which an increasing function reaches 0, or the most where it does not."""
     if excess(most) <= 0:
         return float(most)
     low, high = 0.0, float(most)
@@ -250,10 +248,9 @@ def _crossing(excess: Callable[[float], float], most: float) -> float:
 
 
 def _transfer(scenario: Scenario, decode: Job) -> tuple[float, float]:
-    """Bytes of one request's cache, and the seconds in which it gets from one replica to the other.
-
-    Ranks of the prefill replica send what they computed, each its share; ranks of the decode replica receive what they
-    hold, heads and latents repeated as its plan repeats them. The slower side decides.
+    """Bytes of one request's cache, and the seconds in which it gets from one replica to the other. Ranks of the
+    prefill replica each send their share of what they computed; ranks of the decode replica receive what they hold,
+    with heads and latents repeated as its plan repeats them. The slower side decides.
     """
     pools, work = scenario.pools, scenario.workload
     assert pools is not None

@@ -17,10 +17,10 @@ from rapid_llm.predict.replica import job_of
 from rapid_llm.predict.report import Cost, Report, Where
 from rapid_llm.predict.uses import HalvesUse, MemoryUse, PoolsUse, PoolUse
 from rapid_llm.scenario import Pool, Scenario, pool_scenario
+from rapid_llm.scenario.pools import PHASES
 from rapid_llm.workload import Inference
 
 TRANSFER = "KV transfer"
-PHASES = ("prefill", "decode", "ffn")
 
 
 def pools_report(scenario: Scenario, work: Inference, table: PoolsTable, about: Mapping[str, Any]) -> Report:

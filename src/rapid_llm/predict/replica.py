@@ -35,8 +35,9 @@ STATIC_ENGINE = Serving(kv_block_tokens=1)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What does not change between the forward passes of one replica; ``work`` is what its decoder does, after
-    ``source`` tokens of every prompt that cross attention reads (``job.decoded``)."""
+    """One replica of an inference job: everything that its forward passes share. ``work`` is what its decoder does,
+    after ``source`` tokens of every prompt that cross attention reads (``job.decoded``).
+    """
 
     model: Model
     runtime: Runtime
@@ -50,13 +51,16 @@ class Job:
 
     @property
     def whole(self) -> bool:
-        """Whether prompts are read in one pass each: where every token of them sees all, none can be cut."""
+        """Whether every prompt is read in one pass: where each token sees all others, a prompt cannot be cut into
+        chunks.
+        """
         return self.model.encoder is not None or not self.model.writes
 
     @property
     def budget(self) -> float:
-        """Tokens of one step. An engine that cuts no prompt is started so that a step holds the longest of them beside
-        one token of every sequence (trtllm-bench, ``get_settings``)."""
+        """Most tokens of one step. An engine that does not cut prompts is started so that a step holds the longest
+        prompt and one token of every other sequence (trtllm-bench, ``get_settings``).
+        """
         engine = self.engine
         if engine.chunks_prompts:
             return engine.max_batched_tokens
@@ -64,30 +68,31 @@ class Job:
 
     @property
     def in_phase(self) -> bool:
-        """Whether requests that start in one burst also end in one, and those behind them start so: equal lengths of a
-        job that queues at its start. A loop, and a queue without end, are taken as spread evenly."""
+        """Whether requests that start together also end together, and those queued behind them then start together:
+        requests of equal lengths, in a job that queues them at its start. Closed loops and endless queues are taken as
+        spread evenly.
+        """
         return self.work.total_requests is not None and not self.work.varied and not self.work.closed_loop
 
     @property
     def read_tokens(self) -> float:
-        """Tokens that reading one prompt takes of a pass, an encoder's among them."""
+        """Tokens of a pass that reading one prompt takes, those of its encoder included."""
         return self.work.new_tokens + self.source
 
     @property
     def engine(self) -> Serving:
-        """The facts of the runtime's engine."""
+        """The serving facts of the runtime."""
         return self.runtime.serving or STATIC_ENGINE
 
     @property
     def joined(self) -> float:
-        """Replicas whose steps are one: the exchange of tokens of experts joins them, so that each waits for all."""
+        """Replicas that step together, because exchanging tokens of experts makes each wait for all others."""
         plans = self.plans
         return max(1.0, float(plans.ep[0] * plans.etp[0] / (plans.tp[0] * plans.cp[0])))
 
     def middle(self, running: float) -> float:
-        """Cached tokens of a running sequence, on average: of the fullest of the replicas that are joined.
-
-        Where all lengths are equal they run in phase, and none is fuller.
+        """Mean number of cached tokens of a running sequence, on the fullest of the replicas that step together. With
+        equal lengths replicas run in phase, and none is fuller than another.
         """
         work = self.work
         if self.joined <= 1.0 or not work.varied:
@@ -102,18 +107,19 @@ class Job:
 
     @property
     def ingress(self) -> float:
-        """Seconds from a request's arrival to its first launch, where nothing runs."""
+        """Seconds from a request's arrival to its first kernel launch on an idle engine."""
         return self.runtime.host.arrival(self.work.prompt_tokens + self.source) / self.machine.host_speed
 
     def tokenised(self, requests: int) -> tuple[float, float]:
-        """Seconds, beyond those of one, until the first and the last of so many prompts that come at once are tokens:
-        one thread takes a call's worth of them after the other."""
+        """Seconds, beyond those of a single prompt, until the first and the last of several prompts that arrive
+        together are tokenised: one thread tokenises them, a call's worth at a time.
+        """
         each = self.runtime.host.per_prompt_token * (self.work.prompt_tokens + self.source) / self.machine.host_speed
         return each * (min(requests, self.engine.tokenised_together) - 1), each * (requests - 1)
 
     @property
     def queued(self) -> int | None:
-        """Requests that one replica works through until the job is done; None where there are always more."""
+        """Requests that one replica works through until the job is done; None for a queue without end."""
         total = self.work.total_requests
         return None if total is None else ceil(total / int(self.plans.dp[0]))
 
@@ -124,39 +130,38 @@ class Job:
 
     @property
     def steady(self) -> float:
-        """Share of a request's output that it holds cache for where the cache is fullest: all of it in a static batch.
-
-        Requests that are replaced as they finish hold half of it on average, beside what admission reserves.
+        """Share of a request's output that its cache holds when the cache is fullest: all of it in a static batch; half
+        of it, on average, where requests are replaced as they finish. What admission reserves comes on top.
         """
         return 1.0 if self.work.batching == "static" else self.mean_output
 
     @property
     def mean_output(self) -> float:
-        """Share of its output that a request holds cache for on average, beside what admission reserves."""
+        """Mean share of a request's output that its cache holds; what admission reserves comes on top."""
         return (0.5 + 0.5 * self.engine.reserved_output) * by_token(1.0, self.work.output_spread)
 
     @property
     def drafts(self) -> int:
-        """Tokens that a decode step verifies beside the newest one."""
+        """Draft tokens that a decode step verifies beside the newest token."""
         return self.work.speculation.drafts if self.work.speculation else 0
 
     @property
     def decode_steps(self) -> float:
-        """Steps in which one request gets the tokens after its first."""
+        """Decode steps of one request: those that produce the tokens after its first."""
         each = self.work.speculation.tokens_per_step if self.work.speculation else 1.0
         return (self.work.output_tokens - 1) / each
 
     @property
     def max_requests(self) -> int:
-        """Requests of which the engine runs all beams at once."""
+        """Most requests that the engine runs at once, with all beams of each."""
         return max(1, self.engine.max_sequences // self.work.beams)
 
     def held(self, output: float) -> float:
-        """Tokens that one request holds cache for, at this share of its output: beams share their prompt's."""
+        """Tokens that one request's cache holds at a share of its output; beams share the cache of their prompt."""
         return self.work.prompt_tokens + output * self.work.output_tokens * self.work.beams
 
     def prompts(self, requests: int) -> Points:
-        """The passes that read so many prompts, within the token budget."""
+        """The passes that read a number of prompts within the token budget."""
         new, budget = self.work.new_tokens, int(self.budget)
         if self.whole or not self.engine.chunks_prompts:
             budget = new * max(1, int(budget // self.read_tokens))
@@ -164,13 +169,16 @@ class Job:
 
     @property
     def seen_further(self) -> float:
-        """Tokens by which those before one of a prompt are more where prompts vary: a long one has most of them."""
+        """By how many tokens the mean context of prompt tokens grows where prompt lengths vary: long prompts have most
+        of the tokens.
+        """
         new = self.work.new_tokens
         return 0.0 if self.whole or new == 1 else (by_token(new, self.work.prompt_spread) - new) / 2.0
 
     def decoding(self, sequences: float, requests: int) -> Points:
-        """The decode steps of a batch of so many requests, ``sequences`` of them at first in each: till the longest is
-        done, with those that are not."""
+        """The decode steps of a batch of requests, ``sequences`` of them at first in each: they run until the longest
+        request is done, with the requests that are not done yet.
+        """
         work = self.work
         prompt, spread = work.prompt_tokens, work.output_spread
         points = decode_points(sequences, prompt, longest(work.output_tokens, spread, requests))
@@ -181,19 +189,21 @@ class Job:
         return replace(points, batch=np.maximum(1.0, sequences * left))
 
     def fullest(self, requests: int) -> Points:
-        """The fullest moment of the cache: it stands for memory and takes no time."""
+        """The moment at which the cache is fullest, as a pass that counts for memory and takes no time."""
         return points_of([(requests, 1, self.held(self.steady) - 1.0, 0)])
 
     def token_time(self, steps: ForwardSteps, groups: int) -> Column:
-        """Seconds in which all of ``groups`` micro-batches get a token [N]: the slower of one traversal and of all
-        passing the pacing stage, or one traversal after the other."""
+        """Seconds until each of ``groups`` micro-batches has its next token [N]: the slower of one traversal of the
+        pipeline and of all of them passing its pacing stage, or one traversal after the other.
+        """
         if not self.engine.overlaps_stages:
             return groups * steps.traversal
         return np.maximum(steps.traversal, groups * steps.pace)
 
     def drafting(self, steps: ForwardSteps, at: int, sequences: float) -> float:
-        """Seconds of drafting before one verifying step of so many sequences, from the decode pass ``at``: a layer and
-        the head for each draft of a predictor, a pass for each of a draft model."""
+        """Seconds of drafting before one verifying step, from the decode pass ``at``: one layer and the head for each
+        draft of a built-in predictor, one pass for each draft of a draft model.
+        """
         spec = self.work.speculation
         if spec is None or spec.draft == "ngram":
             return 0.0
@@ -213,12 +223,15 @@ class Job:
 
     @property
     def predicts(self) -> bool:
-        """Whether a predictor of further tokens stands behind the layers: one more of them, with a cache of its own."""
+        """Whether the model predicts further tokens itself: one more layer behind the others, with
+        a cache of its own.
+        """
         return self.work.speculation is not None and self.work.speculation.draft == "mtp"
 
     def drafted_prompts(self, first: Points, requests: int, steps: ForwardSteps) -> float:
-        """Seconds in which what drafts reads the prompts of these passes, the first of ``steps``, and in which images
-        are encoded."""
+        """Seconds in which the drafter reads the prompts of the first of ``steps``, and in which their images are
+        encoded.
+        """
         encoded = encoding(self, requests) if self.work.images else 0.0
         if self.predicts:
             read = steps.passes.forward[self.model.pattern[-1], : len(first.count)]
@@ -228,9 +241,9 @@ class Job:
         return encoded + float(first.count @ self.drafter.time(first)[1].traversal)
 
     def lower(self, points: Points, verified: NDArray[np.bool_] | None = None) -> Lowered:
-        """Lower forward passes; a replayed graph runs its captured batch, padding included.
-
-        ``verified`` [N] marks decode steps of several tokens a sequence: each has its row of logits.
+        """Lower forward passes. A replayed graph runs the batch that it was captured for, padding included.
+        ``verified`` [N] marks decode steps that verify several tokens of a sequence: each of these tokens has its row
+        of logits.
         """
         padding: Column | float = 1.0
         if "decode" in self.runtime.host.captured:
@@ -262,8 +275,9 @@ class Job:
         return lowered, forward_steps(lowered, self.machine, self.slow, self.work.offload)
 
     def account(self, requests: int, output: float | None = None) -> Account:
-        """Memory of a replica with so many requests at their fullest (or at a share of their output), a draft model's
-        weights and cache beside them."""
+        """Memory of a replica with a number of requests at their longest (or at a share of their output), with the
+        weights and cache of a draft model.
+        """
         cached = self.held(self.steady if output is None else output)
         beside = (0.0, 0.0)
         if self.draft is not None:
@@ -287,7 +301,7 @@ class Job:
 
 
 def job_of(scenario: Scenario) -> Job:
-    """The job of a scenario's replica, on accelerators that are all well."""
+    """The job of a scenario's replica, on accelerators without faults."""
     work = scenario.workload
     assert isinstance(work, Inference)
     model, precision, plans = scenario.model, scenario.precision, plans_of(scenario)

@@ -10,6 +10,7 @@ from rapid_llm import __version__
 from rapid_llm.lazy import Later
 from rapid_llm.predict.experts import ExpertsUse
 from rapid_llm.predict.uses import EnergyUse, MemoryUse, PoolsUse, SeatsUse, StageMemory
+from rapid_llm.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -54,7 +55,7 @@ class Where:
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """How the messages of an axis go on after faults: ``policy`` is the faster of detour and replan, ``plan`` what
-    re-planning does; how many times as long as on healthy links they take there, and with a detour.
+    re-planning changes; how many times as long as on healthy links they take under it, and under a detour.
     """
 
     axis: str
@@ -67,8 +68,9 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class FaultsUse:
-    """What faults cost: the headline time (s) without them, how messages go on where links are hurt, and the links that
-    were drawn at random."""
+    """What faults cost: the headline time (s) without them, how messages go on where links are degraded, and the links
+    that were drawn at random.
+    """
 
     healthy_s: float
     messages: tuple[Recovered, ...]
@@ -86,7 +88,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Why this hardware cannot do it: ``need`` and ``have`` in the unit of ``kind`` (memory: bytes)."""
+    """Why this hardware cannot run it: ``need`` and ``have`` in the unit of ``kind`` (memory: bytes)."""
 
     kind: str
     message: str
@@ -133,11 +135,10 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """A latency objective (s by ``ttft``, ``tpot``) and what keeps it: the most requests in flight, and their rate.
-
-    ``requests_in_flight`` is 0 where not one keeps it, and the report then of one a replica; ``users``: those that were
-    asked for; ``binds``: what the next request breaks; ``flags``: with them in place of the objective the same answer
-    comes out.
+    """A latency objective (s, by ``ttft`` and ``tpot``) and what keeps it: the most requests in flight, and their rate.
+    ``requests_in_flight`` is 0 where not even one keeps it; the report is then that of one per replica. ``users``:
+    requests in flight that were asked for; ``binds``: what one more request would break; ``flags``: in place of the
+    objective they give the same answer again.
     """
 
     limits_s: Mapping[str, float]
@@ -288,11 +289,10 @@ class Report:
 
 _BEHIND = ("origin", "energy_of", "turns_of", "where")
 """What stands behind an answer, and is not part of it."""
-SECONDS_PER_HOUR = 3600.0
 
 
 def hours(seconds: float | None, accelerators: int) -> float | None:
-    """Accelerator hours of a run; None where nobody said how long the run is."""
+    """Accelerator hours of a run; None where the length of the run is not given."""
     return seconds * accelerators / SECONDS_PER_HOUR if seconds else None
 
 
@@ -304,7 +304,7 @@ _TIMES = (
 
 
 def without_times(report: Report) -> Report:
-    """The report of what does not fit, or was not asked for its time."""
+    """The report of a scenario that does not fit, or that was asked for memory alone."""
     empty: dict[str, Any] = dict.fromkeys(_TIMES)
     return replace(report, **empty)
 

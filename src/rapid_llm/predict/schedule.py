@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from rapid_llm.errors import InputError
 from rapid_llm.execution import TrainingStep
-from rapid_llm.execution.schedules import CODES, FORWARD, SCHEDULES, Schedule, filling
-from rapid_llm.execution.timeline import ALL_FORWARD_FIRST, Program, pairs, period, play, program, table_of
+from rapid_llm.execution.schedules import ALL_FORWARD_FIRST, CODES, FORWARD, SCHEDULES, Schedule, filling
+from rapid_llm.execution.timeline import Program, pairs, period, play, program, table_of
 from rapid_llm.predict.engine import evaluate
 from rapid_llm.predict.training import TrainingTable
 from rapid_llm.scenario import Scenario
@@ -48,11 +48,10 @@ class StageLine:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A step of one pipeline. Once the schedule repeats, only its first and last periods are listed.
-
-    warm_up_end: when the last stage to do so starts a backward pass; drain_start: when the first stage has no forward
-    pass left; left_out: from when to when nothing is listed, and the micro-batches that run meanwhile; places: what
-    each stage sits on, where accelerators differ.
+    """A step of one pipeline. Once the schedule repeats, only its first and last periods are listed. warm_up_end: when
+    the last stage to do so starts a backward pass; drain_start: when the first stage has no forward pass left;
+    left_out: the span that is not listed, and its micro-batches; places: what each stage runs on, where accelerators
+    differ.
     """
 
     schedule: str
@@ -130,7 +129,7 @@ def _places(step: TrainingStep) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """A program and when its nodes start and end (s) [N]."""
+    """A program and the times at which its nodes start and end (s) [N]."""
 
     schedule: Schedule
     plan: Program
@@ -140,7 +139,9 @@ class _Played:
 
 @dataclass(frozen=True, slots=True)
 class _Fold:
-    """Between ``cut`` and ``resume`` tasks are left out; those after are ``more`` micro-batches and seconds later."""
+    """Tasks between ``cut`` and ``resume`` are left out; those after them are ``more`` micro-
+    batches and seconds later.
+    """
 
     warm: float
     drain: float
@@ -151,8 +152,9 @@ class _Fold:
 
 
 def _fold(played: _Played, each: float, more: tuple[int, float]) -> _Fold:
-    """Leave out whole periods between the first and the last of the steady state; a micro-batch takes ``each`` seconds
-    there. All forward passes come first where that is 0: then nothing repeats but where they turn."""
+    """Leave out whole periods between the first and the last of the steady state, in which a micro-batch takes ``each``
+    seconds; 0: all forward passes come first, and nothing repeats across their turn.
+    """
     stages = len(played.plan.first)
     turn, last = np.full(stages, np.inf), np.zeros(stages)
     for (stage, task, beside), start, end in zip(played.plan.nodes, played.start, played.end, strict=True):

@@ -7,11 +7,10 @@ from html import escape
 from itertools import pairwise
 
 from rapid_llm import charts
-from rapid_llm.execution.schedules import BACKWARD, FORWARD, INPUT, WEIGHT
-from rapid_llm.execution.timeline import ALL_FORWARD_FIRST
+from rapid_llm.execution.schedules import ALL_FORWARD_FIRST, BACKWARD, FORWARD, INPUT, WEIGHT
 from rapid_llm.predict.schedule import Box, StageLine, Timeline, timeline
 from rapid_llm.scenario import Scenario
-from rapid_llm.units import format_percent, format_seconds
+from rapid_llm.units import format_percent, format_time
 
 PAIR, MESSAGES, OPTIMIZER = "forward beside backward", "messages that nothing hides", "optimizer"
 COLOURS = {FORWARD: 0, BACKWARD: 6, INPUT: 3, WEIGHT: 2, PAIR: 5, MESSAGES: 4, OPTIMIZER: 7}
@@ -37,7 +36,10 @@ def timeline_svg(shown: Timeline) -> str:
     rows = _rows(shown, place)
     kinds = {box.direction if box.beside is None else PAIR for line in shown.stages for box in line.boxes}
     used = [kind for kind in COLOURS if kind in kinds or (kind in (MESSAGES, OPTIMIZER) and shown.stages[0].tail)]
-    marks = [(place(shown.drain_start), "drain"), (place(shown.pipeline_s), "last task ends")]
+    marks = [
+        (place(shown.drain_start), "drain"),
+        (place(shown.pipeline_s), f"last task ends, {format_time(shown.pipeline_s)}"),
+    ]
     if shown.schedule not in ALL_FORWARD_FIRST:
         marks.append((place(shown.warm_up_end), "steady"))
     if shown.left_out[2]:
@@ -89,7 +91,7 @@ def _bars(line: StageLine, place: Callable[[float], float]) -> Iterator[charts.B
     chunks = max((box.chunk for box in line.boxes), default=0) + 1
     for box in line.boxes:
         kind = box.direction if box.beside is None else PAIR
-        span = f"{format_seconds(box.start)} to {format_seconds(box.end)}"
+        span = f"{format_time(box.start)} to {format_time(box.end)}"
         label = f"{box.micro_batch + 1}" if box.beside is None else f"{box.micro_batch + 1}|{box.beside[0] + 1}"
         start = place(box.start)
         yield charts.Bar(
@@ -102,7 +104,7 @@ def _bars(line: StageLine, place: Callable[[float], float]) -> Iterator[charts.B
         )
     for name, start, end in line.tail:
         kind = OPTIMIZER if name == OPTIMIZER else MESSAGES
-        yield charts.Bar(place(start), place(end), COLOURS[kind], name, f"{name}: {format_seconds(end - start)}")
+        yield charts.Bar(place(start), place(end), COLOURS[kind], name, f"{name}: {format_time(end - start)}")
 
 
 def _name(box: Box, chunks: int) -> str:
@@ -136,14 +138,16 @@ def _joined(group: list[charts.Bar]) -> charts.Bar:
 
 def _heading(shown: Timeline) -> str:
     count = f"{shown.micro_batches} micro-batch{'' if shown.micro_batches == 1 else 'es'}"
-    return f"{shown.schedule}, {len(shown.stages)} stages, {count}: {format_seconds(shown.step_s)}"
+    return f"{shown.schedule}, {len(shown.stages)} stages, {count}: {format_time(shown.step_s)}"
 
 
 def _caption(shown: Timeline) -> str:
     text = (
         f"Numbers are micro-batches. Stages wait {format_percent(shown.bubble)} of the pipeline's "
-        f"{format_seconds(shown.pipeline_s)} in the mean."
+        f"{format_time(shown.pipeline_s)} in the mean."
     )
+    if any(box.chunk for line in shown.stages for box in line.boxes):
+        text += " The paler a bar, the later the chunk of the model."
     if shown.left_out[2]:
         text += f" The axis is cut where {shown.left_out[2]:,} more micro-batches run as those beside the cut."
     drawn = len(_rows(shown, _axis(shown)[0]))
@@ -157,8 +161,8 @@ def _stages(shown: Timeline) -> str:
         (
             str(index + 1),
             *([shown.places[index]] if shown.places else []),
-            format_seconds(line.busy),
-            format_seconds(line.idle),
+            format_time(line.busy),
+            format_time(line.idle),
             format_percent(line.idle / shown.pipeline_s),
         )
         for index, line in enumerate(shown.stages)

@@ -1,4 +1,6 @@
-"""Stages on unlike groups of nodes: where each sits, who waits for whom, and layers that would make them take alike."""
+"""Stages on unlike groups of nodes: where each runs, which ranks wait for which, and layers that would balance the
+stages.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ Caps = dict[int, int]
 
 
 def seats_use(table: TrainingTable, scenario: Scenario) -> SeatsUse:
-    """Where the stages of the first plan sit, and what the layers would be if they were dealt by time."""
+    """Where the stages of the first plan run, and their layers if these were balanced by time."""
     step, seats = table.step, table.step.seats
     assert seats is not None
     groups = seats.cluster.system.groups
@@ -54,8 +56,9 @@ def seats_use(table: TrainingTable, scenario: Scenario) -> SeatsUse:
 
 
 def balanced(table: TrainingTable, scenario: Scenario) -> tuple[tuple[int, ...], float] | None:
-    """Layers of each stage with which stages take alike and fit, and the step time over that of the job; None where
-    that is no faster, or two stages share layers."""
+    """Layers of each stage with which stages take equally long and fit, and the step time over that of the job; None
+    where that is no faster, or two stages share layers.
+    """
     seconds = float(table.step.total[0])
     changed = dealt_by_time(table, scenario) if table.fits[0] and _one_way(scenario) else None
     if changed is None:
@@ -69,7 +72,9 @@ def balanced(table: TrainingTable, scenario: Scenario) -> tuple[tuple[int, ...],
 
 
 def _one_way(scenario: Scenario) -> bool:
-    """Whether layers can be dealt to each stage by itself: in a V, or of two ways, two stages share them."""
+    """Whether layers can be dealt to each stage on its own: in schedules that run in a V or from both ends, two stages
+    share them.
+    """
     plan = scenario.parallelism
     schedule = next(one for one in CODES if one.name == (plan.schedule or "1f1b"))
     return plan.pp > 1 and schedule.placement == "loop"
@@ -83,8 +88,9 @@ def dealt_by_time(table: TrainingTable, scenario: Scenario) -> Scenario | None:
 
 
 def _seconds_of(table: TrainingTable) -> tuple[list[float], list[float]]:
-    """Of each stage, seconds of a micro-batch in a mean layer on the slowest of its machines, and in all beside its
-    layers."""
+    """For each stage, seconds of a micro-batch in a mean layer on the slowest of its machines, and in everything beside
+    layers.
+    """
     step, seats = table.step, table.step.seats
     assert seats is not None
     layers = step.priced.lowered.layers[:, 0]
@@ -103,9 +109,9 @@ def _seconds_of(table: TrainingTable) -> tuple[list[float], list[float]]:
 def dealt(
     layers: int, each: Sequence[float], fixed: Sequence[float], most: Caps, *, least: int = 1
 ) -> tuple[int, ...] | None:
-    """Layers of each stage, ``least`` of them at least, with which the longest takes least: each next layer goes where
-    the stage is then the shortest. ``each``: seconds of a layer there, ``fixed``: of all else (s). None where ``most``
-    are too few.
+    """Layers of each stage, at least ``least``, that minimise the longest stage: each next layer goes where the stage
+    is then the shortest. ``each``: seconds of a layer there, ``fixed``: of all else (s). None where ``most`` are too
+    few.
     """
     held = [least] * len(each)
     for _ in range(layers - sum(held)):

@@ -1,9 +1,9 @@
 """Passes that run with sequence or with tensor parallelism on the same ranks, whichever is faster.
 
-Heads of the cache lie on the ranks as tensor parallelism over tp x cp has them, whether tokens or heads are dealt in
-the projections, so that a pass can choose (Shift Parallelism, Arctic Inference, Snowflake 2025). Dealt tokens
-exchange less, which long prompts want; dealt weights read less, which decode wants: it always runs so. Both forms of
-the weights are held.
+Heads of the cache lie on the ranks as tensor parallelism over tp x cp places them, whether tokens or heads are dealt
+out in the projections, so that each pass can choose (Shift Parallelism, Arctic Inference, Snowflake 2025). Dealing out
+tokens exchanges less, which suits long prompts; dealing out weights reads less, which suits decode: it always runs so.
+Both forms of the weights are held.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def in_both_forms(job: Job, points: Points, verified: NDArray[np.bool_] | None) 
 
 
 def _merged(dealt: ForwardSteps, cut: ForwardSteps, chosen: Chosen) -> ForwardSteps:
-    """The steps of ``cut`` where it is chosen, else of ``dealt``; each row runs in its own passes alone."""
+    """The steps of ``cut`` where that form is chosen, else of ``dealt``; each row runs in the passes of its own form
+    only.
+    """
     priced = replace(
         dealt.priced,
         kernels=tuple(_where(t, ~chosen) for t in dealt.priced.kernels)
@@ -62,5 +64,5 @@ def _merged(dealt: ForwardSteps, cut: ForwardSteps, chosen: Chosen) -> ForwardSt
 
 
 def _where(table: Any, runs: Chosen) -> Any:
-    """A priced table whose rows run in some passes alone."""
+    """A priced table whose rows run in some of the passes only."""
     return replace(table, rows=replace(table.rows, count=table.rows.count * runs))

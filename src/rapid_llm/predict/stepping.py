@@ -1,4 +1,4 @@
-"""The time of one engine step of any composition, read from grids that are built once (DESIGN 2.12)."""
+"""The time of one engine step of any composition, read from grids that are built once."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from rapid_llm.predict.engine import conditions
 from rapid_llm.predict.job import plans_of
 from rapid_llm.predict.replica import Job
 from rapid_llm.runtime import Host, Serving
+from rapid_llm.runtime.software import Pieces
 from rapid_llm.scenario import Scenario
 from rapid_llm.workload import Inference, points_of
 
@@ -82,23 +83,23 @@ class Stepper:
 
     decode, prefill: the layers without attention, over the tokens of a step without and with prompt tokens; outer:
     embedding and sends, over tokens, of both; head: over rows, and no less than ``least_head`` in a step with prompts,
-    whose kernels may be launched one by one; decode_attention: over sequences and their mean cache;
-    prefill_attention: over new tokens and the cached tokens before them. floors: what launching the layers takes in
-    steps of more than ``replayed`` tokens, which graphs hold; gaps: per pass, always exposed. shared: launches of
-    attention that prompts and the sequences beside them share, where the runtime gives both to one kernel.
+    whose kernels may be launched one by one, in ``pieces`` or not; decode_attention: over sequences and their mean
+    cache; prefill_attention: over new tokens and the cached tokens before them. floors: what launching the layers takes
+    where no graph is replayed, of prompts beyond those that run in ``pieces``; gaps: per pass, always exposed. shared:
+    launches of attention that prompts and the sequences beside them share, where the runtime gives both to one kernel.
     """
 
     decode: Line
     prefill: Line
     outer: tuple[Line, Line]
     head: Line
-    least_head: float
+    least_head: tuple[float, float]
     decode_attention: Plane
     prefill_attention: Plane
     shared: float
     floors: tuple[float, float]
-    replayed: tuple[float, float]
     gaps: tuple[float, float]
+    pieces: Pieces
     serial: float
     per_step: float
     per_sequence: float
@@ -126,9 +127,10 @@ class Stepper:
             busy += self._caches(sequences, kv_tokens / sequences, longest_kv)
         if mixed:
             busy += self._prompts(prompt, prefill_pairs) - (self.shared if sequences else 0.0)
-        floor = self.floors[mixed] if tokens > self.replayed[mixed] else 0.0
+        whole = tokens > self.pieces.tokens
+        floor = self.floors[mixed] * (1.0 if whole or not mixed else self.pieces.left)
         layers = max(busy, floor) + self.serial * min(busy, floor) + self.gaps[mixed]
-        outer = self.outer[mixed](tokens) + max(self.head(sequences + mixed), self.least_head * mixed)
+        outer = self.outer[mixed](tokens) + max(self.head(sequences + mixed), self.least_head[whole] * mixed)
         blocks = kv_tokens / self.block + sequences
         return layers + outer + self.per_step + self.per_sequence * sequences + self.per_block * blocks
 
@@ -151,26 +153,7 @@ def stepper(scenario: Scenario) -> Stepper:
 
     InputError for a training scenario, or one with slow accelerators, pools or offload.
     """
-    work = scenario.workload
-    if not isinstance(work, Inference):
-        raise InputError(f"workload.kind must be inference for a step predictor (got {work.kind}).")
-    if scenario.model.encoder is not None or not scenario.model.writes:
-        raise InputError(
-            f"a step predictor knows decoders alone, and {scenario.model.name} has an encoder. Try rapid_llm.predict.",
-            field="model",
-        )
-    unknown = {
-        "pools": scenario.pools is not None,
-        "workload.offload": work.offload.any,
-        "parallelism.shift": scenario.parallelism.shift,
-        "runtime.overlap.batch_exchange": scenario.runtime.overlap.batch_exchange,
-        "runtime.overlap.nano_batches": scenario.runtime.overlap.nano_batches > 1,
-        "runtime.serving.async_scheduling": bool(
-            scenario.runtime.serving and scenario.runtime.serving.async_scheduling
-        ),
-    }
-    if field := next((name for name, said in unknown.items() if said), None):
-        raise InputError(f"a step predictor knows no {field.rpartition('.')[2]}. Try to leave it out.", field=field)
+    work = _stepped(scenario)
     given = conditions(scenario)
     if given["slow"]:
         raise InputError("a step predictor knows no slow accelerators. Try faults: [].", field="faults")
@@ -192,13 +175,13 @@ def stepper(scenario: Scenario) -> Stepper:
         prefill=Line(tokens, prefill.layers),
         outer=(Line(tokens, decode.outer), Line(tokens, prefill.outer)),
         head=Line([0.0, *tokens], [0.0, *decode.head]),
-        least_head=prefill.head[0],
+        least_head=(prefill.head[0], prefill.head[-1]),
         decode_attention=_plane(job, sequences, lengths, decode=True),
         prefill_attention=_plane(job, news, pasts, decode=False),
         shared=decode.shared,
         floors=(decode.floor, prefill.floor),
-        replayed=(_replayed(job, "decode"), _replayed(job, "prefill")),
         gaps=(decode.gap, prefill.gap),
+        pieces=host.pieces,
         serial=host.serial,
         per_step=(host.per_step + host.broadcast * log2(ranks)) / speed,
         per_sequence=host.per_sequence / speed + host.per_sample,
@@ -207,9 +190,27 @@ def stepper(scenario: Scenario) -> Stepper:
     )
 
 
-def _replayed(job: Job, phase: str) -> float:
-    """Tokens of the widest step that graphs of a phase hold, 0 where none are captured."""
-    return job.engine.replayed if phase in job.runtime.host.captured else 0.0
+def _stepped(scenario: Scenario) -> Inference:
+    """The workload; InputError where grids of one replica's passes do not hold what a step of it does."""
+    work, engine = scenario.workload, scenario.runtime
+    if not isinstance(work, Inference):
+        raise InputError(f"workload.kind must be inference for a step predictor (got {work.kind}).")
+    if scenario.model.encoder is not None or not scenario.model.writes:
+        raise InputError(
+            f"a step predictor knows decoders alone, and {scenario.model.name} has an encoder. Try rapid_llm.predict.",
+            field="model",
+        )
+    unknown = {
+        "pools": scenario.pools is not None,
+        "workload.offload": work.offload.any,
+        "parallelism.shift": scenario.parallelism.shift,
+        "runtime.overlap.batch_exchange": engine.overlap.batch_exchange,
+        "runtime.overlap.nano_batches": engine.overlap.nano_batches > 1,
+        "runtime.serving.async_scheduling": bool(engine.serving and engine.serving.async_scheduling),
+    }
+    if field := next((name for name, said in unknown.items() if said), None):
+        raise InputError(f"a step predictor knows no {field.rpartition('.')[2]}. Try to leave it out.", field=field)
+    return work
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +240,7 @@ def _terms(job: Job, rows: list[tuple[float, float, float, float]]) -> _Terms:
     phase = "decode" if points.decode[-1] else "prefill"
     layers_run = float(count[:-2, -1].sum())
     prepared = layers_run * getattr(constants.preparing, phase)
-    floor = constants.per_kernel * _launches(steps) + constants.per_dispatch * _through_experts(steps) + prepared
+    floor = 0.0 if phase in constants.captured else constants.per_kernel * _launches(steps) + prepared
     gap = layers_run * getattr(constants.per_layer, phase)
     speed = job.machine.host_speed
     shared = float(steps.starts_of_attention[-1])
@@ -253,13 +254,6 @@ def _launches(steps: ForwardSteps) -> float:
     kernels = sum(float(t.rows.count[:, -1] @ count[t.rows.unit]) for t in steps.priced.kernels)
     moving = [(m.rows, m.rows.count[:, -1] * (m.rows.ranks[:, -1] > 1)) for m in steps.priced.messages]
     return kernels + sum(float(sent @ count[rows.unit]) for rows, sent in moving)
-
-
-def _through_experts(steps: ForwardSteps) -> float:
-    """Layers with experts that the last of the passes runs."""
-    count = steps.priced.lowered.layers.sum(axis=2)[:, -1]
-    tables = (t.rows for t in steps.priced.kernels if t.rows.family == "moe")
-    return sum(float(rows.count[:, -1] @ count[rows.unit]) for rows in tables)
 
 
 def _attention(lowered: Lowered, machine: Machine) -> Column:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rapid_llm import charts
 from rapid_llm.errors import InputError
-from rapid_llm.execution.schedules import SCHEDULES, filling
+from rapid_llm.execution.schedules import ALL_FORWARD_FIRST, SCHEDULES, filling
 from rapid_llm.memory import CATEGORIES, PARTS, Walk, holdings, walk
 from rapid_llm.nouns import replaced
 from rapid_llm.predict.fitting import Footprint, footprint
@@ -19,8 +19,6 @@ from rapid_llm.scenario import Scenario
 from rapid_llm.units import format_bytes
 from rapid_llm.workload import Inference
 
-KEEPS_ALL = ("gpipe", "breadth-first")
-"""Schedules that hold every micro-batch at once: of the others, periods that repeat are left out."""
 MOST_MOMENTS, FEWEST_MOMENTS, ALL_MOMENTS = 240, 32, 3000
 """Moments that a chart draws, and all charts of a page together."""
 LENGTHS = 33
@@ -33,8 +31,9 @@ ORDER = (*FLAT, *(name for name in CATEGORIES if name not in FLAT))
 
 @dataclass(frozen=True)
 class Course:
-    """Bytes of one rank of a stage at its moments: ``held`` [T] by category, from the bottom up; ``limit``: what the
-    process may use."""
+    """Bytes of one rank of a stage over time: ``held`` [T] by category, from the bottom up; ``limit``: what the process
+    may use.
+    """
 
     x_label: str
     x: Sequence[int]
@@ -54,7 +53,9 @@ class Course:
 
 
 def courses(scenario: Scenario) -> tuple[Course, ...]:
-    """The memory of every pipeline stage: over the tasks of a training step, or while the cache of a batch fills."""
+    """The memory of every pipeline stage over time: over the tasks of a training step, or while the cache of a batch
+    fills.
+    """
     return _fillings(scenario, scenario.workload) if isinstance(scenario.workload, Inference) else _steps(scenario)
 
 
@@ -78,7 +79,7 @@ def _steps(scenario: Scenario) -> tuple[Course, ...]:
 
 
 def _fillings(scenario: Scenario, work: Inference) -> tuple[Course, ...]:
-    """Memory with 1 to all output tokens of every request cached."""
+    """Memory at each point from 1 to all output tokens of every request cached."""
     if not work.output_tokens:
         raise InputError(
             "workload.output_tokens is 0: memory is the same at any time. Try without the page.",
@@ -111,7 +112,7 @@ def memory_walks(scenario: Scenario, found: Footprint | None = None) -> tuple[Wa
     facts = scenario.runtime.training
     schedule = SCHEDULES[plan.schedule or "1f1b"]
     count = int(found.lowered.shapes.plans.micro_batches[0])
-    count = count if schedule.name in KEEPS_ALL else filling(schedule, plan.pp, count)
+    count = count if schedule.name in ALL_FORWARD_FIRST else filling(schedule, plan.pp, count)
     chunks = schedule.chunks or plan.vpp
     return tuple(
         walk(

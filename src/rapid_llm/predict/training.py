@@ -82,7 +82,9 @@ def evaluate_training(
 
 @dataclass(frozen=True, slots=True)
 class Utilisation:
-    """Model FLOPs of a step over the dense peak: full attention, causal attention, and with recompute (hardware)."""
+    """Model FLOPs of a step over the dense peak: with full attention, with causal attention, and
+    with recompute (HFU).
+    """
 
     mfu: float
     mfu_causal: float

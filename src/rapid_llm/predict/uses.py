@@ -1,4 +1,4 @@
-"""What a job uses: memory of its ranks, pools of accelerators, seats of its stages, energy. SI units throughout."""
+"""What a job uses: memory of its ranks, pools of accelerators, places of its stages, energy. SI units throughout."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
-    """One pool of a disaggregated job: requests/s that it is able to run (None where they leave it nothing to do), and
-    the share of them that it runs.
+    """One pool of a disaggregated job: requests/s that it can run (None where the other pools leave it nothing to do),
+    and the share of them that it runs.
     """
 
     accelerators: int
@@ -122,9 +122,8 @@ class PoolsUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyUse:
-    """What the accelerators draw; their hosts, network and cooling come on top.
-
-    ``mean_power_w``: of all of them; ``uncertainty``: the share by which measured runs stray from it.
+    """What the accelerators draw; hosts, network and cooling come on top. ``mean_power_w``: of all accelerators;
+    ``uncertainty``: relative error of measured runs.
     """
 
     joules_per_step: float | None = None
@@ -139,8 +138,7 @@ class EnergyUse:
 
 @dataclass(frozen=True, slots=True)
 class StageSeat:
-    """Where a pipeline stage sits on unlike groups of nodes: the groups and accelerators that its ranks wait for.
-
+    """Where a pipeline stage runs on unlike groups of nodes: the groups and accelerators that its ranks wait for.
     ``layers``; seconds of a micro-batch, and those of its messages to other stages; bytes of a rank, and what it may
     use.
     """
@@ -157,11 +155,10 @@ class StageSeat:
 
 @dataclass(frozen=True, slots=True)
 class SeatsUse:
-    """The stages of a job on unlike groups of nodes, and the stage that the others wait for.
-
-    ``pipelines``: how many of its pipelines differ; stages are those of the one that the step waits for, ``waiting``
-    the groups of which only others are. ``balanced``: layers of each stage with which stages take alike and fit, and
-    the step time then over that of the job (None where that gains nothing).
+    """The stages of a job on unlike groups of nodes, and the stage that the others wait for. ``pipelines``: how many of
+    its pipelines differ; stages are those of the pipeline that the step waits for, ``waiting`` the groups that only
+    other pipelines run on. ``balanced``: layers of each stage with which stages take equally long and fit, and the step
+    time then over that of the job (None where nothing is gained).
     """
 
     stages: tuple[StageSeat, ...]

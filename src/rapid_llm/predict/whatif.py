@@ -72,7 +72,9 @@ def _hbm(system: System) -> System:
 
 
 def _scale_up(system: System) -> System | None:
-    """Ports of accelerators, those that join nodes of one included, and links of a node that say their own rate."""
+    """The system with faster ports of accelerators, those that join nodes of one accelerator included, and faster links
+    of nodes that state their own rate; None where nothing is joined by them.
+    """
     wide = system.fabric is not None
 
     def joined(node: Node) -> bool:
@@ -91,7 +93,9 @@ def _scale_up(system: System) -> System | None:
 
 
 def _host_links(system: System) -> System | None:
-    """Links to the host, and between its sockets, of nodes whose accelerators meet over them."""
+    """The system with twice the links to the host, and between its sockets; None where no
+    accelerators meet over them.
+    """
 
     def meets(node: Node) -> bool:
         return node.accelerators > 1 and node.scale_up.topology in ("none", "pairs")
@@ -106,7 +110,9 @@ def _host_links(system: System) -> System | None:
 
 
 def _fabrics(system: System) -> System | None:
-    """Links between nodes that have a rate of their own: of a direct network, of a dragonfly, above the leaves."""
+    """The system with faster links between nodes where these have a rate of their own: of a direct network, of a
+    dragonfly, above the leaves; None where nothing changes.
+    """
 
     def faster(fabric: ScaleOutFabric | None) -> ScaleOutFabric | None:
         if fabric is None:
@@ -120,7 +126,7 @@ def _fabrics(system: System) -> System | None:
 
 
 def _faster(fabric: _Fabric, *names: str) -> _Fabric:
-    """A fabric with the rates that it says itself raised, one or one along each axis."""
+    """A fabric with its own rates raised, whether it states one or one along each axis."""
     given = {name: rate for name in names if (rate := getattr(fabric, name)) is not None}
     raised = {name: tuple(FACTOR * r for r in v) if isinstance(v, tuple) else FACTOR * v for name, v in given.items()}
     return replaced(fabric, **raised)
@@ -131,7 +137,7 @@ def _host(system: System) -> System:
 
 
 def _host_speed(system: System) -> System:
-    """Launches and steps of the engine, which its CPUs run one after the other."""
+    """The system with faster hosts: launches and engine steps, which a CPU runs one after the other."""
     return _everywhere(system, lambda n: replaced(n, host_speed=n.host_speed * FACTOR))
 
 

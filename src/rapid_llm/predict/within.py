@@ -50,7 +50,7 @@ def within(
 
 
 def _refuse_silent(scenario: Scenario, limits: Mapping[str, float]) -> None:
-    """InputError for a time per output token of a job that writes none."""
+    """InputError for a limit on time per output token of a job that writes none."""
     work = scenario.workload
     if "tpot" not in limits or not isinstance(work, Inference) or work.output_tokens:
         return
@@ -73,7 +73,7 @@ def infer_within(mapping: dict[str, Any], slo: str | None, users: int | None) ->
 
 
 def why_none(scenario: Scenario, limits: Mapping[str, float], users: int) -> str:
-    """Why no plan of a system keeps the limits for so many users, and what would do."""
+    """Why no plan of a system keeps the limits for a number of users, and what would."""
     name, within_it = scenario.system.name, asked(limits)
     most = most_users(scenario, limits.get("ttft"), limits.get("tpot")) if scenario.pools is None else users
     if most == 0:
@@ -105,7 +105,7 @@ def read_objective(slo: str | None, users: str | int | None, dash: str = "") -> 
 
 
 def open_batch(given: Mapping[str, object], dash: str = "") -> None:
-    """InputError where a job that an objective is asked of says what the objective finds: fields of its workload."""
+    """InputError where the workload already sets what an objective is to find."""
     for field, why in (
         ("batch_size", "finds the batch"),
         ("total_requests", "asks of requests that never end"),
@@ -141,8 +141,9 @@ def _limits(slo: str, name_of: str) -> dict[str, float]:
 
 
 def _flags(given: Scenario, found: Capacity, *, planned: bool) -> str:
-    """What a command line says in place of the objective; ``planned``: the degrees are part of the answer, of pools
-    those that are not as given."""
+    """The flags that say the answer in place of the objective; ``planned``: the degrees are part of the answer, of
+    pools those that differ from the given ones.
+    """
     scenario, work = found.scenario, found.scenario.workload
     assert isinstance(work, Inference)
     said = f"--batch-size {work.batch_size} --batching continuous"

@@ -1,6 +1,7 @@
 """How software executes: kernels, fusion, graph capture, overlap, host cost, allocator."""
 
 from rapid_llm.runtime.catalogue import USUAL, load, names, runs_on, sources, usual, written
+from rapid_llm.runtime.runtime import Runtime
 from rapid_llm.runtime.software import (
     EXCHANGES,
     Allocator,
@@ -13,10 +14,9 @@ from rapid_llm.runtime.software import (
     Kernels,
     Overlap,
     PerPhase,
-    Runtime,
     Serving,
-    Training,
 )
+from rapid_llm.runtime.training import Training
 
 __all__ = [
     "EXCHANGES",

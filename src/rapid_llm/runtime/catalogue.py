@@ -1,7 +1,7 @@
 """Runtimes by name: one framework a file in ``data/``; ``name@version`` applies one of its ``versions:``.
 
 What ``serving`` and ``communication`` say may stand per architecture, ``{default: 2048, "@hopper": 8192}``, as kernels
-do.
+do, or from so much memory of an accelerator on, ``"70 GiB": 8192``, where its architecture is not named.
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
-from rapid_llm.documents import Document, build
+from rapid_llm.documents import Document, build, merge
 from rapid_llm.errors import InputError, did_you_mean, nearest
 from rapid_llm.provenance import Catalogue, Sources, is_path
-from rapid_llm.runtime.software import Runtime
+from rapid_llm.runtime.runtime import Runtime
+from rapid_llm.units import parse
 
 CATALOGUE = Catalogue("rapid_llm.runtime", "data", "runtime")
 
@@ -52,13 +53,21 @@ USUAL: Final[Mapping[str, tuple[str, ...]]] = {
 """Runtimes by workload, the most usual first."""
 
 
-@lru_cache(maxsize=128)
-def load(name: str, architecture: str = "", workload: str = "") -> Runtime:
+def load(name: str, architecture: str = "", workload: str = "", memory: float = 0.0) -> Runtime:
     """The runtime of a name, an alias or ``name@version`` on an architecture; InputError with the nearest otherwise.
 
-    An alias of several is the one that runs the ``workload``."""
+    An alias of several is the one that runs the ``workload``. ``memory``: of an accelerator (bytes). A file is read
+    again each time: it may have changed.
+    """
+    if is_path(name):
+        return build_runtime(CATALOGUE.document(name.partition("@")[0]), name, architecture, memory)
+    return _loaded(name, architecture, workload, memory)
+
+
+@lru_cache(maxsize=128)
+def _loaded(name: str, architecture: str, workload: str, memory: float) -> Runtime:
     name = written(name, workload)
-    return build_runtime(CATALOGUE.document(name.partition("@")[0]), name, architecture)
+    return build_runtime(CATALOGUE.document(name.partition("@")[0]), name, architecture, memory)
 
 
 def written(name: str, workload: str = "") -> str:
@@ -77,12 +86,12 @@ def _runs(name: str) -> str:
     return str(CATALOGUE.document(name.partition("@")[0]).data["workload"])
 
 
-def build_runtime(document: Document, name: str, architecture: str = "") -> Runtime:
+def build_runtime(document: Document, name: str, architecture: str = "", memory: float = 0.0) -> Runtime:
     """A runtime from a document whose ``versions:`` may hold the version that ``name`` asks for."""
     data = _of_version(document, name)
     for part in ("host", "serving", "communication"):
         if isinstance(data.get(part), Mapping):
-            data[part] = {key: _on(architecture, size) for key, size in data[part].items()}
+            data[part] = {key: _on(architecture, memory, size) for key, size in data[part].items()}
     return build(Runtime, {"name": name, **{k: v for k, v in data.items() if k != "name"}}, document)
 
 
@@ -115,7 +124,7 @@ def _of_version(document: Document, name: str) -> dict[str, Any]:
                 suggestions=nearest(version, versions),
             )
         own = {key: value for key, value in versions[version].items() if key != "aliases"}
-        return _merge(data, {**own, "version": version})
+        return merge(data, {**own, "version": version})
     return data
 
 
@@ -124,14 +133,10 @@ def sources(name: str) -> Sources:
     return entry(name)[1]
 
 
-def _on(architecture: str, size: Any) -> Any:
-    by_architecture = isinstance(size, Mapping) and "default" in size
-    return size.get(f"@{architecture}", size["default"]) if by_architecture else size
-
-
-def _merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(lower)
-    for key, value in upper.items():
-        below = merged.get(key)
-        merged[key] = _merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return merged
+def _on(architecture: str, memory: float, size: Any) -> Any:
+    """What a field holds on an architecture, else from so much memory on, else anywhere."""
+    if not (isinstance(size, Mapping) and "default" in size):
+        return size
+    held = {parse(key, "bytes"): value for key, value in size.items() if key.endswith("iB")}
+    most = max((least for least in held if least <= memory), default=None)
+    return size.get(f"@{architecture}", size["default"] if most is None else held[most])

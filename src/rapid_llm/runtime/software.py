@@ -1,14 +1,12 @@
-"""The nouns of a runtime: which kernels it runs, what it fuses, what the host costs, what it keeps in memory."""
+"""The parts of a runtime: which kernels it runs, what the host costs, what overlaps, what it keeps in memory."""
 
-from math import inf
 from typing import Annotated, Final, Literal, get_args
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from rapid_llm.model.architecture import ModelKind
-from rapid_llm.nouns import STRICT, FrozenDict, Map, hash_once
-from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Positive, Seconds, Whole
+from rapid_llm.nouns import STRICT, FrozenDict, Map
+from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Seconds, Whole
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Exchange = Literal["ring", "all-gather", "ulysses", "hybrid"]
@@ -51,12 +49,21 @@ class Comparing:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class Pieces:
+    """Passes up to so many ``tokens`` that run as graphs between their attentions: ``left``, of what launching each
+    kernel would cost, the share that replaying these and launching attention still does."""
+
+    tokens: Whole = 0
+    left: Fraction = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Host:
     """What the CPU adds, in seconds.
 
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass
     since the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_dispatch``: what
-    a pass through experts adds to that floor (router, permutation, the launcher of a fused kernel); ``per_expert``: the
+    a training pass through experts adds to that floor (router, permutation); ``per_expert``: the
     product of one expert, and the rounding of its operands, where these are launched one by one;
     ``per_layer``: gaps of a layer pass that are always exposed, by phase: the accelerator's own between kernels that
     are launched one by one, whatever its host; ``per_step``: scheduler, input preparation, sampling, detokenising;
@@ -77,8 +84,8 @@ class Host:
     host sees them done (PyTorch record_stream): where those of an inference pass exceed what the runtime leaves
     free of memory, the allocator maps new memory instead of reusing it, per GiB of them; in training, forward and
     backward pass alike, per GiB by which they exceed the room. ``captured`` phases run as
-    a graph: no per-kernel cost, no skew. Seconds of a host of speed 1 (``Node.host_speed``), but ``per_layer`` and
-    ``per_sample``.
+    a graph: no per-kernel cost, no skew; ``pieces``: prompts that run as several. Seconds of a host of speed 1
+    (``Node.host_speed``), but ``per_layer`` and ``per_sample``.
     """
 
     per_kernel: Seconds = 0.0
@@ -104,6 +111,7 @@ class Host:
     per_gib_mapped: Seconds = 0.0
     per_send: Seconds = 0.0
     captured: tuple[Literal["forward", "backward", "prefill", "decode"], ...] = ()
+    pieces: Pieces = Pieces()
 
     def arrival(self, tokens: float) -> float:
         """Seconds from the arrival of a prompt of so many tokens to its first launch, where nothing runs."""
@@ -218,99 +226,11 @@ class Defaults:
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
-class Training:
-    """Facts of a training framework that change operators, bytes and passes.
-
-    ``fused_attention`` False stores and moves the attention scores (before FlashAttention); ``softmax_multiple``: score
-    matrices of a launch must be a multiple of it for the fused softmax, else casts, mask and softmax run apart;
-    ``dropout`` adds its masks and passes; ``reduce_dtype`` carries gradients, ``ring_gradients`` those of keys and
-    values round a context-parallel ring (None: as activations); ``gradient_buffers`` extra bytes per parameter beside
-    the precision's gradient (nanotron keeps bf16 and fp32); ``adds_gradients`` of every micro-batch to those of the
-    step by a kernel apart; ``loss_copies`` fp32 copies of the logits alive at the loss; ``sharded_gather_layers``
-    unsharded layers alive under ZeRO-3; ``selective`` the canonical operators that selective recompute runs again;
-    ``selective_share`` how much of an operator, by compute dtype, where it is another share than all of these;
-    ``selective_keeps`` the tensors that stay under it, by compute dtype, where they are not all that the other
-    operators need; ``recompute_stops`` recomputation ends with the last tensor that the backward pass needs;
-    ``checkpoint_inputs`` hidden states that a fully recomputed layer keeps; ``pipeline_keeps_whole`` ZeRO-3 beside a
-    pipeline gathers once a step and adds up whole gradients; ``zero_stages`` that there are, the highest
-    ``pipeline_zero_stage`` beside a pipeline and ``experts_zero_stage`` beside expert parallelism; ``schedules`` of
-    pipelines that it runs, where it is not open to any; ``exchange``: the ways in which context parallelism exchanges
-    sequences, the default first, of those ``window_exchange`` with sliding windows and ``latent_exchange`` with latent
-    attention; ``offloads`` anything to the host at all, the optimizer from ``offload_zero_stage`` on;
-    ``pipeline_offload`` activations can leave for the host beside a pipeline; ``without`` the axes that the framework
-    does not have; ``experts_need_sp`` under tensor parallelism; ``repeats_kv_heads`` where it is wider than those are
-    many; ``sharded_masters`` ZeRO-3 shards the fp32 masters and has no other weights; ``frees_gradients`` there are
-    none before the first backward pass of a step;
-    ``gather_buffers`` whole inputs that sequence parallelism gathers into buffers kept for ever; ``step_buffers`` bytes
-    per parameter that ZeRO-1 and 2 hold from one optimizer step to the next forward pass; ``owned_buffers`` bytes
-    beside the optimizer's per parameter that a rank updates under them; ``coalesced_shards`` ZeRO hands all its
-    gradients, and all its weights, to one call each; ``balance`` deals layers to pipeline stages by number, or by cost
-    with the LM head as one block; ``bucket`` bytes of one gradient message; ``scatter_gather`` sends 1/tp of a pipeline
-    message per rank and gathers it behind (arXiv 2104.04473, section 4.1).
-
-    ``short_gathers``: the compute formats in which inputs and output gradients of tensor parallelism, and the weights
-    of layers, are gathered, having been rounded before; ``saves_rounded``: products keep their rounded inputs for the
-    weight gradient; ``gather_copies``: sequence parallelism gathers and scatters
-    along an inner dimension, through a copy, what does not travel in pieces; ``expert_streams`` on which the products
-    of experts are launched one by one (0: one grouped kernel), and ``expert_casts`` launches that round the operands of
-    one; ``weighs_early``: the weights of a token's experts are multiplied into their activations; ``decomposed``: how
-    many times the bytes of one fused kernel the separate kernels of an operator move.
-    """
-
-    fused_attention: bool = True
-    softmax_multiple: Count = 1
-    dropout: bool = False
-    reduce_dtype: str = "fp32"
-    ring_gradients: str | None = None
-    gradient_buffers: NonNegative = 0.0
-    adds_gradients: bool = False
-    vocab_multiple: Count = 1
-    loss_copies: NonNegative = 2.0
-    sharded_gather_layers: Count = 2
-    gather_buffers: NonNegative = 0.0
-    step_buffers: NonNegative = 0.0
-    owned_buffers: NonNegative = 0.0
-    balance: Literal["layers", "cost"] = "layers"
-    selective_keeps: Map[tuple[str, ...]] = FrozenDict()
-    checkpoint_inputs: NonNegative = 1.0
-    sharded_masters: bool = False
-    pipeline_keeps_whole: bool = False
-    pipeline_zero_stage: Literal[0, 1, 2, 3] = 3
-    offloads: bool = True
-    offload_zero_stage: Literal[0, 1, 2, 3] = 0
-    pipeline_offload: bool = True
-    zero_stages: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)
-    experts_zero_stage: Literal[0, 1, 2, 3] = 3
-    schedules: tuple[str, ...] = ()
-    exchange: tuple[Exchange, ...] = EXCHANGES
-    window_exchange: tuple[Exchange, ...] = EXCHANGES
-    latent_exchange: tuple[Exchange, ...] = EXCHANGES
-    without: tuple[Literal["tp", "pp", "cp", "ep"], ...] = ()
-    experts_need_sp: bool = False
-    repeats_kv_heads: bool = False
-    frees_gradients: bool = False
-    selective: tuple[str, ...] = ("attention", "scores", "softmax", "attention_dropout", "context")
-    selective_share: Map[Map[Share]] = FrozenDict()
-    bucket: Bytes = 0
-    coalesced_shards: bool = False
-    short_gathers: tuple[str, ...] = ()
-    saves_rounded: bool = False
-    gather_copies: bool = False
-    expert_streams: Whole = 0
-    expert_casts: NonNegative = 1.0
-    weighs_early: bool = False
-    recompute_stops: bool = False
-    decomposed: Map[Positive] = FrozenDict()
-    scatter_gather: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, config=STRICT)
 class Serving:
     """Facts of an inference engine.
 
     ``kv_block_tokens`` per block of the cache; ``max_batched_tokens`` of one step; ``max_sequences`` that run at once;
-    ``capture_sizes``: batches that decode graphs were captured for, others are padded up to the next, and beyond the
-    last launched by the host, as passes of more prompt tokens are where these are captured at all; ``mixed_steps``:
+    ``capture_sizes``: batches that decode graphs were captured for, others are padded up to the next; ``mixed_steps``:
     prefill and decode share a step, else prefill runs alone; ``deals_batch``: a batch is dealt into micro-batches that
     fill the pipeline stages, else it crosses them whole; ``overlaps_stages``: these run in different stages at once,
     else one after the other through all; ``reserved_output``: the share of a request's output that
@@ -322,7 +242,8 @@ class Serving:
     ``frees_windows``: layers that attend to a window keep no more than that of a sequence, else all of it;
     ``async_scheduling``: the next step is prepared while this one runs, so that of the host only what exceeds it shows;
     ``shared_as_routed``: shared experts that are as wide as routed ones are further routed experts, which every token
-    has, on accelerators where the kernel of experts runs them in the same launch.
+    has, on accelerators where the kernel of experts runs them in the same launch; ``biased_group``: the most experts of
+    a group that one kernel scores, biases and chooses from (0: any); PyTorch's kernels do so for wider ones.
 
     How soon a prompt is read that arrives while others run: behind the running step and ``steps_ahead`` more, which are
     decided already; an engine looks for arrivals every ``receive_interval`` decode steps (SGLang's
@@ -354,11 +275,7 @@ class Serving:
     first_event: Count = 1
     tokenised_together: Count = 1
     shared_as_routed: bool = False
-
-    @property
-    def replayed(self) -> float:
-        """Sequences of the widest decode step, and tokens of the widest pass with prompts, that a graph may hold."""
-        return max(self.capture_sizes, default=inf)
+    biased_group: Whole = 0
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -375,36 +292,3 @@ class HostExperts:
     matrix: Fraction
     stream: Share = 0.0
     layers: Share = 0.0
-
-
-@hash_once
-@dataclass(frozen=True, kw_only=True, config=STRICT)
-class Runtime:
-    """How software executes. ``fusions`` are runs of canonical operators that become one launch (DESIGN 2.7).
-
-    ``fused_experts``: one kernel family runs permute, both expert GEMMs, activation and unpermute. ``runs_on``: vendors
-    of accelerators, or architectures where it runs on some of a vendor's alone; empty: anything. ``runs_models``: kinds
-    of models that it has an implementation of.
-    """
-
-    name: str
-    version: str
-    workload: Literal["training", "inference"]
-    runs_on: tuple[str, ...] = ()
-    runs_models: tuple[ModelKind, ...] = ("decoder",)
-    kernels: Kernels
-    fusions: tuple[tuple[str, ...], ...] = ()
-    fused_experts: bool = False
-    host: Host
-    overlap: Overlap = Overlap()
-    communication: Communication
-    allocator: Allocator
-    defaults: Defaults
-    training: Training | None = None
-    serving: Serving | None = None
-    host_experts: HostExperts | None = None
-
-    @property
-    def runs_layers_on_host(self) -> bool:
-        """Whether layers whose weights are left to the host run there."""
-        return self.host_experts is not None and self.host_experts.layers > 0

@@ -3,7 +3,7 @@
 from rapid_llm.scenario.checks import CHECKS, Finding, check, require, violated
 from rapid_llm.scenario.columns import Columns, columns
 from rapid_llm.scenario.loading import from_mapping, load
-from rapid_llm.scenario.resolving import replanned
+from rapid_llm.scenario.plan_defaults import replanned
 from rapid_llm.scenario.rules import Check
 from rapid_llm.scenario.scenario import Draft, Pool, Pools, Scenario, pool_scenario
 from rapid_llm.scenario.schema import schema

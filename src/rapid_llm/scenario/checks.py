@@ -60,7 +60,7 @@ def _failures(scenario: Scenario) -> dict[str, str]:
 
 
 def _of_pool(scenario: Scenario, phase: Literal["prefill", "ffn"]) -> list[Finding]:
-    """What fails for a pool that drafts nothing, and whose requests come one after the other."""
+    """The failing checks of a pool, checked without drafts and with one request per replica."""
     pool = pool_scenario(scenario, phase)
     work = replaced(pool.workload, batch_size=pool.parallelism.dp or 1, speculation=None)
     failed = [one for one in check(replaced(pool, draft=None, workload=work)) if one.message]

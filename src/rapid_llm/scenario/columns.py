@@ -18,8 +18,9 @@ from rapid_llm.scenario.work_columns import work_columns
 
 
 class Columns:
-    """``values``: a number for what all plans share, else an array [P], each an attribute as well; ``scenario``: what
-    sentences quote."""
+    """The columns that checks look at. ``values``: a number for what all plans share, else an array [P]; each is an
+    attribute as well. ``scenario``: what sentences quote.
+    """
 
     def __init__(self, values: Mapping[str, Any], scenario: Scenario) -> None:
         """Columns by name, of a scenario."""
@@ -42,9 +43,8 @@ class Columns:
 
 
 def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Columns:
-    """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts.
-
-    What a name stands for is said where its column is made: of the model, the system, the plan, the work, the places.
+    """Columns of a scenario; ``plans`` puts arrays [P] in place of degrees, batch sizes or counts. Names are explained
+    where their column is made: of the model, the system, the plan, the work, the places.
     """
     runtime, plan = scenario.runtime, scenario.parallelism
     seated = bool(scenario.placement.stages)
@@ -62,8 +62,9 @@ def columns(scenario: Scenario, plans: Mapping[str, Any] | None = None) -> Colum
 
 @lru_cache(maxsize=256)
 def _system(system: System, accelerators: int, seated: bool, runtime: Runtime, precision: Precision) -> dict[str, int]:
-    """Numbers of the groups of nodes that a job reaches; ``before``: accelerators of those that it fills before its
-    last one, ``weight_only``: a format that cannot be trained."""
+    """Numbers of the node groups that a job reaches; ``before``: accelerators of the groups that it fills before its
+    last one; ``weight_only``: whether a format cannot be trained; ``packed``: whether it is that of all weights.
+    """
     groups = reached_groups(system, accelerators, seated)
     nodes, last = [group.node for group in groups], groups[-1]
     chips = [node.accelerator for node in nodes]
@@ -81,6 +82,7 @@ def _system(system: System, accelerators: int, seated: bool, runtime: Runtime, p
         "unified": any(chip.memory.unified for chip in chips),
         "runs_host_experts": runtime.host_experts is not None,
         "weight_only": any(dtype(kept).weight_only for kept in kept_formats(precision)),
+        "packed": dtype(precision.weights).weight_only,
     }
 
 
@@ -113,9 +115,9 @@ def _bits(ways: Sequence[str]) -> int:
 
 
 def _framework(plan: Parallelism, runtime: Runtime) -> dict[str, int]:
-    """What the framework of a training job refuses; a serving engine none of it.
-
-    ``zero_stages`` and ``exchanges`` have a bit for each that it runs."""
+    """What the framework of a training job refuses; a serving engine refuses none of it. ``zero_stages`` and
+    ``exchanges`` have a bit for each that it runs.
+    """
     facts = runtime.training
     if facts is None:
         return _OPEN

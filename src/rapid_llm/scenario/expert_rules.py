@@ -1,12 +1,17 @@
 """The named checks of how tokens choose experts, and where these sit."""
 
-from rapid_llm.scenario import sentences
 from rapid_llm.scenario.rules import Check, divides
-from rapid_llm.scenario.sentences import Row
+from rapid_llm.scenario.sentences import Row, listed
+
+
+def _routing(row: Row) -> str:
+    """Routing or adapters of experts are given for a model without any."""
+    said = "lora.targets experts" if row["expert_adapters"] else "routing"
+    return f"workload.{said} needs a model with experts, and {row['model']} has none. Try to leave it out."
 
 
 def _ranks(row: Row) -> str:
-    """An answer for each rank of an expert group, or a way that needs none."""
+    """A placement lists another number of ranks than an expert group has."""
     return (
         f"workload.routing.placement lists {row['placed_ranks']} ranks, and an expert group has ep {row['ep']}. "
         f"Try ep {row['placed_ranks']}, or placement: greedy."
@@ -14,18 +19,18 @@ def _ranks(row: Row) -> str:
 
 
 def _slots(row: Row) -> str:
-    """Experts and their copies that ranks cannot hold as many of each."""
+    """Experts and their copies do not divide evenly over the ranks of an expert group."""
     experts, copies, ep = row["num_experts"], row["copied_experts"], row["ep"]
     fits = [more for more in range(ep) if (experts + more) % ep == 0 and more] or [ep]
     tried = sorted({max(copies - (experts + copies) % ep, 0), copies + -(experts + copies) % ep} | set(fits[:1]))
     return (
         f"workload.routing.redundant_experts {copies} beside {experts} experts are {experts + copies}, which ep {ep} "
-        f"does not divide. Try {sentences.listed(tried)}."
+        f"does not divide. Try {listed(tried)}."
     )
 
 
 def _copies(row: Row) -> str:
-    """Experts on more than one rank of an expert group, where they are trained."""
+    """Experts are copied to several ranks of an expert group in a training job."""
     many = row["copied_experts"]
     said = f"placement lists {many} more than once" if row["placed_ranks"] else f"redundant_experts is {many}"
     tried = "a placement that lists every expert once" if row["placed_ranks"] else "redundant_experts 0"
@@ -50,7 +55,7 @@ EXPERTS: tuple[Check, ...] = (
         "routing needs experts",
         "workload.routing",
         lambda c: (c.num_experts > 0) | ((c.routed == 0) & (c.expert_adapters == 0)),
-        sentences.routing,
+        _routing,
     ),
     Check(
         "every expert is counted",

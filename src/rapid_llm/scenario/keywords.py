@@ -17,7 +17,7 @@ MOST_CHIPS = 1_000_000
 CHIPS_PER_HOST = 8
 """Of these, as many as share the memory of a server's CPUs."""
 TOP = ("system", "accelerators", "runtime", "precision", "network", "placement", "faults", "pools", "price_per_hour")
-ELSEWHERE = {
+OF_THE_COMMAND_LINE = {
     "out": "in Python report.to_dict() holds what it writes",
     "json": "in Python report.to_dict() is the same object",
     "set": "in Python a nested field is a mapping, as offload={'weights': 0.5}",
@@ -44,8 +44,8 @@ def job(kind: str, model: Any, given: Mapping[str, Any], *, memory_alone: bool =
     mapping: dict[str, Any] = {"model": model, "parallelism": {}, "workload": {"kind": kind}}
     said = {name: value for name, value in given.items() if value is not None}
     for name in said:
-        if name in ELSEWHERE:
-            raise InputError(f"{name} is a flag of the command line alone: {ELSEWHERE[name]}.", field=name)
+        if name in OF_THE_COMMAND_LINE:
+            raise InputError(f"{name} is a flag of the command line alone: {OF_THE_COMMAND_LINE[name]}.", field=name)
     for place, value in spelled(with_system(said, memory_alone=memory_alone)).items():
         *slots, field = place.split(".")
         inner = mapping
@@ -56,10 +56,9 @@ def job(kind: str, model: Any, given: Mapping[str, Any], *, memory_alone: bool =
 
 
 def spelled(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Where each keyword stands in a scenario, those that are short for several fields in full.
-
-    ``draft`` names a way to draft tokens or a model, ``acceptance`` is of speculation; ``prefill``, ``decode``
-    and ``ffn`` are the fields of a pool (``tp=4,dp=2``, or a mapping).
+    """Keywords by their place in a scenario; short forms of several fields are spelled out. ``draft`` names a way to
+    draft tokens or a model, ``acceptance`` belongs to speculation; ``prefill``, ``decode`` and ``ffn`` are the fields
+    of a pool (``tp=4,dp=2``, or a mapping).
     """
     found: dict[str, Any] = {}
     for name, value in given.items():
@@ -115,7 +114,9 @@ def kind_of(given: Mapping[str, Any]) -> str:
 
 
 def with_system(given: Mapping[str, Any], *, memory_alone: bool) -> dict[str, Any]:
-    """Keywords with the system that ``accelerator`` stands for: one chip, or for memory as many as any plan wants."""
+    """Keywords with the system that ``accelerator`` stands for: one accelerator, or for memory as many as any plan
+    needs.
+    """
     kept = dict(given)
     chip = kept.pop("accelerator", None)
     if chip is None:
@@ -150,7 +151,9 @@ def _is_system(name: str) -> bool:
 
 
 def _as_many(chip: str | Accelerator, found: Accelerator) -> dict[str, Any]:
-    """A system of as many of an accelerator as any plan wants, all joined by its own links: memory asks no more."""
+    """A system with as many accelerators of a kind as any plan needs, joined by their own links: memory needs to know
+    no more.
+    """
     join = {"topology": "switch", "link": found.scale_up.link} if found.scale_up else {"topology": "none"}
     hosts = f"{found.host_memory_bandwidth * MOST_CHIPS / CHIPS_PER_HOST} B/s"
     node = {"accelerator": chip, "accelerators": MOST_CHIPS, "scale_up": join, "host_memory_bandwidth": hosts}

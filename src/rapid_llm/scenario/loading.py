@@ -17,7 +17,19 @@ def load(path: str | Path, *, overrides: Iterable[str] = (), checked: bool = Tru
     """The scenario of a YAML or JSON file, with ``a.b=value`` overrides; InputError with file and line otherwise."""
     if not isinstance(path, (str, Path)):
         raise InputError(f"load takes the path of a scenario file (got {show(path)}). Try 'scenario.yaml'.")
-    return from_mapping({}, read_yaml(path), overrides, checked=checked)
+    return from_mapping({}, read_yaml(_scenario_file(path)), overrides, checked=checked)
+
+
+def _scenario_file(path: str | Path) -> str | Path:
+    """The path of a scenario; InputError where it is the name of a model or of a system instead."""
+    from rapid_llm import hardware, model
+
+    name = str(path)
+    what = "model" if name in model.names() else "system" if name in hardware.system_names() else ""
+    if what and not Path(name).exists():
+        given = name if what == "model" else f"MODEL --system {name}"
+        raise InputError(f"'{name}' is a {what}, not a scenario file. Try rapid-llm infer {given}, or train.")
+    return path
 
 
 def from_mapping(
@@ -100,8 +112,9 @@ def _override(document: Document, overrides: Iterable[str]) -> Document:
 
 
 def _renamed(data: Mapping[str, Any], before: Any, keys: list[str]) -> dict[str, Any]:
-    """Every whole noun on the way to an overridden value called ``x (changed)`` where it is another value: a resolved
-    scenario carries names beside numbers, and what is laid over a ``base`` is renamed where that is read."""
+    """The data in which every noun on the way to an overridden value is called ``x (changed)``, if the new value
+    differs: a resolved scenario holds names beside numbers. Nouns laid over a ``base`` are renamed where that is read.
+    """
     key, *below = keys
     given: dict[str, Any] = dict(data)
     old = before.get(key) if isinstance(before, Mapping) else None
@@ -121,7 +134,7 @@ def _nested(keys: list[str], value: Any) -> dict[str, Any]:
 
 
 def _without(data: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Data without the value that an override replaces; InputError where it would go below a number."""
+    """Data without the value that an override replaces; InputError where its path leads below a number."""
     *parents, last = path.split(".")
     inner: Any = data
     for depth, key in enumerate(parents):

@@ -9,11 +9,10 @@ from rapid_llm.model import MLP, CompressedAttention, Model, MoE
 
 @lru_cache(maxsize=256)
 def model_columns(model: Model) -> dict[str, int]:
-    """Numbers of a model; 0 means that it has no such thing.
-
-    Where layers differ, a size is the greatest common divisor over them, since what divides it divides all.
-    ``image_tokens`` of an image that is the whole input; ``reads_apart``: by an encoder; ``window`` of sound, in
-    positions of the encoder; ``deals_cache``: whether ranks can share its tokens.
+    """Numbers of a model; 0 means that it has no such part. Where layers differ, a size is the greatest common divisor
+    over them, since what divides it divides all. ``image_tokens``: of an image that is the whole input;
+    ``reads_apart``: an encoder reads the input; ``window``: of sound, in positions of the encoder; ``deals_cache``:
+    whether ranks can divide its tokens.
     """
     every = [block for block, _, _ in model.stacks]
     mixers = [mixer for block in every for mixer in (block.mixer, block.cross) if mixer is not None]
@@ -47,5 +46,5 @@ def _common(sizes: Iterable[int | None]) -> int:
 
 
 def _whole(mixer: object) -> bool:
-    """Whether queries meet all tokens of a cache, so that ranks can share these; a recurrent state has none."""
+    """Whether queries attend to all tokens of a cache, so that ranks can divide these; a recurrent state has none."""
     return not isinstance(mixer, CompressedAttention) and not getattr(mixer, "index_n_heads", None)

@@ -19,7 +19,7 @@ from rapid_llm.model import Model
 from rapid_llm.model.catalogue import CATALOGUE as MODELS
 from rapid_llm.model.huggingface import read_document
 from rapid_llm.nouns import STRICT, replaced
-from rapid_llm.provenance import is_path
+from rapid_llm.provenance import is_path, located
 from rapid_llm.runtime import Runtime
 from rapid_llm.scenario.scenario import Draft, system_mapping
 from rapid_llm.units import Count
@@ -66,9 +66,12 @@ def system_of(document: Document) -> System:
 
 
 def runtime_of(document: Document, system: System, default: str, workload: str) -> Runtime:
-    """The runtime that does a scenario's workload on its accelerators; fields without a base are over ``default``."""
+    """The runtime that runs a scenario's workload on its accelerators; fields without a base are
+    laid over ``default``.
+    """
     chip = system.groups[0].node.accelerator
-    by_name = partial(runtime.load, architecture=chip.architecture, workload=workload)
+    own = 0 if chip.memory.unified else chip.memory.hbm.capacity  # NVML knows none of a unified memory
+    by_name = partial(runtime.load, architecture=chip.architecture, workload=workload, memory=own)
     return _slot(document, "runtime", Runtime, by_name, partial(_runtime, by_name, default))
 
 
@@ -118,18 +121,8 @@ def _slot(
 _WRITTEN = {"precision": "a name", **dict.fromkeys(("model", "system", "runtime"), "a name, a path")}
 
 
-def located(document: Document, path: str, by_name: Callable[[str], Noun], name: str) -> Noun:
-    """Look a name up; its error gets the place where the name was written."""
-    try:
-        return by_name(name)
-    except InputError as error:
-        if error.file is not None:
-            raise
-        raise document.error(error.message, path, error.suggestions) from None
-
-
 def beside(document: Document, name: str) -> str:
-    """A path is meant from the folder of its file first, then from the working folder."""
+    """The path that a file means: relative to its own folder first, then to the working folder."""
     if document.file is None or not (is_path(name) or name.endswith((".csv", ".txt"))):
         return name
     path = Path(document.file).parent / name
@@ -152,18 +145,20 @@ def counted(document: Document, value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def changed_name(name: str) -> str:
-    """What a noun is called of which a user changed something: ``bf16 (changed)``."""
+    """The name of a noun of which a user changed something: ``bf16 (changed)``."""
     return name if name.endswith(" (changed)") else f"{name} (changed)"
 
 
 def _same(found: Noun, below: Noun, value: Mapping[str, Any]) -> Noun:
-    """``below`` where the fields laid over it say what it says anyway, and no name of their own."""
+    """``below`` where the fields laid over it change no value and give no name."""
     name: Any = getattr(below, "name")  # noqa: B009 - a type variable has no fields
     return below if "name" not in value and replaced(found, name=name) == below else found
 
 
 def _own_name(document: Document, value: Mapping[str, Any], path: str, base: str, known: Collection[str]) -> None:
-    """Refuse a name that calls the fields of ``base`` by what they are not: another noun's, or one of its own alone."""
+    """Refuse a name that does not fit: fields laid over ``base`` that carry the name of another noun, or a name alone
+    that changes nothing.
+    """
     name = value.get("name")
     if name is None or name == base or (name not in list(known) and value.keys() != {"name"}):
         return
@@ -232,7 +227,9 @@ class _Read(dict[str, Any]):
 
 
 def _refuse_unread(document: Document, value: Mapping[str, Any], path: str, read: _Read) -> None:
-    """InputError for a field laid over a known model that its reader never asks for: a slip, or nothing that counts."""
+    """InputError for a field laid over a known model that its reader never reads: a misspelling, or a field without
+    effect.
+    """
     unread = next((key for key in value if key not in read.asked and key not in _LABELS), None)
     if unread is None:
         return
@@ -380,6 +377,8 @@ def own_precision(found: Model, system: System, engine: Runtime) -> tuple[str, s
         if own is not None:
             return own, f"checkpoint of {found.name}"
     instead = usual.replace("bf16", "fp16")
+    if engine.workload == "inference" and found.quantization and found.quantization not in CHECKPOINTS:
+        return usual, f"the checkpoint's own format, {found.quantization}, is not known"
     if not computes(usual) and instead in PRESETS and computes(instead):
         return instead, f"{' or '.join(chip.name for chip in chips)} has no bf16"
     return usual, f"default of {engine.name}"

@@ -9,8 +9,10 @@ from rapid_llm.errors import InputError
 from rapid_llm.model.halves import has_halves
 from rapid_llm.network.technologies import link
 from rapid_llm.nouns import replaced
-from rapid_llm.scenario.named import layer, located
-from rapid_llm.scenario.resolving import PoolInput, PoolsInput, resolve
+from rapid_llm.provenance import located
+from rapid_llm.scenario.inputs import PoolInput, PoolsInput
+from rapid_llm.scenario.named import layer
+from rapid_llm.scenario.resolving import resolve
 from rapid_llm.scenario.scenario import POOLED, Pool, Pools, Scenario
 from rapid_llm.workload import Inference
 
@@ -22,6 +24,35 @@ def resolve_whole(document: Document) -> Scenario:
     value = document.data.get("pools")
     if value is None:
         return resolve(document)
+    given = _given(document, value)
+    phases = [phase for phase in PHASES if getattr(given, phase) is not None]
+    found = {phase: _resolved(document, phase) for phase in phases}
+    decode = found["decode"]
+    _require_output(document, decode)
+    if given.link is not None:
+        located(document, "pools.link", link, given.link)
+    pools = Pools(
+        **{phase: _pool(one) for phase, one in found.items()},
+        transfer=given.transfer,
+        link=given.link,
+        micro_batches=given.micro_batches,
+    )
+    _require_halves(document, decode, pools)
+    _require_sum(document, decode, pools)
+    defaults = [
+        f"pools.{phase}: {found[phase].accelerators} accelerators, tp {plan.tp} dp {plan.dp} (like the job itself)"
+        for phase in phases
+        if value.get(phase) is None
+        for plan in [found[phase].parallelism]
+    ]
+    defaults += decode.defaults
+    for phase in phases:
+        defaults += [f"{phase}: {text}" for text in found[phase].defaults if text not in decode.defaults]
+    return replaced(decode, pools=pools, defaults=tuple(defaults))
+
+
+def _given(document: Document, value: Any) -> PoolsInput:
+    """Pools as written; prefill and decode are like the job itself where only the other is."""
     if not isinstance(value, Mapping):
         raise document.error(
             f"pools must be a mapping of prefill and decode (got {show(value)}). Try pools: {{prefill: {{parallelism: "
@@ -35,24 +66,21 @@ def resolve_whole(document: Document) -> Scenario:
             "pools",
         )
     given: PoolsInput = build(PoolsInput, {"prefill": {}, "decode": {}, **value}, document, "pools")
-    phases = [phase for phase in PHASES if getattr(given, phase) is not None]
-    found = {phase: _resolved(document, phase) for phase in phases}
-    decode = found["decode"]
+    return given
+
+
+def _require_output(document: Document, decode: Scenario) -> None:
+    """Only inference that writes tokens has two phases."""
     if not isinstance(decode.workload, Inference):
         raise document.error("pools are for inference, and workload.kind is training. Try to leave pools out.", "pools")
     if not decode.workload.output_tokens:
         raise document.error(
             "pools need output tokens, and workload.output_tokens is 0. Try to leave pools out.", "pools"
         )
-    if given.link is not None:
-        located(document, "pools.link", link, given.link)
-    pools = Pools(
-        **{phase: _pool(one) for phase, one in found.items()},
-        transfer=given.transfer,
-        link=given.link,
-        micro_batches=given.micro_batches,
-    )
-    _halved(document, decode, pools)
+
+
+def _require_sum(document: Document, decode: Scenario, pools: Pools) -> None:
+    """``accelerators`` of the job, where given, are those of its pools together, or of the decode pool."""
     asked = document.data.get("accelerators")
     if asked not in (None, pools.accelerators, decode.accelerators):
         raise document.error(
@@ -60,20 +88,10 @@ def resolve_whole(document: Document) -> Scenario:
             "pools.decode.accelerators.",
             "accelerators",
         )
-    defaults = [
-        f"pools.{phase}: {found[phase].accelerators} accelerators, tp {plan.tp} dp {plan.dp} (like the job itself)"
-        for phase in phases
-        if value.get(phase) is None
-        for plan in [found[phase].parallelism]
-    ]
-    defaults += decode.defaults
-    for phase in phases:
-        defaults += [f"{phase}: {text}" for text in found[phase].defaults if text not in decode.defaults]
-    return replaced(decode, pools=pools, defaults=tuple(defaults))
 
 
-def _halved(document: Document, decode: Scenario, pools: Pools) -> None:
-    """What a pool of its own for feed-forward parts asks of the model, the plans and the batch."""
+def _require_halves(document: Document, decode: Scenario, pools: Pools) -> None:
+    """InputError where the model, the plans or the batch do not allow a pool for feed-forward parts."""
     work = decode.workload
     if pools.ffn is None:
         if pools.micro_batches is not None:
@@ -103,7 +121,7 @@ def _halved(document: Document, decode: Scenario, pools: Pools) -> None:
 
 
 def _resolved(document: Document, phase: str) -> Scenario:
-    """A pool's own scenario; what is wrong with a field of its own is said of that field."""
+    """A pool's own scenario; an error in one of its own fields names that field."""
     own: Mapping[str, Any] = document.data["pools"].get(phase) or {}
     try:
         return resolve(_alone(document, phase))
@@ -117,7 +135,7 @@ def _resolved(document: Document, phase: str) -> Scenario:
 
 
 def _alone(document: Document, phase: str) -> Document:
-    """A pool's own document: its fields over the common ones, of which a count of accelerators is nobody's."""
+    """A pool's own document: its fields laid over the common ones, except the common number of accelerators."""
     own: dict[str, Any] = dict(document.data["pools"].get(phase) or {})
     build(PoolInput, own, document, f"pools.{phase}")
     common = {key: value for key, value in document.data.items() if key not in ("pools", "accelerators")}

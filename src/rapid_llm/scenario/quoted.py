@@ -1,6 +1,7 @@
 """What sentences quote of a scenario in words: names, formats, and the first thing of a kind that is wrong."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from rapid_llm.dtypes import Precision, dtype
 from rapid_llm.errors import InputError
@@ -13,51 +14,68 @@ from rapid_llm.scenario.seating import apart, unseated, used_groups
 from rapid_llm.workload import Training, misplaced
 
 
-def names_of(scenario: Scenario) -> dict[str, str]:
+def names_of(scenario: Scenario) -> dict[str, Any]:
     """All that a sentence may quote, by name."""
-    groups = used_groups(scenario)
-    lacking, chip = without_rate(groups, scenario.precision)
-    strange = (g.node.accelerator for g in groups if not _runs_on(scenario, g.node.accelerator))
-    chip, multiplied = next(strange, chip), lacking or "compute"
-    facts = scenario.runtime.training
+    return {**_job_names(scenario), **_system_names(scenario), **_framework_names(scenario)}
+
+
+def _job_names(scenario: Scenario) -> dict[str, Any]:
+    """The model and the work, and the first thing that is wrong with either."""
     return {
         "model": scenario.model.name,
-        "why_misplaced_experts": misplaced(scenario.workload.routing, experts_of(scenario.model)),
-        "draft": scenario.draft.model.name if scenario.draft else "",
-        "why_misplaced": why_misplaced(scenario),
-        "broken": next((str(fault) for fault in scenario.faults if fault.of_links), ""),
-        "system": scenario.system.name,
-        "accelerator": chip.name,
-        "runtime": scenario.runtime.name,
-        "platforms": scenario.runtime.runs_on,
-        "vendor": chip.vendor,
         "model_kind": scenario.model.kind,
+        "modules": ", ".join(present(scenario.model)),
+        "draft": scenario.draft.model.name if scenario.draft else "",
         "beyond_field": beyond_modelled(scenario),
-        "vendor_names": list(dict.fromkeys(g.node.accelerator.vendor for g in groups)),
+        "lacked_module": lacked_module(scenario),
+        "why_misplaced_experts": misplaced(scenario.workload.routing, experts_of(scenario.model)),
+        "broken": next((str(fault) for fault in scenario.faults if fault.of_links), ""),
+        "why_misplaced": why_misplaced(scenario),
+        "why_unseated": unseated(scenario),
+        "why_apart": apart(scenario),
+    }
+
+
+def _system_names(scenario: Scenario) -> dict[str, Any]:
+    """Groups of nodes, and the accelerator that the runtime does not run on or that lacks a rate for a format; the
+    first accelerator where there is none such.
+    """
+    groups, formats = used_groups(scenario), scenario.precision
+    lacking, chip = without_rate(groups, formats)
+    strange = (g.node.accelerator for g in groups if not _runs_on(scenario, g.node.accelerator))
+    chip, multiplied = next(strange, chip), lacking or "compute"
+    return {
+        "system": scenario.system.name,
         "group_names": [g.name for g in groups],
         "last_group": groups[-1].name,
         "held": " + ".join(f"{g.count} x {g.node.accelerators}" for g in scenario.system.groups),
-        "why_unseated": unseated(scenario),
-        "why_apart": apart(scenario),
+        "vendor_names": list(dict.fromkeys(g.node.accelerator.vendor for g in groups)),
+        "accelerator": chip.name,
+        "vendor": chip.vendor,
         "usual_runtime": usual(scenario.workload.kind, chip.vendor, chip.architecture, scenario.model.kind),
+        "multiplied": multiplied,
+        "format": getattr(formats, multiplied),
+        "weights": next((kept for kept in kept_formats(formats) if dtype(kept).weight_only), formats.weights),
+        "rate": dtype(getattr(formats, multiplied)).rate,
+        "rates": ", ".join(sorted(chip.peak)),
+        "sixteen_bit": next((name for name in ("bf16", "fp16", "fp32") if chip.rate(name)), "fp32"),
+    }
+
+
+def _framework_names(scenario: Scenario) -> dict[str, Any]:
+    """What the runtime can run; serving engines have no limits on exchanges."""
+    facts = scenario.runtime.training
+    return {
+        "runtime": scenario.runtime.name,
+        "platforms": scenario.runtime.runs_on,
         "lacked": _lacked(scenario),
-        "lacked_module": lacked_module(scenario),
-        "modules": ", ".join(present(scenario.model)),
         "schedule": scenario.parallelism.schedule or "1f1b",
+        "schedules": facts.schedules if facts else (),
+        "stages": facts.zero_stages if facts else (),
         "way": scenario.parallelism.exchange or "ring",
         "ways": facts.exchange if facts else EXCHANGES,
         "window_ways": facts.window_exchange if facts else EXCHANGES,
         "latent_ways": facts.latent_exchange if facts else EXCHANGES,
-        "schedules": facts.schedules if facts else (),
-        "stages": facts.zero_stages if facts else (),
-        "multiplied": multiplied,
-        "format": getattr(scenario.precision, multiplied),
-        "weights": next(
-            (kept for kept in kept_formats(scenario.precision) if dtype(kept).weight_only), scenario.precision.weights
-        ),
-        "rate": dtype(getattr(scenario.precision, multiplied)).rate,
-        "rates": ", ".join(sorted(chip.peak)),
-        "sixteen_bit": "bf16" if chip.rate("bf16") else "fp16",
     }
 
 
@@ -68,14 +86,14 @@ def _lacked(scenario: Scenario) -> str:
 
 
 def lacked_module(scenario: Scenario) -> str:
-    """The first part of a layer that is to be computed again and that no layer of the model has."""
+    """The first module to recompute that no layer of the model has; empty where all exist."""
     work = scenario.workload
     named = work.recompute.modules if isinstance(work, Training) and work.recompute else ()
     return next((name for name in named if name not in present(scenario.model)), "")
 
 
 def why_misplaced(scenario: Scenario) -> str:
-    """Why a fault is at no place of the job; empty where all are at one."""
+    """Why a fault names a place that the job does not have; empty where all places exist."""
     if not scenario.faults:
         return ""
     from rapid_llm.execution import Machine
@@ -96,7 +114,9 @@ def _runs_on(scenario: Scenario, chip: Accelerator) -> bool:
 
 
 def without_rate(groups: Sequence[NodeGroup], formats: Precision) -> tuple[str, Accelerator]:
-    """The field of ``formats`` in whose format an accelerator has no matrix rate, and which; empty where all do."""
+    """The first field of ``formats`` for which an accelerator has no matrix rate, and that accelerator; an empty name
+    where all have rates.
+    """
     chips = [group.node.accelerator for group in groups]
     for chip in chips:
         for name in ("compute", "activations"):
@@ -106,13 +126,14 @@ def without_rate(groups: Sequence[NodeGroup], formats: Precision) -> tuple[str, 
 
 
 def kept_formats(precision: Precision) -> tuple[str, str]:
-    """Formats of the weights, and of those of the experts."""
+    """Formats of the weights and of the weights of experts."""
     return precision.weights, precision.of_experts.weights
 
 
 def beyond_modelled(scenario: Scenario) -> str:
-    """The field that asks for what is not modelled where tokens see each other both ways, or not of two sequences;
-    empty where none does."""
+    """The first field that is not modelled for models that attend in both directions, or that read two sequences; empty
+    where there is none.
+    """
     work, plan = scenario.workload, scenario.parallelism
     asked: dict[str, bool] = {"parallelism.cp": plan.cp > 1, "pools": scenario.pools is not None}
     if scenario.model.encoder is not None:

@@ -8,9 +8,9 @@ import numpy as np
 
 from rapid_llm.hardware.system import MAX_ACCELERATORS
 from rapid_llm.runtime import EXCHANGES
-from rapid_llm.scenario import lacking, sentences
+from rapid_llm.scenario import plan_sentences, runtime_sentences
 from rapid_llm.scenario.columns import Columns
-from rapid_llm.scenario.sentences import Row
+from rapid_llm.scenario.sentences import Row, divisors, listed
 
 Severity = Literal["error", "warning"]
 
@@ -67,17 +67,19 @@ def _regroups(c: Columns) -> Any:
 
 
 PLAN: tuple[Check, ...] = (
-    Check("runtime runs the workload", "runtime", lambda c: c.training == c.runtime_training, lacking.runtime),
-    Check("runtime runs on the accelerator", "runtime", lambda c: c.has_platform > 0, lacking.platform),
-    Check("runtime runs the model", "runtime", lambda c: c.runs_model > 0, lacking.model),
-    Check("accelerator computes the precision", "precision.compute", lambda c: c.has_rate > 0, lacking.rate),
+    Check(
+        "runtime runs the workload", "runtime", lambda c: c.training == c.runtime_training, runtime_sentences.runtime
+    ),
+    Check("runtime runs on the accelerator", "runtime", lambda c: c.has_platform > 0, runtime_sentences.platform),
+    Check("runtime runs the model", "runtime", lambda c: c.runs_model > 0, runtime_sentences.model),
+    Check("accelerator computes the precision", "precision.compute", lambda c: c.has_rate > 0, runtime_sentences.rate),
     Check(
         "weights can be trained",
         "precision.weights",
-        lambda c: (c.training == 0) | (c.weight_only == 0),
+        lambda c: (c.training == 0) | (c.weight_only == 0) | (c.adapts * c.packed > 0),
         lambda r: (
-            f"precision.weights {r['weights']} is a format for inference alone, and workload.kind is training. "
-            "Try precision: bf16-mixed."
+            f"precision.weights {r['weights']} is a format of weights that nobody trains, and workload.kind is "
+            "training. Try precision: bf16-mixed, or precision: nf4 with --set workload.lora.rank=16."
         ),
     ),
     Check(
@@ -107,7 +109,7 @@ PLAN: tuple[Check, ...] = (
             "workload.kind is inference. Leave it out."
         ),
     ),
-    Check("tp divides heads", "parallelism.tp", lambda c: divides(c.tp, c.num_attention_heads), sentences.heads),
+    Check("tp divides heads", "parallelism.tp", lambda c: divides(c.tp, c.num_attention_heads), plan_sentences.heads),
     Check(
         "tp divides or repeats key-value heads",
         "parallelism.tp",
@@ -115,23 +117,26 @@ PLAN: tuple[Check, ...] = (
             divides(c.tp, c.num_key_value_heads)
             | ((c.repeats_kv_heads > 0) & (c.num_key_value_heads > 0) & divides(c.num_key_value_heads, c.tp))
         ),
-        sentences.kv_heads,
+        plan_sentences.kv_heads,
     ),
     Check(
-        "tp divides state heads", "parallelism.tp", lambda c: divides(c.tp, c.num_state_heads), sentences.state_heads
+        "tp divides state heads",
+        "parallelism.tp",
+        lambda c: divides(c.tp, c.num_state_heads),
+        plan_sentences.state_heads,
     ),
-    Check("tp divides the MLP", "parallelism.tp", lambda c: divides(c.tp, c.intermediate_size), sentences.width),
+    Check("tp divides the MLP", "parallelism.tp", lambda c: divides(c.tp, c.intermediate_size), plan_sentences.width),
     Check(
         "ep divides experts",
         "parallelism.ep",
         lambda c: (c.ep == 1) | ((c.num_experts > 0) & divides(c.ep, c.num_experts)),
-        sentences.experts,
+        plan_sentences.experts,
     ),
     Check(
         "etp divides the experts",
         "parallelism.etp",
         lambda c: divides(c.etp, c.moe_intermediate_size),
-        sentences.expert_width,
+        plan_sentences.expert_width,
     ),
     Check(
         "pp has a layer per stage",
@@ -139,7 +144,7 @@ PLAN: tuple[Check, ...] = (
         lambda c: c.pp <= c.num_hidden_layers,
         lambda r: (
             f"parallelism.pp {r['pp']} is more than num_hidden_layers {r['num_hidden_layers']}: a stage needs a layer. "
-            f"Try {sentences.listed(sentences.divisors(r['num_hidden_layers']))}."
+            f"Try {listed(divisors(r['num_hidden_layers']))}."
         ),
     ),
     Check(
@@ -152,7 +157,7 @@ PLAN: tuple[Check, ...] = (
         "vpp goes with a schedule of chunks",
         "parallelism.schedule",
         lambda c: (c.looped > 0) == (c.vpp > 1),
-        sentences.schedule,
+        plan_sentences.schedule,
     ),
     Check(
         "a schedule of two parts a stage needs pp",
@@ -173,7 +178,7 @@ PLAN: tuple[Check, ...] = (
         "pp x vpp divides layers",
         "parallelism.vpp",
         _chunks,
-        sentences.chunks,
+        plan_sentences.chunks,
     ),
     Check(
         "experts stay within tp beside cp",
@@ -184,19 +189,19 @@ PLAN: tuple[Check, ...] = (
             f"above tp {r['tp']}. Try cp 1, or ep {r['tp']}."
         ),
     ),
-    Check("ulysses divides cp", "parallelism.ulysses", lambda c: divides(c.ulysses, c.cp), sentences.ulysses),
-    Check("exchange and ulysses agree", "parallelism.exchange", _exchanges, sentences.exchange),
+    Check("ulysses divides cp", "parallelism.ulysses", lambda c: divides(c.ulysses, c.cp), plan_sentences.ulysses),
+    Check("exchange and ulysses agree", "parallelism.exchange", _exchanges, plan_sentences.exchange),
     Check(
         "shift switches ulysses to tp",
         "parallelism.shift",
         lambda c: (c.shifts == 0) | ((c.training == 0) & (c.cp > 1) & (c.ulysses == c.cp) & (c.pp == 1)),
-        sentences.shift,
+        plan_sentences.shift,
     ),
     Check(
         "helix deals a cache",
         "parallelism.helix",
         lambda c: (c.helix == 0) | ((c.training == 0) & (c.cp > 1) & (c.ulysses == 1) & (c.shifts == 0)),
-        sentences.helix,
+        plan_sentences.helix,
     ),
     Check(
         "helix finds a cache that it can deal",
@@ -207,7 +212,7 @@ PLAN: tuple[Check, ...] = (
             "Try helix false, or a model with softmax or latent attention."
         ),
     ),
-    Check("helix divides heads and MLP", "parallelism.cp", _regroups, sentences.regrouped),
+    Check("helix divides heads and MLP", "parallelism.cp", _regroups, plan_sentences.regrouped),
     Check(
         "helix has tp beside cp",
         "placement.order",
@@ -220,14 +225,14 @@ PLAN: tuple[Check, ...] = (
         "helix repeats no heads",
         "parallelism.tp",
         lambda c: (c.helix == 0) | (c.num_key_value_heads == 0) | (c.tp <= c.num_key_value_heads),
-        sentences.repeated_heads,
+        plan_sentences.repeated_heads,
         severity="warning",
     ),
     Check(
         "ulysses x tp divides key-value heads",
         "parallelism.ulysses",
         lambda c: (c.ulysses == 1) | divides(c.ulysses * c.tp, c.num_key_value_heads),
-        sentences.exchanged_heads,
+        plan_sentences.exchanged_heads,
     ),
     Check(
         "layers are dealt to stages",
@@ -236,9 +241,9 @@ PLAN: tuple[Check, ...] = (
             (c.dealt_stages == 0)
             | ((c.dealt_stages == c.pp * c.vpp * (1 + c.folded)) & (c.dealt_layers == c.num_hidden_layers))
         ),
-        sentences.dealt,
+        plan_sentences.dealt,
     ),
-    Check("stages have work", "parallelism.layers_per_stage", lambda c: c.idle_stages == 0, sentences.idle),
+    Check("stages have work", "parallelism.layers_per_stage", lambda c: c.idle_stages == 0, plan_sentences.idle),
     Check(
         "runtime has the axis",
         "parallelism",
@@ -252,19 +257,19 @@ PLAN: tuple[Check, ...] = (
         "runtime shards that much",
         "parallelism.zero_stage",
         lambda c: c.zero_stages // 2**c.zero_stage % 2 == 1,
-        lacking.zero_stage,
+        runtime_sentences.zero_stage,
     ),
     Check(
         "runtime runs the schedule",
         "parallelism.schedule",
         lambda c: (c.runs_schedule > 0) | (c.pp == 1),
-        lacking.other_schedule,
+        runtime_sentences.other_schedule,
     ),
     Check(
         "runtime exchanges sequences that way",
         "parallelism.exchange",
         lambda c: (c.cp == 1) | _bit(c.exchanges, c.exchange),
-        lacking.exchange,
+        runtime_sentences.exchange,
     ),
     Check(
         "runtime exchanges the model's sequences that way",
@@ -274,7 +279,7 @@ PLAN: tuple[Check, ...] = (
             | ((c.has_windows == 0) | _bit(c.window_exchanges, c.exchange))
             & ((c.has_latents == 0) | _bit(c.latent_exchanges, c.exchange))
         ),
-        lacking.model_exchange,
+        runtime_sentences.model_exchange,
     ),
     Check(
         "runtime shards beside experts",
@@ -299,32 +304,32 @@ PLAN: tuple[Check, ...] = (
         "runtime shards beside a pipeline",
         "parallelism.zero_stage",
         lambda c: (c.pp == 1) | (c.zero_stage <= c.pipeline_zero_stage),
-        lacking.sharded_pipeline,
+        runtime_sentences.sharded_pipeline,
     ),
-    Check("degrees fill the accelerators", "parallelism", _fills, sentences.degrees),
+    Check("degrees fill the accelerators", "parallelism", _fills, plan_sentences.degrees),
     Check(
         "system has the accelerators",
         "accelerators",
         lambda c: c.accelerators <= c.system_accelerators,
-        sentences.enough,
+        plan_sentences.enough,
     ),
     Check(
         "a job has ranks that can be placed one by one",
         "accelerators",
         lambda c: c.accelerators <= MAX_ACCELERATORS,
-        sentences.too_many,
+        plan_sentences.too_many,
     ),
     Check(
         "ranks fill nodes",
         "accelerators",
         lambda c: (c.accelerators - c.before <= c.node_size) | divides(c.node_size, c.accelerators - c.before),
-        sentences.nodes,
+        plan_sentences.nodes,
     ),
     Check(
         "etp x ep divides tp x cp x dp",
         "parallelism.ep",
         lambda c: divides(c.etp * c.ep, c.tp * c.cp * c.dp),
-        sentences.expert_ranks,
+        plan_sentences.expert_ranks,
     ),
     Check(
         "dp_shard divides dp",
@@ -332,7 +337,7 @@ PLAN: tuple[Check, ...] = (
         lambda c: divides(c.dp_shard, c.dp),
         lambda r: (
             f"parallelism.dp_shard must divide dp: {r['dp']} / dp_shard {r['dp_shard']} "
-            f"leaves {r['dp'] % r['dp_shard']}. Try {sentences.listed(sentences.divisors(r['dp']))}."
+            f"leaves {r['dp'] % r['dp_shard']}. Try {listed(divisors(r['dp']))}."
         ),
     ),
     Check(

@@ -159,12 +159,12 @@ _HALF: Mapping[str, Callable[[Model], Model]] = {"ffn": feed_forward_half}
 
 
 def _given(fault: Fault) -> dict[str, Any]:
-    """What is said of a fault, and not what is left out."""
+    """The fields of a fault that are set."""
     return {name: value for name, value in plain(fault).items() if value is not False}
 
 
 def _placed(placement: Placement) -> dict[str, Any]:
-    """What is said of a placement, and not what is left out."""
+    """The fields of a placement that are set."""
     return {name: value for name, value in plain(placement).items() if value}
 
 

@@ -11,7 +11,7 @@ from rapid_llm.dtypes import PRESETS, Precision
 from rapid_llm.hardware.system import SystemDescription
 from rapid_llm.parallelism import RECOMPUTE_MODES
 from rapid_llm.runtime import Runtime
-from rapid_llm.scenario.resolving import Input
+from rapid_llm.scenario.inputs import Input
 
 
 def schema() -> dict[str, Any]:

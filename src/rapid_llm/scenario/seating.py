@@ -15,7 +15,7 @@ def used_groups(scenario: Scenario) -> tuple[NodeGroup, ...]:
 
 @lru_cache(maxsize=256)
 def reached_groups(system: System, accelerators: int, seated: bool) -> tuple[NodeGroup, ...]:
-    """The groups of nodes that so many accelerators reach; any of them where stages are ``seated`` by hand."""
+    """The node groups that a number of accelerators reach; any of them where stages are ``seated`` by hand."""
     groups, ends = system.groups, system.ends
     if len(groups) == 1 or seated:
         return groups
@@ -23,7 +23,7 @@ def reached_groups(system: System, accelerators: int, seated: bool) -> tuple[Nod
 
 
 def apart(scenario: Scenario) -> str:
-    """Why the groups of nodes that a training job reaches cannot talk to each other; empty where they can."""
+    """Why the node groups that a training job reaches cannot communicate; empty where they can."""
     system = scenario.system
     if not scenario.placement.stages:
         system = part_of(system, scenario.accelerators)
@@ -35,7 +35,7 @@ def apart(scenario: Scenario) -> str:
 
 
 def unseated(scenario: Scenario) -> str:
-    """Why the stages cannot sit where ``placement.stages`` says; empty where they can."""
+    """Why stages cannot run where ``placement.stages`` puts them; empty where they can."""
     said, plan = scenario.placement.stages, scenario.parallelism
     if not said:
         return ""

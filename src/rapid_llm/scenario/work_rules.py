@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from rapid_llm.scenario import lacking, sentences
+from rapid_llm.scenario import runtime_sentences, work_sentences
 from rapid_llm.scenario.columns import Columns
 from rapid_llm.scenario.expert_rules import EXPERTS
 from rapid_llm.scenario.rules import Check, divides
+from rapid_llm.scenario.sentences import divisors, listed
 
 SAME_VOCABULARY = 0.05
 """Sizes of one family's vocabularies differ by what they are padded to."""
@@ -16,7 +17,9 @@ def _rounds(c: Columns) -> Any:
 
 
 def _enough(c: Columns) -> Any:
-    """A schedule that counts on a number of micro-batches per stage has it, and one of two ways halves that."""
+    """Whether there are as many micro-batches per stage as the schedule needs, an even number for a schedule of two
+    directions.
+    """
     count = _micro_batches(c)
     return (c.training == 0) | ((count >= c.fewest) & ((c.two_way == 0) | divides(2, count)))
 
@@ -26,7 +29,7 @@ def _micro_batches(c: Columns) -> Any:
 
 
 def _decoded(c: Columns) -> Any:
-    """Tokens of one sequence of the model, of a decoder that has an encoder beside it, its own."""
+    """Tokens of the model's sequence; with an encoder, of the decoder's."""
     return c.sequence_length + (c.decoder_length > 0) * (c.decoder_length - c.sequence_length)
 
 
@@ -43,17 +46,17 @@ WORK: tuple[Check, ...] = (
         lambda c: (c.training == 0) | (c.micro_batch_size <= c.global_batch_size),
         lambda r: (
             f"workload.micro_batch_size {r['micro_batch_size']} is above global_batch_size {r['global_batch_size']}. "
-            f"Try {sentences.listed(sentences.divisors(r['global_batch_size']))}."
+            f"Try {listed(divisors(r['global_batch_size']))}."
         ),
     ),
     Check(
         "global batch divides",
         "workload.global_batch_size",
         lambda c: (c.training == 0) | divides(c.micro_batch_size * c.dp, c.global_batch_size),
-        sentences.batch,
+        work_sentences.batch,
     ),
-    Check("micro-batches come in rounds of pp", "workload.global_batch_size", _rounds, sentences.rounds),
-    Check("micro-batches fill the schedule", "workload.global_batch_size", _enough, sentences.fewest),
+    Check("micro-batches come in rounds of pp", "workload.global_batch_size", _rounds, work_sentences.rounds),
+    Check("micro-batches fill the schedule", "workload.global_batch_size", _enough, work_sentences.fewest),
     Check(
         "recompute finds layers",
         "workload.recompute.every",
@@ -63,7 +66,9 @@ WORK: tuple[Check, ...] = (
             "no layer would be computed again. Try every 1, or recompute: none."
         ),
     ),
-    Check("recompute finds modules", "workload.recompute.modules", lambda c: c.lacks_module == 0, sentences.modules),
+    Check(
+        "recompute finds modules", "workload.recompute.modules", lambda c: c.lacks_module == 0, work_sentences.modules
+    ),
     Check(
         "documents fit the sequence",
         "workload.documents",
@@ -99,37 +104,37 @@ WORK: tuple[Check, ...] = (
             (c.offloads > 0) & ((c.optimizer_leaves == 0) | (c.zero_stage >= c.offload_zero_stage))
             | (c.optimizer_leaves + c.gradients_leave + c.weights_leave + c.activations_leave == 0)
         ),
-        lacking.offloaded,
+        runtime_sentences.offloaded,
     ),
     Check(
         "experts run where they lie",
         "workload.offload.experts",
         lambda c: (c.experts_leave == 0) | ((c.num_experts > 0) & (c.runs_host_experts > 0)),
-        lacking.host_experts,
+        runtime_sentences.host_experts,
     ),
     Check(
         "weights are offloaded in shards",
         "workload.offload.weights",
         lambda c: (c.weights_leave == 0) | (c.zero_stage >= 3),
-        lacking.offloaded_weights,
+        runtime_sentences.offloaded_weights,
     ),
     Check(
         "runtime offloads beside a pipeline",
         "workload.offload.activations",
         lambda c: (c.activations_leave == 0) | (c.pipeline_offload > 0) | (c.pp == 1),
-        lacking.offloaded_activations,
+        runtime_sentences.offloaded_activations,
     ),
     Check(
         "a model that drafts is named and asked for",
         "draft",
         lambda c: (c.has_draft > 0) == (c.drafts_by_model > 0),
-        lacking.draft,
+        runtime_sentences.draft,
     ),
     Check(
         "draft fits beside the model",
         "draft.tp",
         lambda c: (c.has_draft == 0) | ((c.draft_tp <= c.tp) & divides(c.draft_tp, c.draft_heads)),
-        lacking.draft_tp,
+        runtime_sentences.draft_tp,
     ),
     Check(
         "draft is a decoder",
@@ -167,12 +172,12 @@ WORK: tuple[Check, ...] = (
             "of both pools are those of a queue that never ends."
         ),
     ),
-    Check("sequence divides", "workload.sequence_length", _sequence, sentences.sequence),
+    Check("sequence divides", "workload.sequence_length", _sequence, work_sentences.sequence),
     Check(
         "an image is a sequence",
         "workload.sequence_length",
         lambda c: (c.image_tokens == 0) | (c.read_tokens == c.image_tokens),
-        sentences.image,
+        work_sentences.image,
     ),
     Check(
         "images are for models that see",
@@ -197,37 +202,37 @@ WORK: tuple[Check, ...] = (
             | ((c.output_tokens == 0) & (c.reads_apart == 0))
             | ((c.output_tokens > 0) & (c.writes > 0))
         ),
-        lacking.words,
+        runtime_sentences.words,
     ),
     Check(
         "sound comes in windows",
         "workload.prompt_tokens",
         lambda c: (c.window == 0) | (c.read_tokens == c.window),
-        lacking.sound,
+        runtime_sentences.sound,
     ),
     Check(
         "an encoder stands beside the decoder",
         "workload.decoder_sequence_length",
         lambda c: (c.reads_apart > 0) | ((c.decoder_length == 0) & (c.starts_decoder == 0)),
-        lacking.decoder_field,
+        runtime_sentences.decoder_field,
     ),
     Check(
         "masked words are predicted",
         "workload.predictions",
         lambda c: (c.predictions == 0) | ((c.masked > 0) & (c.predictions <= c.read_tokens)),
-        lacking.predictions,
+        runtime_sentences.predictions,
     ),
     Check(
         "encoders are modelled that far",
         "model",
         lambda c: (c.sees_both_ways == 0) | (c.beyond == 0),
-        lacking.both_ways,
+        runtime_sentences.both_ways,
     ),
     Check(
         "what decodes has tokens to write",
         "workload.output_tokens",
         lambda c: (c.training > 0) | (c.output_tokens > 0) | ((c.beams == 1) & (c.speculates == 0)),
-        lacking.output,
+        runtime_sentences.output,
     ),
     Check(
         "a prompt holds its images",
@@ -243,7 +248,7 @@ WORK: tuple[Check, ...] = (
         "every replica has a request",
         "workload.batch_size",
         lambda c: (c.training > 0) | (c.batch_size >= c.dp),
-        sentences.replicas,
+        work_sentences.replicas,
     ),
     Check(
         "faults of links need a network of links",
@@ -259,21 +264,21 @@ WORK: tuple[Check, ...] = (
         "replicas are even",
         "workload.batch_size",
         lambda c: (c.training > 0) | (c.batch_size < c.dp) | divides(c.dp, c.batch_size),
-        sentences.even,
+        work_sentences.even,
         "warning",
     ),
     Check(
         "sequence is within the model's context",
         "workload.sequence_length",
         lambda c: _decoded(c) <= c.max_position_embeddings,
-        sentences.context,
+        work_sentences.context,
         "warning",
     ),
     Check(
         "an encoder reads within its positions",
         "workload.prompt_tokens",
         lambda c: (c.encoder_positions == 0) | (c.read_tokens <= c.encoder_positions),
-        sentences.encoder_context,
+        work_sentences.encoder_context,
         "warning",
     ),
 )

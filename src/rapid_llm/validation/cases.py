@@ -1,7 +1,8 @@
 """A case: one measured figure, the scenario that should reproduce it, and what a naive model says of it."""
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -24,15 +25,39 @@ class Baseline:
     constant: str | None = None
 
 
+@dataclass(slots=True)
+class Reading:
+    """What a row is read into, step by step: a Skip on the way leaves what was read before, and the reason for it."""
+
+    measured: float = 0.0
+    scenario: Mapping[str, Any] | None = None
+    baselines: Mapping[str, Baseline] = field(default_factory=dict)
+    reason: str = ""
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a case that it gives."""
+        return {name: getattr(self, name) for name in ("measured", "scenario", "baselines", "reason")}
+
+
+@contextmanager
+def reading() -> Iterator[Reading]:
+    """A reading for the steps of a ``with`` block, which a Skip ends: then there is no scenario."""
+    found = Reading()
+    try:
+        yield found
+    except Skip as skip:
+        found.scenario, found.reason = None, str(skip)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One figure of one suite.
 
-    ``key`` is what the split rule hashes and what ranks are taken inside; ``quantity`` names the reading of a report
-    that ``measured`` (SI) is compared with; ``reason`` says why there is no scenario. A group whose cases are not
-    ``headline`` stands beside the mean over groups, not in it. Answers quote no errors of cases that are not
-    ``quoted``: of machines that were not well.
-    ``answer`` gives the figure itself where no whole scenario is asked, as for one kernel or one collective.
+    ``key`` is what the split rule hashes, and cases of one key are ranked among each other; ``quantity`` names the
+    reading of a report that ``measured`` (SI) is compared with; ``reason`` says why there is no scenario. A group whose
+    cases are not ``headline`` is shown beside the mean over groups, not in it. Answers quote no errors of cases that
+    are not ``quoted``: measurements of machines with known faults. ``answer`` gives the figure itself where no whole
+    scenario is needed, as for one kernel or one collective.
     """
 
     suite: str
@@ -62,9 +87,15 @@ NEVER_FITTED = frozenset(
         "2x4 H100 (unnamed cloud)/all_reduce",
         "2x1 H100 NDR/all_reduce",
         "8x A100 NVLink3/send_recv",
+        "dgxc/llama-3.1-8b",
+        "dgxc/llama-3.1-70b",
+        "dgxc/llama-3.1-405b",
+        "dgxc/gpt-175b",
+        "flagperf",
     }
 )
-"""Keys that hash to ``fit`` but are the only group of their source: nothing would be left to score a fit on."""
+"""Keys that may hash to ``fit`` but are the only group of their source, so that nothing would be left to score a fit
+on, or were found when all constants stood."""
 
 
 def split_of(key: str) -> Split:

@@ -10,7 +10,7 @@ from rapid_llm.errors import RapidError
 from rapid_llm.hardware import accelerator, system
 from rapid_llm.predict.confidence import written
 from rapid_llm.validation.evaluation import Result
-from rapid_llm.validation.kernels.lent import LENT
+from rapid_llm.validation.kernels.unmeasured import LENT
 from rapid_llm.validation.scorecard import MEAN, Scorecard, ScoreRow
 from rapid_llm.validation.suites.kernels import SCHEMAS
 
@@ -62,7 +62,9 @@ def quantiles_yaml(cards: Sequence[Scorecard], suites: Sequence[str] = QUOTED) -
 
 
 def _kept(scored: set[str]) -> list[str]:
-    """What is written already of suites beyond the published figures, where these tables hold none of them."""
+    """Quantiles that are already written for suites beyond the published figures, where these
+    tables hold none of them.
+    """
     beyond = {suite for suite in QUOTED if suite not in PUBLISHED} - scored
     return [_entry(**row) for row in written()["quantiles"] if row["suite"] in beyond]
 
@@ -83,7 +85,9 @@ def _entry(**row: Any) -> str:
 
 
 def _lent_yaml(rows: Sequence[ScoreRow]) -> str:
-    """What a fit of its own is worth, by suite, metric and device; of tables of no kernels, what is known already."""
+    """Errors of kernels with and without a fit of their own, by suite, metric and device; those already written where
+    the tables hold no kernels.
+    """
     own = {(r.suite, r.group, r.metric): r for r in _chosen(tuple(rows), KERNELS)}
     pairs: dict[tuple[str, str, str], list[tuple[float, float]]] = {}
     for row in rows:

@@ -20,7 +20,8 @@ def sections(card: Scorecard) -> list[tuple[str, str]]:
         chosen = [r for r in card.results if (r.case.suite, r.case.metric) == (suite, metric)]
         if plot := _plot(chosen, metric):
             found.append((f"{suite}: {metric}", plot))
-    return [*found, ("Skipped", _skipped(card.rows))]
+    skipped = _skipped(card.rows)
+    return [*found, *([("Skipped", skipped)] if skipped else [])]
 
 
 def _plot(results: Sequence[Result], metric: str) -> str:
@@ -33,7 +34,9 @@ def _plot(results: Sequence[Result], metric: str) -> str:
         return ""
     measured = [r.case.measured for found in groups.values() for r in found]
     ends, step = (min(measured), max(measured)), -(-len(measured) // _MOST)
-    series = [charts.Series("equal", ends, ends)] + [_series(group, found[::step]) for group, found in groups.items()]
+    series = [charts.Series("equal", ends, ends, bound=True)] + [
+        _series(group, found[::step]) for group, found in groups.items()
+    ]
     unit = UNITS.get(metric, "s")
     return charts.plot(
         series, x_label=f"measured ({unit})", y_label=f"predicted ({unit})", log_x=True, log_y=True, size=(720, 480)
@@ -51,11 +54,11 @@ def _series(group: str, results: Sequence[Result]) -> charts.Series:
 
 
 def _skipped(rows: Iterable[ScoreRow]) -> str:
-    """Why rows were not scored, by suite and metric."""
+    """Why rows were not scored, by suite and metric; empty where all were."""
     lines = [
         [row.suite, row.metric, str(count), reason]
         for row in rows
         if row.group == MEAN and row.split == "all"
         for reason, count in row.skipped.items()
     ]
-    return charts.table(("suite", "metric", "rows", "reason"), lines, numeric=(2,))
+    return charts.table(("suite", "metric", "rows", "reason"), lines, numeric=(2,)) if lines else ""

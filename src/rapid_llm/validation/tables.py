@@ -91,10 +91,15 @@ def schema_of(columns: frozenset[str]) -> str | None:
     return next((name for name, needed in SCHEMAS.items() if needed <= columns), None)
 
 
+def header(path: Path) -> list[str]:
+    """The names of a file's columns."""
+    return [name.strip() for name in read_table(path).split("\n", 1)[0].split(",")]
+
+
 def lacking(path: Path, start: str = "") -> tuple[str, tuple[str, ...]]:
     """The schema (of those whose name has this start) that a file's header is nearest to, and what it lacks of it."""
-    header = frozenset(name.strip() for name in read_table(path).split("\n", 1)[0].split(","))
-    missing = {name: tuple(sorted(columns - header)) for name, columns in SCHEMAS.items() if name.startswith(start)}
+    known = frozenset(header(path))
+    missing = {name: tuple(sorted(columns - known)) for name, columns in SCHEMAS.items() if name.startswith(start)}
     nearest = min(missing, key=lambda name: len(missing[name]) / len(SCHEMAS[name]))
     return nearest, missing[nearest]
 

@@ -24,3 +24,5 @@ _ALL: Iterable[Schedule] = (
 SCHEDULES: dict[str, Schedule] = {one.name: one for one in _ALL}
 CODES: tuple[Schedule, ...] = tuple(SCHEDULES[name] for name in NAMES)
 """Schedules in the order of their codes in columns of plans."""
+ALL_FORWARD_FIRST = ("gpipe", "breadth-first")
+"""Schedules whose stages run all forward passes before a backward pass, and so hold every micro-batch at once."""

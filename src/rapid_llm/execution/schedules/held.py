@@ -7,13 +7,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rapid_llm.execution.schedules.catalogue import CODES, SCHEDULES
+from rapid_llm.execution.schedules.catalogue import ALL_FORWARD_FIRST, CODES, SCHEDULES
 from rapid_llm.execution.schedules.tasks import HELD, Schedule
 
 Column = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 _LOOP = CODES.index(SCHEDULES["interleaved"])
-_KEEPS_ALL = [code for code, one in enumerate(CODES) if one.name in ("gpipe", "breadth-first")]
+_KEEPS_ALL = [code for code, one in enumerate(CODES) if one.name in ALL_FORWARD_FIRST]
 _KEEPS_FEW = [code for code, one in enumerate(CODES) if one.name in ("1f1b", "pipedream-2bw")]
 _COUNTED = {_LOOP, *_KEEPS_ALL, *_KEEPS_FEW}
 

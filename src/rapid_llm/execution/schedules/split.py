@@ -1,4 +1,6 @@
-"""Orders of tasks whose backward pass is split: input gradients hurry upstream, weight gradients fill what is idle."""
+"""Orders of tasks whose backward pass is split: gradients of inputs are computed first, those of weights fill idle
+time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Encoders of text, and decoders that read an encoder: BERT and its kin, T5, BART, Whisper.
+"""Encoders of text, and decoders that read an encoder: BERT and its relatives, T5, BART, Whisper.
 
 Counted are the classes that a file names in ``architectures``: what predicts masked words, classifies or embeds.
 """
@@ -22,7 +22,7 @@ def _named(f: Fields) -> str:
 
 
 def _around(f: Fields, *, pooler: bool) -> dict[str, Any]:
-    """What stands behind the layers of an encoder, by the class that the file names; without one a masked head."""
+    """What follows the layers of an encoder, by the class that the file names; without one a head for masked words."""
     name = _named(f)
     if name.endswith(_HIDDEN):
         return {"head": "none", "pooler": pooler, "labels": 0}

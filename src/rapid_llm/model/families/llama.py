@@ -27,7 +27,7 @@ def llama(f: Fields) -> Model:
 
 
 def mistral(f: Fields) -> Model:
-    """Mistral and Ministral 3: a sliding window on all layers."""
+    """Mistral, Ministral 3, Phi 3 and 4: a sliding window on all layers."""
     block = Block(mixer=gqa(f, sliding_window=f.integer("sliding_window", None) or None), ffn=mlp(f))
     return decoder(f, [block] * f.layers)
 
@@ -60,12 +60,6 @@ def qwen3(f: Fields) -> Model:
     """Qwen 3: norms on each head's query and key."""
     mixers = _windowed(f, _qwen_types(f), qk_norm="head", **biased(f))
     return decoder(f, [Block(mixer=a, ffn=mlp(f)) for a in mixers])
-
-
-def phi3(f: Fields) -> Model:
-    """Phi 3 and 4."""
-    block = Block(mixer=gqa(f, sliding_window=f.integer("sliding_window", None) or None), ffn=mlp(f))
-    return decoder(f, [block] * f.layers)
 
 
 def glm(f: Fields) -> Model:

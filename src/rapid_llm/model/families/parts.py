@@ -33,6 +33,14 @@ def gqa(f: Fields, **changes: Any) -> Attention:
     }
     if "head_dim" not in values:
         values["head_dim"] = head_dim(f)
+    heads, kv = values["num_attention_heads"], values["num_key_value_heads"]
+    if heads % kv:
+        groups = ", ".join(str(one) for one in range(1, heads + 1) if heads % one == 0)
+        raise f.error(
+            f"{f.path('num_key_value_heads')} must divide num_attention_heads: {heads} / {kv} leaves {heads % kv}. "
+            f"Try {groups}.",
+            "num_key_value_heads",
+        )
     return build(Attention, values, f.document, f.prefix)
 
 

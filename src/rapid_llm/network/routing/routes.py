@@ -267,31 +267,14 @@ def repaired(
     down = topology.capacity[routes.link] <= 0
     if not down.any():
         return routes
-    from rapid_llm.network.routing.drive import each_detour, each_spread
-
     owner = np.repeat(np.arange(len(routes)), np.diff(routes.start))
     hit = np.zeros(len(routes), np.bool_)
     hit[owner[down]] = True
     keep = ~hit[owner]
     share = routes.share if len(routes.share) else np.ones(len(routes.link))
-    load = np.bincount(routes.link[keep], weights=(amounts[owner] * share)[keep], minlength=topology.links)
+    load = np.bincount(routes.link[keep], (amounts[owner] * share)[keep], topology.links).astype(np.float64)
     rows = np.flatnonzero(hit)
-    graph = graph_of(topology, topology.capacity, load=load.astype(np.float64))
-    weights: Floats = np.zeros(0)
-    if fan:
-        graph = graph_of(topology, topology.capacity, transit=True)
-        length, links, weights = each_spread(graph, search_of(topology), source[rows], target[rows])
-        if (length < 0).any():
-            _cut_off(topology, source[rows], target[rows], topology.capacity)
-    else:
-        length, links = each_detour(graph, source[rows], target[rows], amounts[rows])
-    lost = length < 0
-    if lost.any():  # only through accelerators, as PXN does
-        graph = graph_of(topology, topology.capacity, load=graph.load, transit=True)
-        length[lost], more = each_detour(graph, source[rows[lost]], target[rows[lost]], amounts[rows[lost]])
-        if (length < 0).any():
-            _cut_off(topology, source[rows], target[rows], topology.capacity)
-        links = _interleave(length, lost, links, more)
+    length, links, weights = _around(topology, source[rows], target[rows], amounts[rows], load, fan=fan)
     lengths = np.where(hit, 0, np.diff(routes.start))
     lengths[rows] = length
     start = _starts(lengths)
@@ -303,6 +286,32 @@ def repaired(
     if fan:
         shares[new_owner] = weights
     return Routes(start, merged, shares if len(routes.share) or fan else np.zeros(0))
+
+
+def _around(
+    topology: Topology, source: Ints, target: Ints, amounts: Floats, load: Floats, *, fan: bool
+) -> tuple[Ints, Ints, Floats]:
+    """Ways around links that are down: links of each row, all of them one after the other, and the share of each
+    (``fan``). ``load`` (B) is what other rows already put on links. InfeasibleError where there is no way."""
+    from rapid_llm.network.routing.drive import each_detour, each_spread
+
+    graph = graph_of(topology, topology.capacity, load=load)
+    weights: Floats = np.zeros(0)
+    if fan:
+        graph = graph_of(topology, topology.capacity, transit=True)
+        length, links, weights = each_spread(graph, search_of(topology), source, target)
+        if (length < 0).any():
+            _cut_off(topology, source, target, topology.capacity)
+    else:
+        length, links = each_detour(graph, source, target, amounts)
+    lost = length < 0
+    if lost.any():  # only through accelerators, as PXN does
+        graph = graph_of(topology, topology.capacity, load=graph.load, transit=True)
+        length[lost], more = each_detour(graph, source[lost], target[lost], amounts[lost])
+        if (length < 0).any():
+            _cut_off(topology, source, target, topology.capacity)
+        links = _interleave(length, lost, links, more)
+    return length, links, weights
 
 
 def _interleave(length: Ints, second: Any, first_links: Ints, second_links: Ints) -> Ints:

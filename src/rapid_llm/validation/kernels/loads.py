@@ -47,11 +47,9 @@ def loads_of(cells: Cells) -> dict[str, NDArray[np.float64]]:
 
 
 def _how(cells: Cells) -> list[str]:
-    """How each row dealt its tokens.
-
-    ``first``: SGLang 0.5.10 ran the tokens that chose any local expert, and gave their other choices to expert 0.
-    ``packed``: in older tables what rounding lost fell on neighbouring experts. ``grouped``: later engines route
-    layers of DeepSeek-V3 by its groups.
+    """How tokens were dealt to experts in each row. ``first``: SGLang 0.5.10 ran the tokens that chose any local
+    expert, and assigned their other choices to expert 0. ``packed``: in older tables what rounding lost went to
+    neighbouring experts. ``grouped``: later engines route layers of DeepSeek-V3 by its groups.
     """
     engine, version = cells["framework"], cells["version"]
     first = (engine == "sglang") & (version == "0.5.10")
@@ -142,7 +140,9 @@ def _draw(routed: Routed, exponent: float, rng: np.random.Generator, *, packed: 
 
 
 def _level(counts: Counts, missing: int, cap: int) -> None:
-    """Give what rounding lost to the least loaded experts of a rank, or take it off the most loaded, in place."""
+    """In place, give what rounding lost to the least loaded experts of a rank, or take a surplus
+    off the most loaded.
+    """
     while missing < 0 < counts.max():
         counts[counts.argmax()] -= 1
         missing += 1

@@ -108,7 +108,9 @@ def _scan(kernel: str, priors: Mapping[str, float] | None = None, /, **rule: str
 
 
 def _convolution(kernel: str, *rules: Rule) -> KernelSlice:
-    """Prompts and the decode update; a prompt of one token is a launch that no engine makes."""
+    """Prompts and the decode update; prompts of one token are left out, since no engine launches
+    the kernel for them.
+    """
     prompt = {"kernel_source": "causal_conv1d_fn", "phase": "context", "seq_len": "!1"}
     update = {"kernel_source": "causal_conv1d_update", "phase": "generation", "op": "!kda"}
     return KernelSlice(kernel, "kernel_ssm", "bf16", tuple(kind | dict(r) for kind in (prompt, update) for r in rules))
@@ -235,7 +237,7 @@ def slice_of(kernel: str) -> KernelSlice:
 
 
 def _undescribed(kernel: str) -> InputError:
-    """The error for a kernel without a table: some of its family that have one, the nearest first."""
+    """The error for a kernel without a table: it names kernels of its family that have one, the nearest first."""
     family = operators.kernel(kernel).family
     known = list(dict.fromkeys(one.kernel for one in SLICES if operators.kernel(one.kernel).family == family))
     if not known:
@@ -252,8 +254,9 @@ def _undescribed(kernel: str) -> InputError:
 
 
 def runs(part: KernelSlice, framework: str, table_dtype: str, architecture: str) -> list[str]:
-    """What the versions of a framework's runtime run for the rows of a slice, that of today first: a table is of the
-    version that its measurements had."""
+    """What the versions of a framework's runtime run for the rows of a slice, the current version first: a table was
+    measured with the version of its time.
+    """
     engine = RUNTIMES.get(framework, "")
     names = [name for name in runtime.names() if name.partition("@")[0] == engine]
     found = (chosen(part, name, table_dtype, architecture) for name in names)

@@ -12,13 +12,11 @@ import numpy as np
 from rapid_llm import hardware
 from rapid_llm.documents import Document, parse_yaml
 from rapid_llm.errors import InputError
-from rapid_llm.network import PHASES, ExpertPrices, Fabric, bus_bandwidth, price, price_experts
+from rapid_llm.network import NCCL_TESTS, PHASES, ExpertPrices, Fabric, bus_bandwidth, price, price_experts
 from rapid_llm.validation.cases import Baseline, Case, Skip
 from rapid_llm.validation.tables import Row, Table, count, integer, number
 
 SUITE, METRIC = "collectives", "latency"
-OPS = {"alltoall": "all_to_all", "sendrecv": "send_recv"}
-"""What nccl-tests calls two of our operations."""
 MICROSECOND = 1e-6
 
 
@@ -158,7 +156,7 @@ def _box_of(gpu: str, row: Row) -> str:
 
 def _box_row(row: Row, table: Table, name: str) -> Measured:
     """NCCL and engines' own all-reduces inside one box."""
-    gpu, op, ranks = gpu_of(row, table), OPS.get(row["op"], row["op"]), count(row, "ngpus")
+    gpu, op, ranks = gpu_of(row, table), NCCL_TESTS.get(row["op"], row["op"]), count(row, "ngpus")
     engine = "" if row["lib"] == "nccl" else row["framework"]
     if "eager" in row.get("kernel", ""):
         raise Skip("launched by the host, whose time it is")
@@ -196,7 +194,8 @@ def _log_row(row: Row, table: Table, name: str) -> Measured:
     known = machines()["logs"].get(row["system"])
     if known is None:
         raise Skip(f"the machine '{row['system']}' is not described")
-    op, size, time = OPS.get(row["collective"], row["collective"]), _positive(row, "bytes"), number(row, "time_us")
+    op = NCCL_TESTS.get(row["collective"], row["collective"])
+    size, time = _positive(row, "bytes"), number(row, "time_us")
     seconds = time * MICROSECOND if time else size / (_positive(row, "algbw_GBps") * 1e9)
     asked = Question(op, size, count(row, "ranks"), fabric_of(known["system"]), known["library"])
     return Measured(name, f"{known['label']}/{op}", f"{row['system']}/{op}", seconds, asked)
@@ -212,7 +211,8 @@ def _positive(row: Row, column: str) -> float:
 def _skipped(row: Row, table: Table, name: str, reason: str) -> Case:
     op = row.get("op") or row["collective"]
     known = machines()["logs"].get(row.get("system"), {"label": row.get("system")})
-    group = f"{known['label'] or gpu_of(row, table) + '/' + (row.get('lib') or row['framework'])}/{OPS.get(op, op)}"
+    machine = known["label"] or f"{gpu_of(row, table)}/{row.get('lib') or row['framework']}"
+    group = f"{machine}/{NCCL_TESTS.get(op, op)}"
     return Case(
         suite=SUITE,
         group=group,

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rapid_llm.validation import translate
-from rapid_llm.validation.cases import Baseline, Case, Skip
-from rapid_llm.validation.suites.inference import split_key
+from rapid_llm.validation.cases import Baseline, Case, Skip, reading
+from rapid_llm.validation.suites.inference import served, split_key
 from rapid_llm.validation.tables import Row, Table, count, integer, number
 
 SUITE = "energy"
@@ -31,17 +31,12 @@ def cases(table: Table) -> Iterator[Case]:
 
 def _case(row: Row) -> Case:
     metric, quantity = METRICS[row["metric"]]
-    measured, reason = 0.0, ""
-    scenario: Mapping[str, Any] | None = None
-    baselines: Mapping[str, Baseline] = {}
-    try:
+    with reading() as found:
         chip = translate.accelerator_of(row)
-        measured = _measured(row, chip.power.limit)
-        scenario = _scenario(row)
+        found.measured = _measured(row, chip.power.limit)
+        found.scenario = _scenario(row)
         if metric == "power":
-            baselines = {"limit": Baseline(chip.power.limit)}
-    except Skip as skip:
-        scenario, reason = None, str(skip)
+            found.baselines = {"limit": Baseline(chip.power.limit)}
     return Case(
         suite=SUITE,
         group=f"{row['source']}/{translate.gpu_name(row)}",
@@ -49,10 +44,7 @@ def _case(row: Row) -> Case:
         id=row["id"],
         key=split_key(row),
         quantity=quantity,
-        measured=measured,
-        scenario=scenario,
-        reason=reason,
-        baselines=baselines,
+        **found.fields(),
     )
 
 
@@ -82,21 +74,12 @@ def _scenario(row: Row) -> Mapping[str, Any]:
     degrees = {axis: count(row, axis) for axis in ("tp", "pp", "ep")}
     replicas = count(row, "n_gpus") // (degrees["tp"] * degrees["pp"])
     static = "static" in row["scenario"]
-    scenario: dict[str, Any] = {
-        "model": translate.catalogue_model(row),
-        "system": translate.system_of(row),
-        "accelerators": count(row, "n_gpus"),
-        "runtime": translate.runtime_of(row),
-        "parallelism": {axis: degree for axis, degree in degrees.items() if degree > 1},
-        "workload": {
-            "kind": "inference",
-            "batch_size": max(replicas, round(batch)),
-            "prompt_tokens": prompt,
-            "output_tokens": max(1, round(output)),
-            "batching": "static" if static else "continuous",
-            **(SPREADS if task in TALKS else {}),
-        },
+    workload = {
+        "kind": "inference",
+        "batch_size": max(replicas, round(batch)),
+        "prompt_tokens": prompt,
+        "output_tokens": max(1, round(output)),
+        "batching": "static" if static else "continuous",
+        **(SPREADS if task in TALKS else {}),
     }
-    if preset := translate.precision_of(row):
-        scenario["precision"] = preset
-    return scenario
+    return served(row, degrees, workload)

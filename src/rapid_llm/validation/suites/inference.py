@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rapid_llm.validation import roofline, translate
-from rapid_llm.validation.cases import Baseline, Case, Skip
+from rapid_llm.validation.cases import Baseline, Case, Skip, reading
 from rapid_llm.validation.tables import Row, Table, count, integer, number
 
 SUITE = "inference"
@@ -53,16 +53,11 @@ def split_key(row: Row) -> str:
 
 def _case(row: Row) -> Case:
     metric, quantity = METRICS.get(row["metric"], (row["metric"], ""))
-    measured, reason = 0.0, ""
-    scenario: Mapping[str, Any] | None = None
-    baselines: Mapping[str, Baseline] = {}
-    try:
+    with reading() as found:
         _check(row)
-        measured = _measured(row)
-        scenario = scenario_of(row)
-        baselines = _baselines(row, scenario, metric, quantity)
-    except Skip as skip:
-        scenario, reason = None, str(skip)
+        found.measured = _measured(row)
+        found.scenario = scenario = scenario_of(row)
+        found.baselines = _baselines(row, scenario, metric, quantity)
     return Case(
         suite=SUITE,
         group=f"{row['source']}/{translate.gpu_name(row)}",
@@ -70,10 +65,7 @@ def _case(row: Row) -> Case:
         id=row["id"],
         key=split_key(row),
         quantity=quantity,
-        measured=measured,
-        scenario=scenario,
-        reason=reason,
-        baselines=baselines,
+        **found.fields(),
     )
 
 
@@ -138,20 +130,26 @@ def scenario_of(row: Row) -> Mapping[str, Any]:
     degrees = {axis: count(row, axis) for axis in ("tp", "pp", "ep")}
     if degrees["tp"] * degrees["pp"] * count(row, "dp") != count(row, "n_gpus"):
         raise Skip("the degrees do not fill the accelerators")
+    workload = {
+        "kind": "inference",
+        "batch_size": batch,
+        "prompt_tokens": prompt,
+        "output_tokens": output,
+        **(_queue(row) if batch == "auto" else {}),
+        **({"batching": "continuous"} if _looped(row) else {}),
+    }
+    return served(row, degrees, workload)
+
+
+def served(row: Row, degrees: Mapping[str, int], workload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The scenario of a workload on what a row names: its model, accelerators, engine and format."""
     scenario: dict[str, Any] = {
         "model": translate.catalogue_model(row),
         "system": translate.system_of(row),
         "accelerators": count(row, "n_gpus"),
         "runtime": translate.runtime_of(row),
         "parallelism": {axis: degree for axis, degree in degrees.items() if degree > 1},
-        "workload": {
-            "kind": "inference",
-            "batch_size": batch,
-            "prompt_tokens": prompt,
-            "output_tokens": output,
-            **(_queue(row) if batch == "auto" else {}),
-            **({"batching": "continuous"} if _looped(row) else {}),
-        },
+        "workload": workload,
     }
     if preset := translate.precision_of(row):
         scenario["precision"] = preset

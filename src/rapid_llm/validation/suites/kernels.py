@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rapid_llm import hardware
 from rapid_llm.validation.cases import Baseline, Case
-from rapid_llm.validation.kernels import baselines, lent, profiles, slices
+from rapid_llm.validation.kernels import baselines, profiles, slices, unmeasured
 from rapid_llm.validation.kernels.columns import Cells
 from rapid_llm.validation.kernels.labels import dtypes_of, metrics_of
 from rapid_llm.validation.kernels.modules import module_seconds
@@ -123,9 +123,9 @@ def _priced(name: str, table: Table, part: slices.KernelSlice, found: Sample) ->
     known: dict[str, Any] = {"floor": floor.seconds, "work": (floor.flops, floor.hbm_bytes)}
     yield from _answered(name, table, found, predicted=found.price(), **known)
     if (name, part.dtype) in _LENT and table.schema not in profiles.READERS:
-        bare = lent.without_its_fit(part, found.accelerator, found.framework, found.table_dtype)
+        bare = unmeasured.without_its_fit(part, found.accelerator, found.framework, found.table_dtype)
         if bare is not None:
-            renamed = replace(found, metric=np.char.add(found.metric, lent.LENT))
+            renamed = replace(found, metric=np.char.add(found.metric, unmeasured.LENT))
             yield from _answered(name, table, renamed, predicted=found.price(*bare), **known)
 
 

@@ -1,11 +1,10 @@
 """The memory suite: peak and persistent bytes of training runs, whether they run out, and the caches of engines."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from rapid_llm.validation import translate
-from rapid_llm.validation.cases import Case, Skip
+from rapid_llm.validation.cases import Case, Skip, reading
 from rapid_llm.validation.suites import training
 from rapid_llm.validation.tables import Row, Table, count, number
 
@@ -91,13 +90,10 @@ def _peak_quantity(kind: str) -> str:
 
 
 def _case(row: Row, metric: str, quantity: str, measured: float | None) -> Case:
-    scenario: Mapping[str, Any] | None = None
-    reason = ""
-    try:
+    with reading() as found:
+        found.measured = measured or 0.0
         _check(row, measured)
-        scenario = training.scenario_of(row)
-    except Skip as skip:
-        reason = str(skip)
+        found.scenario = training.scenario_of(row)
     return Case(
         suite=SUITE,
         group=row["source"],
@@ -105,9 +101,7 @@ def _case(row: Row, metric: str, quantity: str, measured: float | None) -> Case:
         id=row["id"],
         key=training.split_key(row),
         quantity=quantity,
-        measured=measured or 0.0,
-        scenario=scenario,
-        reason=reason,
+        **found.fields(),
     )
 
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from rapid_llm.validation import translate
-from rapid_llm.validation.cases import Case, Skip
+from rapid_llm.validation.cases import Case, Skip, reading
 from rapid_llm.validation.suites.inference import scenario_of, split_key
 from rapid_llm.validation.tables import Row, Table, count, number
 
@@ -44,14 +44,10 @@ def cases(table: Table) -> Iterator[Case]:
 
 def _case(row: Row, name: str, runs: Sequence[Row], metric: str = "tpot") -> Case:
     told = translate.completed(_told(row))
-    scenario: Mapping[str, Any] | None = None
-    measured, reason = 0.0, ""
-    try:
-        measured = _measured(row, runs, f"{metric}_ms")
+    with reading() as found:
+        found.measured = _measured(row, runs, f"{metric}_ms")
         translate.check(told)
-        scenario = _looped(scenario_of(told), drawn=_drawn(row))
-    except Skip as skip:
-        scenario, reason = None, str(skip)
+        found.scenario = _looped(scenario_of(told), drawn=_drawn(row))
     return Case(
         suite="inference",
         group=f"{SOURCE}/{translate.gpu_name(told)}/{row['backend']}",
@@ -59,9 +55,7 @@ def _case(row: Row, name: str, runs: Sequence[Row], metric: str = "tpot") -> Cas
         id=name if metric == "tpot" else f"{name}-{metric}",
         key=split_key(told),
         quantity=metric,
-        measured=measured,
-        scenario=scenario,
-        reason=reason,
+        **found.fields(),
         headline=False,
         quoted=metric == "tpot",
     )

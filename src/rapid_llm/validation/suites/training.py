@@ -7,7 +7,7 @@ from typing import Any
 from rapid_llm import hardware, network, runtime
 from rapid_llm.nouns import replaced
 from rapid_llm.validation import conventions, translate
-from rapid_llm.validation.cases import Baseline, Case, Skip
+from rapid_llm.validation.cases import Baseline, Case, Skip, reading
 from rapid_llm.validation.tables import Row, Table, count, integer, number
 
 SUITE = "training"
@@ -71,18 +71,13 @@ def split_key(row: Row) -> str:
 
 def _case(row: Row, group: str) -> Case:
     well = group not in (SICK_FABRIC, BEFORE_FIX)
-    measured, reason = 0.0, ""
-    scenario: Mapping[str, Any] | None = None
-    baselines: Mapping[str, Baseline] = {}
-    try:
+    with reading() as found:
         _check(row)
-        measured = _measured(row)
-        scenario = scenario_of(row)
+        found.measured = _measured(row)
+        found.scenario = scenario = scenario_of(row)
         if group == MEASURED_BANDWIDTH:
-            scenario = {**scenario, "system": _own_bandwidth(row, scenario)}
-        baselines = _baselines(row)
-    except Skip as skip:
-        scenario, reason = None, str(skip)
+            found.scenario = {**scenario, "system": _own_bandwidth(row, scenario)}
+        found.baselines = _baselines(row)
     return Case(
         suite=SUITE,
         group=group,
@@ -90,12 +85,9 @@ def _case(row: Row, group: str) -> Case:
         id=row["id"],
         key=split_key(row),
         quantity=METRIC,
-        measured=measured,
-        scenario=scenario,
-        reason=reason,
         headline=well and group != MEASURED_BANDWIDTH,
         quoted=well,
-        baselines=baselines,
+        **found.fields(),
     )
 
 

@@ -27,6 +27,7 @@ STARTS: Final[Mapping[str, str]] = {
     "list": "list models",
     "show": "show accelerator h100-sxm",
     "schema": "schema",
+    "completion": "completion bash",
     "validate": "validate training",
     "network": "network collective all_reduce --system dgx-h100 --size 256MiB --accelerators 64",
     "network collective": "network collective all_reduce --system dgx-h100 --size 256MiB --accelerators 64",

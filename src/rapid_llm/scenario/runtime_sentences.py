@@ -1,4 +1,6 @@
-"""What a runtime, an accelerator or a host lacks of what was asked of it: one sentence with what would do."""
+"""What a failing check says of what a runtime, an accelerator or a host cannot do: one sentence
+with what would work.
+"""
 
 from collections.abc import Sequence
 
@@ -6,7 +8,7 @@ from rapid_llm.scenario.sentences import Row, divisors, listed
 
 
 def draft(row: Row) -> str:
-    """A draft model without speculation by it, or the other way round."""
+    """A draft model is given without speculation that uses it, or the other way round."""
     if row["has_draft"]:
         return (
             f"draft names {row['draft']}, and workload.speculation does not ask for a model that drafts. Try "
@@ -57,7 +59,7 @@ def exchange(row: Row) -> str:
 
 
 def model_exchange(row: Row) -> str:
-    """The runtime has that way, but not for what the model's attention is."""
+    """The runtime has this exchange, but not for the model's kind of attention."""
     known = row["window_ways" if row["has_windows"] else "latent_ways"]
     what = "sliding windows" if row["has_windows"] else "latent attention"
     return (
@@ -71,7 +73,7 @@ def _ways(ways: Sequence[str]) -> str:
 
 
 def sharded_pipeline(row: Row) -> str:
-    """A runtime shards gradients or weights, but not where a pipeline adds them up over micro-batches."""
+    """The runtime shards gradients or weights, but not together with pipeline stages."""
     most = row["pipeline_zero_stage"]
     return (
         f"parallelism.zero_stage {row['zero_stage']} does not go with pp {row['pp']} in {row['runtime']}, which shards "
@@ -117,7 +119,7 @@ def model(row: Row) -> str:
 
 
 def both_ways(row: Row) -> str:
-    """Something that goes with decoders alone, or with one sequence."""
+    """A field is given that works with decoders alone, or with a single sequence."""
     field = row["beyond_field"]
     kind = KINDS[row["model_kind"]]
     instead = f"{field} 1" if field in ("parallelism.cp", "parallelism.pp", "workload.beams") else "to leave it out"
@@ -125,7 +127,7 @@ def both_ways(row: Row) -> str:
 
 
 def words(row: Row) -> str:
-    """An encoder that is asked for output, or an encoder's decoder that is asked for none."""
+    """An encoder is asked for output, or the decoder of an encoder-decoder for none."""
     if row["writes"]:
         return (
             f"workload.output_tokens must be at least 1 (got {row['output_tokens']}): the decoder of {row['model']} "
@@ -138,7 +140,7 @@ def words(row: Row) -> str:
 
 
 def output(row: Row) -> str:
-    """Beams or speculation where no token is written."""
+    """Beams or speculation are asked for where no token is written."""
     asked = f"beams {row['beams']}" if row["beams"] > 1 else "speculation"
     return (
         f"workload.output_tokens 0 leaves nothing to write, and {asked} is asked for. Try output_tokens 64, or to "
@@ -147,7 +149,7 @@ def output(row: Row) -> str:
 
 
 def sound(row: Row) -> str:
-    """A window of sound of another length than the model's."""
+    """A window of sound has another length than the model's."""
     field = "workload.sequence_length" if row["training"] else "workload.prompt_tokens"
     return (
         f"{field} must be {row['window']}, the frames of a window of 30 s that {row['model']} pads sound to (got "
@@ -156,13 +158,13 @@ def sound(row: Row) -> str:
 
 
 def decoder_field(row: Row) -> str:
-    """A length of a decoder where there is no encoder beside it."""
+    """The length of a decoder is given for a model without an encoder beside it."""
     field = "decoder_sequence_length" if row["training"] else "decoder_prompt_tokens"
     return f"workload.{field} is of an encoder with a decoder, and {row['model']} is none. Try to leave it out."
 
 
 def predictions(row: Row) -> str:
-    """Masked words of a model that predicts none, or more than there are."""
+    """Masked tokens are given for a model that predicts none, or more of them than there are tokens."""
     if not row["masked"]:
         return f"workload.predictions are of a head for masked words, and {row['model']} has none. Try to leave it out."
     return (
@@ -175,12 +177,12 @@ def rate(row: Row) -> str:
     """The accelerator has no matrix rate for the compute format."""
     return (
         f"precision.{row['multiplied']} {row['format']} needs a matrix rate for {row['rate']}, and "
-        f"{row['accelerator']} has {row['rates']}. Try precision: {row['sixteen_bit']}."
+        f"{row['accelerator']} has {row['rates'] or 'none at all'}. Try precision: {row['sixteen_bit']}."
     )
 
 
 def offloaded_weights(r: Row) -> str:
-    """Weights are fetched from the host a shard at a time, where ZeRO-3 gathers them for a pass."""
+    """Offloaded weights need ZeRO-3: they are fetched a shard at a time, where it gathers them for a pass."""
     return (
         f"workload.offload.weights needs parallelism.zero_stage 3 (got {r['zero_stage']}): below it every rank "
         "computes with whole weights that stay on the accelerator. Try zero_stage 3, or offload.optimizer."
@@ -188,7 +190,7 @@ def offloaded_weights(r: Row) -> str:
 
 
 def offloaded(r: Row) -> str:
-    """A framework without offloading, or with none of states that it does not shard."""
+    """The framework does not offload, or does not offload states that it does not shard."""
     if not r["offloads"]:
         return f"workload.offload is nothing that {r['runtime']} does. Try to leave it out, or runtime: deepspeed."
     return (
@@ -198,7 +200,7 @@ def offloaded(r: Row) -> str:
 
 
 def offloaded_activations(r: Row) -> str:
-    """A framework whose offloading hooks know one micro-batch at a time."""
+    """The framework cannot offload the activations of several micro-batches at a time."""
     return (
         f"workload.offload.activations goes with parallelism.pp 1 in {r['runtime']} (got pp {r['pp']}): it keeps track "
         "of one micro-batch. Try pp 1, or recompute: full."
@@ -206,7 +208,7 @@ def offloaded_activations(r: Row) -> str:
 
 
 def host_experts(r: Row) -> str:
-    """A model without experts, or a runtime that runs none on CPUs."""
+    """The model has no experts, or the runtime runs none on CPUs."""
     if not r["num_experts"]:
         return f"workload.offload.experts needs experts, and {r['model']} has none. Try offload.weights."
     return (
