@@ -113,6 +113,7 @@ SETTINGS: Final = {
     "max-running-requests": "runtime.serving.max_sequences=256",
     "max-cudagraph-capture-size": "runtime.host.pieces.tokens=2048",
     "cuda-graph-sizes": "runtime.serving.capture_sizes=[1,2,4,8]",
+    "cuda-graph-max-bs": "runtime.serving.capture_sizes=[1,8,64,128]",
     "n-cpu-moe": "workload.offload.experts=true",
     "cpu-moe": "workload.offload.experts=true",
     "lora-rank": "workload.lora.rank=16",

@@ -127,3 +127,31 @@ def test_what_a_shared_expert_waits_for_hides_beside_the_routed_ones(requests):
     beside, alone = (evaluate(one) for one in (given, replaced(given, runtime=replaced(given.runtime, overlap=apart))))
     assert 58 * 5e-6 < alone.tpot_s - beside.tpot_s < 58 * 25e-6
     assert beside.ttft_s == alone.ttft_s
+
+
+@pytest.mark.parametrize(("host", "moved"), [({"per_sample": "10 us"}, 1.0), ({"per_sequence": "10 us"}, 0.25)])
+def test_sampling_takes_the_accelerator_as_long_whatever_its_host(host, moved):
+    def token(speed, costs):
+        system = {"base": "dgx-h100", "node": {"host_speed": speed}}
+        runtime = {"base": "tensorrt-llm", "host": {"per_sample": "0 s", "per_step": "0 s", **costs}}
+        work = {"kind": "inference", "batch_size": 64, "prompt_tokens": 64, "output_tokens": 64}
+        asked = {"model": "llama-3.1-8b", "system": system, "accelerators": 1, "runtime": runtime, "workload": work}
+        return evaluate(from_mapping(asked)).tpot_s
+
+    slow, fast = (token(speed, host) - token(speed, {}) for speed in (1.0, 4.0))
+    assert slow == pytest.approx(64 * 10e-6)
+    assert fast == pytest.approx(moved * slow)
+
+
+def test_a_request_of_a_loop_comes_while_others_decode_where_prompts_interrupt_them():
+    """However many prompts are read, those between two looks wait for half of the decode steps between them."""
+
+    def waits(interval):
+        runtime = {"base": "sglang", "serving": {"receive_interval": interval}}
+        work = {"kind": "inference", "batch_size": 8, "prompt_tokens": 4096, "output_tokens": 512}
+        asked = {"model": "llama-3.1-8b", "system": "dgx-h100", "accelerators": 1, "runtime": runtime}
+        return evaluate(from_mapping({**asked, "workload": {**work, "batching": "continuous"}}))
+
+    near, far = waits(1), waits(21)
+    step = far.steps.traversal[1] + far.steps.host[1]
+    assert far.ttft_s - near.ttft_s == pytest.approx(10 * step, rel=0.1)

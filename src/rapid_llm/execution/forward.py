@@ -125,5 +125,6 @@ def engine_time(lowered: Lowered, machine: Machine) -> Column:
     s = lowered.shapes
     blocks = s.batch * np.ceil((s.past + s.new) / (serving.kv_block_tokens if serving else 1))
     growing = host.per_sequence * s.batch + host.per_kv_block * blocks
-    ranks = s.plans.tp * s.plans.pp
-    return (host.per_step + host.broadcast * np.log2(ranks) + np.where(s.decode > 0, growing, 0.0)) / machine.host_speed
+    decoding, ranks = s.decode > 0, s.plans.tp * s.plans.pp
+    hosted = host.per_step + host.broadcast * np.log2(ranks) + np.where(decoding, growing, 0.0)
+    return hosted / machine.host_speed + np.where(decoding, host.per_sample * s.batch, 0.0)

@@ -176,8 +176,9 @@ class MoE:
     Super, Kimi K3). ``correction_bias`` and ``router_scale`` are learned vectors per expert, ``router_norm`` one of
     hidden size. ``groups_per_token`` of ``expert_groups`` neighbours hold a token's experts (group-limited routing,
     DeepSeek-V2, section 2.2.2). ``clamped``: the input of the gated activation is cut off at a limit (gpt-oss).
-    ``balanced``: a bias kept experts equally popular one by one in training (Wang et al. 2024, arXiv 2408.15664), where
-    others have a loss that balances batches. ``fp32_router``: engines keep the router in fp32 and multiply its scores
+    ``balanced``: a bias and a loss over every sequence kept experts equally popular in any text (DeepSeek-V3, section
+    2.1.2), where a bias alone (Wang et al. 2024, arXiv 2408.15664) or a loss over batches leaves a text its favourites.
+    ``fp32_router``: engines keep the router in fp32 and multiply its scores
     there, off the matrix units (vLLM's ReplicatedLinear of ``params_dtype`` float32, at torch's precision ``highest``).
     """
 

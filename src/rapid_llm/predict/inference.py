@@ -370,7 +370,9 @@ def _cycle(  # noqa: PLR0917
         before = min(others, ahead(job, requests, reading))
         if requests > 1:
             mean, come = period / (mine + others + alone), coming(job, requests, groups)
-            wait = until_read(engine, *come, step=step, mean=mean, decoding=1.0 - reading, most=1.0 + job.decode_steps)
+            # a request comes as one before it ends: in a step that decodes, of which those beside prompts are few
+            between = 1.0 - reading if engine.mixed_steps else 1.0
+            wait = until_read(engine, *come, step=step, mean=mean, decoding=between, most=1.0 + job.decode_steps)
     after = others - before
     return InferenceTable(
         points=points,

@@ -184,7 +184,7 @@ def stepper(scenario: Scenario) -> Stepper:
         pieces=host.pieces,
         serial=host.serial,
         per_step=(host.per_step + host.broadcast * log2(ranks)) / speed,
-        per_sequence=host.per_sequence / speed,
+        per_sequence=host.per_sequence / speed + host.per_sample,
         per_block=host.per_kv_block / speed,
         block=engine.kv_block_tokens,
     )

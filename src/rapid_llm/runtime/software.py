@@ -63,12 +63,13 @@ class Host:
 
     ``per_kernel``: eager launch (interpreter, autograd) of one canonical operator, a floor under each layer pass
     since the queue runs ahead; ``preparing``: what else a layer pass costs there, by phase; ``per_dispatch``: what
-    a training pass through experts adds to that floor (router, permutation); ``per_expert``: the product of one
-    expert, and the rounding of its operands, where these are launched one by one;
+    a training pass through experts adds to that floor (router, permutation); ``per_expert``: the
+    product of one expert, and the rounding of its operands, where these are launched one by one;
     ``per_layer``: gaps of a layer pass that are always exposed, by phase: the accelerator's own between kernels that
     are launched one by one, whatever its host; ``per_step``: scheduler, input preparation, sampling, detokenising;
-    ``per_sequence`` and ``per_kv_block``: batch preparation; ``ingress``: arrival to first
-    launch of one request, ``per_prompt_token`` more for each token of its prompt (HTTP, JSON, tokenising);
+    ``per_sequence`` and ``per_kv_block``: batch preparation; ``per_sample``: what the accelerator takes for each
+    sequence behind the layers of a decode step, whatever its host (copies of its logits, sampling); ``ingress``:
+    arrival to first launch of one request, ``per_prompt_token`` more for each token of its prompt (HTTP, JSON, tokens);
     ``serial``: share of the shorter of launching and running a pass that does not hide
     behind the longer; ``jitter``: how unevenly both run, so that a pass takes their norm of exponent 1 / jitter,
     which is more than the longer where they are alike; ``waits``: as serial, of passes through experts, whose host
@@ -84,7 +85,7 @@ class Host:
     free of memory, the allocator maps new memory instead of reusing it, per GiB of them; in training, forward and
     backward pass alike, per GiB by which they exceed the room. ``captured`` phases run as
     a graph: no per-kernel cost, no skew; ``pieces``: prompts that run as several. Seconds of a host of speed 1
-    (``Node.host_speed``), but ``per_layer``.
+    (``Node.host_speed``), but ``per_layer`` and ``per_sample``.
     """
 
     per_kernel: Seconds = 0.0
@@ -92,6 +93,7 @@ class Host:
     per_layer: PerPhase = PerPhase()
     per_step: Seconds = 0.0
     per_sequence: Seconds = 0.0
+    per_sample: Seconds = 0.0
     per_kv_block: Seconds = 0.0
     per_dispatch: Seconds = 0.0
     per_expert: Seconds = 0.0

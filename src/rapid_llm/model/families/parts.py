@@ -65,9 +65,8 @@ def mlp(f: Fields, *, size: int | None = None, gated: bool = True, bias: bool = 
 
 def moe(f: Fields, **changes: Any) -> MoE:
     """Experts from the usual fields; ``changes`` as in ``gqa``."""
-    by_bias = f.get("topk_method", None) == "noaux_tc" or f.flag("use_routing_bias") or f.flag("use_expert_bias")
-    values: dict[str, Any] = {"clamped": f.has("swiglu_limit"), "balanced": by_bias, **changes}
-    values["balanced"] |= changes.get("correction_bias", False)
+    balanced = f.get("topk_method", None) == "noaux_tc"
+    values: dict[str, Any] = {"clamped": f.has("swiglu_limit"), "balanced": balanced, **changes}
     if (f.integer("n_group", None) or 1) > 1 and f.integer("topk_group", None):
         values |= {"expert_groups": f.size("n_group"), "groups_per_token": f.size("topk_group")}
     for name in ("num_experts", "num_experts_per_tok", "moe_intermediate_size"):
