@@ -47,6 +47,7 @@ def test_published_step_times_within_eight_percent(model, plan, global_batch, re
     mapping = {
         **TRAINING,
         "model": model,
+        "runtime": "megatron-core@2022",
         "accelerators": plan["tp"] * plan["pp"],
         "parallelism": {**plan, "sp": recompute == "selective"},
         "workload": {
