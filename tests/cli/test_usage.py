@@ -44,6 +44,16 @@ SENTENCES = [
         "--lora is not a flag of 'rapid-llm train'. Try --set workload.lora.rank=8. See: rapid-llm train --help",
     ),
     (
+        ("explain", "x", "--system", "dgx-h100"),
+        "--system is not a flag of 'rapid-llm explain'. It reads a file; train and infer write one with --out DIR. "
+        "Try DIR/scenario.yaml --set system=VALUE. See: rapid-llm explain --help",
+    ),
+    (
+        ("run", "x", "--acceptance", "0.8"),
+        "--acceptance is not a flag of 'rapid-llm run'. It reads a file; train and infer write one with --out DIR. "
+        "Try DIR/scenario.yaml --set workload.speculation.acceptance=VALUE. See: rapid-llm run --help",
+    ),
+    (
         ("run", "x", "--fault", "nic"),
         "--fault is not a flag of 'rapid-llm run'. Try --set \"faults=[{nic: node0.nic3, down: true}]\". "
         "See: rapid-llm run --help",

@@ -2,6 +2,7 @@
 
 import pytest
 
+import rapid_llm
 from rapid_llm import hardware, predict
 from rapid_llm.cli.answer import answer
 from rapid_llm.predict import evaluate
@@ -196,3 +197,11 @@ def test_links_that_were_drawn_are_named():
     written = [{"link": name.split(" - "), "bandwidth": "50 %"} for name in named]
     assert step({"tp": 8}, "flow", *written).step_time_s == report.step_time_s
     assert step({"tp": 8}, "flow", *written).faults.drawn_links == ()
+
+
+def test_costs_add_up_to_the_step_where_faults_crowd_links():
+    report = rapid_llm.train(
+        "llama-3.1-8b", system="dgx-h100", accelerators=32, tp=8, zero_stage=3, global_batch_size=32,
+        sequence_length=4096, network="flow", faults=[{"nic": "node1.nic3", "bandwidth": "10 %"}],
+    )  # fmt: skip
+    assert report.breakdown.seconds == pytest.approx(report.step_time_s, rel=1e-9)

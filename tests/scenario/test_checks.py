@@ -42,14 +42,14 @@ def read(*overrides, text=TRAINING, checked=True):
          "accelerators 32 is more than system dgx-h100 (changed) has: 2 nodes x 8 = 16. "
          "Try accelerators 16, or --set system.nodes=4."),
         ("accelerators=2 system=h100-sxm",
-         "accelerators 2 is more than system h100-sxm has: 1 node x 1 = 1. "
-         "Try accelerators 1, or a system with more of them, such as dgx-h100."),
+         "accelerators 2 is more than system h100-sxm has: the name of an accelerator stands for one alone. "
+         "Try system: dgx-h100, which has more of them."),
         ("accelerators=2 system=tpu-v5e",
-         "accelerators 2 is more than system tpu-v5e has: 1 node x 1 = 1. "
-         "Try accelerators 1, or a system with more of them, such as tpu-v5e-pod."),
+         "accelerators 2 is more than system tpu-v5e has: the name of an accelerator stands for one alone. "
+         "Try system: tpu-v5e-pod, which has more of them."),
         ("accelerators=2 system=rtx-3060",
-         "accelerators 2 is more than system rtx-3060 has: 1 node x 1 = 1. Try accelerators 1, or a "
-         "system with more of them, such as system: {node: {accelerator: rtx-3060, accelerators: 2}}."),
+         "accelerators 2 is more than system rtx-3060 has: the name of an accelerator stands for one alone. "
+         "Try system: {node: {accelerator: rtx-3060, accelerators: 2}}, which has more of them."),
         ("accelerators=12 global_batch_size=12",
          "accelerators 12 do not fill nodes of 8: 12 / 8 leaves 4. Try 8 or 16."),
         ("accelerators=100 system=gb200-nvl72 global_batch_size=100",

@@ -98,7 +98,7 @@ def _folded(report: Report, shown: Shown, notes: int, *, cut: bool) -> str:
     parts = [
         text.counted(notes - shown.notes, "note") if notes > shown.notes else "",
         text.counted(fewer, "cost") if fewer > 0 else "",
-        "what … cuts" if cut else "",
+        "lines cut at …" if cut else "",
     ]
     left = [part for part in parts if part]
     return f"--full also prints {' and '.join([', '.join(left[:-1]), left[-1]] if left[1:] else left)}" if left else ""
@@ -116,7 +116,7 @@ def title(scenario: Mapping[str, Any], width: int) -> list[str]:
     adapters = f", LoRA rank {work['lora']['rank']}" if work.get("lora") else ""
     parts = [
         f"{_name(scenario.get('model'))} {work.get('kind', '')}{adapters}",
-        f"{text.counted(count, 'accelerator')} of {_name(scenario.get('system'))}",
+        f"{text.counted(count, 'accelerator')} of {_system(scenario)}",
         _name(scenario.get("runtime")),
         plan,
         _name(scenario.get("precision")),
@@ -142,6 +142,15 @@ def _accelerators(scenario: Mapping[str, Any]) -> int:
 
 def _shown(degrees: Mapping[str, Any], axis: str) -> bool:
     return isinstance(degrees.get(axis), int) and (degrees[axis] > 1 or axis in {"tp", "dp"})
+
+
+def _system(scenario: Mapping[str, Any]) -> str:
+    """The system's name; of one without a name its accelerator."""
+    system = scenario.get("system")
+    name = _name(system)
+    if name != "system" or not isinstance(system, Mapping):
+        return name
+    return _name(system.get("node", {}).get("accelerator")) or name
 
 
 def _name(noun: Any) -> str:

@@ -48,7 +48,8 @@ def _seat(report: Report) -> str:
 def _cost_line(name: str, value: float, total: float, notes: Iterable[str], width: int) -> str:
     """One cost; of its notes as many as there is room for, none cut."""
     share, room = format_percent(value / total), min(COST_COLUMNS, width - COST_NOTE)
-    line, gap = f"  {name[:room]:<{room}} {text.seconds(value):>9} {share:>7}", "   "
+    whole = name if len(name) <= room else f"{name[: room - 2].rstrip()} …"
+    line, gap = f"  {whole:<{room}} {text.seconds(value):>9} {share:>7}", "   "
     for note in filter(None, notes):
         if len(line) + len(gap) + len(note) <= width:
             line, gap = f"{line}{gap}{note}", ", "

@@ -266,7 +266,8 @@ def in_flags(error: InputError) -> InputError:
     elif _SEVERAL.search(error.message):
         message, suggestions = f"{error.message} {ALTERNATIVES}", []
     else:
-        message, suggestions = _TRIED.sub(_flag, error.message), list(error.suggestions)
+        message = _INLINE.sub(r'\1 --\2 "\3"', _TRIED.sub(_flag, error.message))
+        suggestions = list(error.suggestions)
     return InputError(message, field=error.field, file=error.file, line=error.line, suggestions=suggestions)
 
 
@@ -279,6 +280,8 @@ _SEVERAL = re.compile(r"must be (an integer|a number) \(got '\d+(\s*,\s*\d+)+'\)
 """Several numbers where one is meant."""
 _TRIED = re.compile(r"\b(Try|or|and) (\w+): (?=[\w.-])")
 """A field and its value, where a sentence says what to try."""
+_INLINE = re.compile(r"\b(Try|or|and|as) (system): (\{.*\}\})")
+"""A whole system, where a sentence says to try it."""
 
 
 def _flag(tried: re.Match[str]) -> str:

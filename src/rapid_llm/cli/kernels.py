@@ -111,7 +111,7 @@ def _lines(found: Mapping[str, Any]) -> list[str]:
         f"rate         {rate if found['flops'] else ''}{format_bandwidth(moved)} of HBM",
         f"sides        {', '.join(sides)}",
         *_cut(found),
-        f"trust        {_trust(found['errors'], found['accelerator'])}",
+        *text.wrapped("trust", _trust(found["errors"], found["accelerator"])),
     ]
 
 

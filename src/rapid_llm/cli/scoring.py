@@ -155,7 +155,9 @@ def _skipped(rows: Iterable[ScoreRow]) -> list[str]:
         for row in rows
         if row.group == "all" and row.split == "all"
         for reason, count in row.skipped.items()
-        for line in text.wrapped("skipped", f"{count} rows of {row.suite} {row.metric}: {reason}", lines=2)
+        for line in text.wrapped(
+            "skipped", f"{text.counted(count, 'row')} of {row.suite} {row.metric}: {reason}", lines=2
+        )
     ]
 
 

@@ -18,7 +18,7 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-from rapid_llm.cli.flags import ALTERNATIVES, VERB_FLAGS
+from rapid_llm.cli.flags import ALTERNATIVES, NAMES, VERB_FLAGS
 from rapid_llm.documents import missing_file
 from rapid_llm.errors import InputError, nearest
 from rapid_llm.synonyms import setting
@@ -35,6 +35,8 @@ _EXAMPLES = {
 """What to give, by the name of an argument, or of one of a command."""
 _ALTERNATIVES = frozenset(("plan", "sweep", "search", "optimize", "optimise", "tune", "autotune", "recommend", "best"))
 """What one who wants several plans at once may look for."""
+_READ_FILES = frozenset(f"rapid-llm {verb}" for verb in ("run", "explain", "check"))
+"""Verbs that take a job from a file."""
 
 
 def input_error(error: CycloptsError, argv: Sequence[str] = ()) -> InputError:
@@ -89,7 +91,9 @@ def _unknown_flag(error: UnknownOptionError, command: str, argv: Sequence[str]) 
     quoted = f'"{whole}"' if whole and " " in whole else whole
     guess = [f"--set {quoted}"] if whole else nearest(given, flags)
     other = _other_verb(given, command)
-    if other:
+    if field := _field(given, command):
+        hint = f" It reads a file; train and infer write one with --out DIR. Try DIR/scenario.yaml --set {field}=VALUE."
+    elif other:
         hint = f" It is one of '{other}'."
     elif whole:
         hint = f" Try {guess[0]}."
@@ -98,6 +102,16 @@ def _unknown_flag(error: UnknownOptionError, command: str, argv: Sequence[str]) 
     else:
         hint = " Any scenario field goes through --set a.b=c." if "--set" in flags else ""
     return InputError(f"{given} is not a flag of '{command}'.{hint} See: {command} --help", suggestions=guess)
+
+
+def _field(flag: str, command: str) -> str:
+    """The field that a flag of a job is, where it was given to a verb that takes it from a file."""
+    name = flag.removeprefix("--").replace("-", "_")
+    if command not in _READ_FILES or name not in NAMES:
+        return ""
+    from rapid_llm.scenario import keywords  # few errors need it
+
+    return next(iter(keywords.spelled({name: "tp=1"})))
 
 
 def _other_verb(flag: str, command: str) -> str:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from rapid_llm.execution import ForwardSteps, Passes, Priced, TrainingStep
 from rapid_llm.execution.beside import side_share
+from rapid_llm.execution.cells import Matrix
 from rapid_llm.execution.passes import hidden_kernels
+from rapid_llm.execution.pricing import PricedMessages
 from rapid_llm.execution.schedules import CODES
 from rapid_llm.execution.timeline import pairs
 from rapid_llm.lowering.table import CAST, OPTIMIZER
@@ -246,20 +248,41 @@ def _passes(tallies: Sequence[Tally], priced: Priced, passes: Passes, weights: W
                     tally.add(_KERNELS[limit], name, time, other, BOUNDS[limit])
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(passes.side > 0, passes.exposed / passes.side, 0.0)
-    for message in priced.messages:
+    for message, blocking, side in _moving(priced, passes):
         rows_m = message.rows
-        moving = (rows_m.phase != OPTIMIZER)[:, None] * (rows_m.ranks > 1)
-        moved = message.prices.seconds * rows_m.count * moving
         chosen = weights[:, rows_m.unit]
-        whole = np.einsum("rp,krp->k", moved, chosen).tolist()
-        beside = side_share(priced.machine, [rows_m], priced.lowered.shapes.compute)
-        shown = moved * (1.0 - beside + beside * share[rows_m.phase, rows_m.unit])
+        whole = np.einsum("rp,krp->k", blocking + side, chosen).tolist()
+        shown = blocking + side * share[rows_m.phase, rows_m.unit]
         exposed = np.einsum("rp,krp->k", shown, chosen).tolist()
         for tally, seen, took in zip(tallies, exposed, whole, strict=True):
             tally.add(COMMUNICATION, _axis(rows_m.axis), seen, took - seen, "network")
     host = np.einsum("hup,kup->k", passes.host, weights).tolist()
     for tally, gaps in zip(tallies, host, strict=True):
         tally.add(HOST, "launch gaps", gaps, bound="host")
+
+
+def _moving(priced: Priced, passes: Passes) -> list[tuple[PricedMessages, Matrix, Matrix]]:
+    """Seconds of each message in its pass, on the stream of kernels and beside it [R, P]. Where messages of several
+    axes crowd the same links, those of a pass are longer in it than alone, all by one factor.
+    """
+    found, alone = [], np.zeros((2, *passes.side.shape))
+    for message in priced.messages:
+        rows = message.rows
+        moved = message.prices.seconds * rows.count * (rows.phase != OPTIMIZER)[:, None] * (rows.ranks > 1)
+        beside = side_share(priced.machine, [rows], priced.lowered.shapes.compute)
+        found.append((message, moved * (1.0 - beside), moved * beside))
+    if priced.machine.net is None:
+        return found
+    for message, *parts in found:
+        for part, seconds in zip(alone, parts, strict=True):
+            np.add.at(part, (message.rows.phase, message.rows.unit), seconds)
+    both = np.array([passes.blocking, passes.side])
+    longer = np.divide(both, alone, out=np.ones_like(both), where=alone > 0)
+    return [
+        (message, blocking * longer[0][cells], side * longer[1][cells])
+        for message, blocking, side in found
+        for cells in [(message.rows.phase, message.rows.unit)]
+    ]
 
 
 @lru_cache(maxsize=256)

@@ -83,9 +83,9 @@ def _assumed(model: Model, even: str, sees: bool, predicts: bool) -> tuple[str, 
         found.append("scans of Mamba-2 and linear attention take the measured steps of the gated delta rule")
     experts = [b.ffn for b in model.blocks if b.ffn and b.ffn.kind == "moe"]
     if even and experts:
-        touched = "" if all(part.balanced for part in experts) else ", as does which of them a step touches"
-        falls = f"popularity of experts of up to {BY_CHANCE} ranks falls as i^-{NATURAL_SKEW}{touched}"
-        served = falls + "; more ranks are even"
+        touched = "" if all(part.balanced for part in experts) else "; so do the experts that a step touches"
+        falls = f"popularity of experts falls as i^-{NATURAL_SKEW} on up to {BY_CHANCE} ep ranks"
+        served = f"{falls}, and is even on more{touched}"
         found.append(served if even == "inference" else "tokens spread evenly over ranks of experts")
     if predicts and not model.num_nextn_predict_layers:
         found.append(

@@ -139,6 +139,11 @@ def enough(row: Row) -> str:
     nodes, need = has // size, -(-row["accelerators"] // size)
     found = system_with(row["accelerator"], row["accelerators"])
     own = f"system: {{node: {{accelerator: {row['accelerator']}, accelerators: {row['accelerators']}}}}}"
+    if has == 1 and row["system"] == row["accelerator"]:
+        return (
+            f"accelerators {row['accelerators']} is more than system {row['system']} has: the name of an accelerator "
+            f"stands for one alone. Try {f'system: {found}' if found else own}, which has more of them."
+        )
     larger = f"a system with more of them, such as {found or own}"
     more = f"--set system.nodes={need}" if has > 1 else larger
     plural = "node" if nodes == 1 else "nodes"
