@@ -35,7 +35,7 @@ def test_one_line_per_group_with_both_splits():
     cells = "training step_time korthikanti 9 8 4.0 % 6.0 % 3.0 % 9.0 % -1.0 % 0.98 20.0 % / 10.0 %"
     assert " ".join(line.split()) == cells
     assert "baselines    one / two: training step_time" in lines
-    assert "skipped      1 rows of training step_time: the model is not described" in lines
+    assert "skipped      1 row of training step_time: the model is not described" in lines
 
 
 def test_verdicts_show_accuracy_precision_recall():
