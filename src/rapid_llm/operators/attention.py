@@ -133,7 +133,7 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     rows, kv_tile = _tiles(kernel, dim)
     if kernel.window_rows:
         slides = (columns[7] > 0) & (columns[7] < new + columns[2])  # else the engine launches the causal kernel
-        rows = np.where(slides, np.minimum(rows, kernel.window_rows), rows)
+        rows = where(slides, smaller(rows, float(kernel.window_rows)), rows)
     tile = smaller(rows, np.ceil(new * group / kernel.query_pad) * kernel.query_pad)
     per_head = np.ceil(new * group / tile)
     ctas = batch * heads / group * per_head
