@@ -7,7 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rapid_llm.operators.constants import ContextConstants, DecodeConstants
-from rapid_llm.operators.elementwise import Mask, common_divisor, every, isin, larger, power, smaller, some, where
+from rapid_llm.operators.elementwise import (
+    Mask,
+    common_divisor,
+    every,
+    filled,
+    isin,
+    larger,
+    power,
+    smaller,
+    some,
+    where,
+)
 from rapid_llm.operators.families import Column, Prices
 from rapid_llm.operators.kernels import AttentionKernel, DecodeKernel
 from rapid_llm.operators.rates import Rates
@@ -129,11 +140,11 @@ def price_context(columns: tuple[Column, ...], kernel: AttentionKernel, c: Conte
     if kernel.fresh:
         columns = (*columns[:10], 0.0 * columns[10] + 2.0, columns[11])
     batch, new, _, heads, kv_heads, dim, *_, backward = columns[:10]
-    group = heads / kv_heads if kernel.packed else np.ones(heads.shape)
+    group = heads / kv_heads if kernel.packed else filled(heads, 1.0)
     rows, kv_tile = _tiles(kernel, dim)
     if kernel.window_rows:
         slides = (columns[7] > 0) & (columns[7] < new + columns[2])  # else the engine launches the causal kernel
-        rows = where(slides, smaller(rows, float(kernel.window_rows)), rows)
+        rows = where(slides, smaller(rows, kernel.window_rows), rows)  # type: ignore[assignment]
     tile = smaller(rows, np.ceil(new * group / kernel.query_pad) * kernel.query_pad)
     per_head = np.ceil(new * group / tile)
     ctas = batch * heads / group * per_head

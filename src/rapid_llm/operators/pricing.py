@@ -13,7 +13,7 @@ from rapid_llm.hardware.accelerator import Accelerator
 from rapid_llm.nouns import replaced
 from rapid_llm.operators import gemm
 from rapid_llm.operators.attention import is_decode, price_context, price_decode
-from rapid_llm.operators.elementwise import every, some, where
+from rapid_llm.operators.elementwise import every, isin, some, where
 from rapid_llm.operators.experts import price_moe, price_tiled_moe
 from rapid_llm.operators.families import ATTENTION_KINDS, COLUMNS, MAY_BE_ZERO, POINTWISE_KINDS, VALUES, Column, Prices
 from rapid_llm.operators.kernels import (
@@ -203,7 +203,8 @@ def _attention(columns: tuple[Column, ...], chosen: AttentionKernel, r: Rates, a
         return _merge(
             columns, latent, lambda rows, mine: _attention(rows, partner if mine else chosen, r, architecture)
         )
-    if chosen.otherwise and some(odd := np.isin(columns[5], chosen.odd_heads)):
+    if chosen.otherwise and some(found := isin(columns[5], chosen.odd_heads)):
+        odd = cast("NDArray[np.bool_]", found)  # of columns; of numbers, whether the one row is
         partner = cast(AttentionKernel, _kernel(chosen.otherwise).shaped(architecture))
         plain = _without(chosen, "otherwise")
         return _merge(columns, odd, lambda rows, mine: _attention(rows, partner if mine else plain, r, architecture))
