@@ -160,15 +160,30 @@ def test_more_experts_of_the_same_rows_or_wider_ones_never_take_less(kernel, nam
     assert np.all(after >= before * (1 - 1e-9))
 
 
-@pytest.mark.parametrize("name", ["h100-sxm", "b200-sxm", "l40s"])
+@pytest.mark.parametrize(
+    ("name", "kernel", "wide", "narrow"),
+    [
+        *(
+            (name, kernel, "bf16", "fp8")
+            for name in ("h100-sxm", "b200-sxm", "l40s")
+            for kernel in ("cublas-fp8", "vllm-fp8")
+        ),
+        *(("b200-sxm", kernel, "fp8", "nvfp4") for kernel in ("cutlass-nvfp4", "sglang-nvfp4", "te-nvfp4")),
+        *((name, "int8-smoothquant", "bf16", "int8") for name in ("a100-sxm", "h100-sxm", "l40s")),
+    ],
+)
 @given(seed=SEEDS)
-def test_half_the_width_is_never_slower_in_one_kernel(name, seed):
+def test_half_the_width_is_never_slower_in_one_kernel(name, kernel, wide, narrow, seed):
     device, columns = hardware.accelerator(name), shapes("gemm", seed)
-    half = columns | {"x_bytes": np.ones(ROWS), "w_bytes": np.ones(ROWS)}
-    for kernel in ("cublas-fp8", "vllm-fp8"):
-        wide = operators.price("gemm", columns, dtype="bf16", kernel=kernel, accelerator=device)
-        narrow = operators.price("gemm", half, dtype="fp8", kernel=kernel, accelerator=device)
-        assert np.all(narrow.seconds <= wide.seconds * (1 + 1e-9))
+    before, after = (
+        operators.price("gemm", columns | widths(dtype), dtype=dtype, kernel=kernel, accelerator=device).seconds
+        for dtype in (wide, narrow)
+    )
+    assert np.all(after <= before * (1 + 1e-9))
+
+
+def widths(dtype):
+    return {side: np.full(ROWS, number_format(dtype).bytes) for side in ("x_bytes", "w_bytes")}
 
 
 def with_every_branch(family, kernel, device, seed):
