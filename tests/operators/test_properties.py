@@ -186,6 +186,22 @@ def widths(dtype):
     return {side: np.full(ROWS, number_format(dtype).bytes) for side in ("x_bytes", "w_bytes")}
 
 
+@pytest.mark.parametrize("name", ["h100-sxm", "b200-sxm", "l40s"])
+@pytest.mark.parametrize("kernel", ["trtllm-fmha-fp8", "fa3-fp8"])
+@given(seed=SEEDS)
+def test_attention_on_half_the_width_is_never_slower_in_one_kernel(kernel, name, seed):
+    device = hardware.accelerator(name)
+    columns = shapes("attention", seed) | {"past": np.zeros(ROWS)}  # over a cache, its decode kernel has a say
+    plain = replaced(operators.kernel(kernel), decode_8bit=None, cached_8bit=None)  # whose caches of 8 bits have others
+    before, after = (
+        operators.price(
+            "attention", columns | {"kv_bytes": np.full(ROWS, size)}, dtype=dtype, kernel=plain, accelerator=device
+        ).seconds
+        for dtype, size in (("bf16", 2.0), ("fp8", 1.0))
+    )
+    assert np.all(after <= before * (1 + 1e-9))
+
+
 def with_every_branch(family, kernel, device, seed):
     """Shapes of a family, some with an 8-bit cache, some with a tile that the engine ships."""
     columns, third = shapes(family, seed), np.arange(ROWS) % 3 == 0

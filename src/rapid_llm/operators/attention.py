@@ -105,13 +105,17 @@ def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConst
     """What one score costs, in columns of head width at the matrix rate: both products and the exponential beside them.
 
     They neither follow each other nor hide wholly behind each other: the norm with p = 2 of d + dv and of ``softmax``
-    exponentials, a column being two FLOPs at the matrix rate. Where accumulators exceed the registers, what is spilled
-    of them comes on top: of outputs once a KV tile, of scores once each; ``spill`` tells it of the largest such head.
+    exponentials, a column being two FLOPs at the matrix rate; a faster pipe leaves exponentials as they are. Where
+    accumulators exceed the registers, what is spilled of them comes on top: of outputs once a KV tile, of scores once
+    each; ``spill`` tells it of the largest such head.
     """
     dim, v_dim = columns[5:7]
     if kernel.padded_head:
         dim, v_dim = np.exp2(np.ceil(np.log2(dim))), np.exp2(np.ceil(np.log2(v_dim)))
     softmax = c.softmax / 2.0 * r.in_attention(kernel.product_bits, warps=kernel.warps) / r.exponentials
+    pipe = r.pipe(kernel.product_bits)
+    if pipe != 1.0:
+        softmax *= r.reached(c.rate, warps=kernel.warps, pipe=pipe) / r.reached(c.rate, warps=kernel.warps)
     width: Column = np.sqrt((dim + v_dim) * (dim + v_dim) + softmax * softmax)
     if not kernel.spilling:
         return width
