@@ -180,7 +180,7 @@ def test_a_number_with_a_letter_is_told_as_one(given, hint):
     [
         (units.BytesPerSecond, "1e-300 GB/s", "must be at least 1 B/s (got 1e-291 B/s). Try '3.35 TB/s'."),
         (units.Seconds, "1e300 s", "must be at most 3600 s (got 1e+300 s). Try '5 us'."),
-        (units.Share, "1e-300 %", "must be at least 0.0001 % (got 1e-302). Try down: true."),
+        (units.Remainder, "1e-300 %", "must be at least 0.0001 % (got 1e-302). Try down: true."),
     ],
 )
 def test_what_would_overflow_is_refused(kind, given, sentence):

@@ -210,7 +210,7 @@ Seconds = Annotated[float, Unit("s"), _quantity("time", most=MAX_SECONDS), Field
 Fraction = Annotated[float, Field(gt=0, le=1), _quantity("fraction", bare=True)]
 
 
-def _share(value: Any) -> Any:
+def _remainder(value: Any) -> Any:
     if isinstance(value, float) and 0 < value < MIN_SHARE:
         raise ValueError(f"must be at least {MIN_SHARE:.4%} (got {value:g}). Try down: true.".replace("%", " %"))
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 2 <= value <= PERCENT:
@@ -218,7 +218,9 @@ def _share(value: Any) -> Any:
     return value
 
 
-Share = Annotated[float, BeforeValidator(_share), Field(gt=0, le=1), _quantity("fraction", bare=True)]
+Share = Annotated[float, Field(ge=0, le=1)]
+"""A part of a whole: none, all, or what lies between."""
+Remainder = Annotated[float, BeforeValidator(_remainder), Field(gt=0, le=1), _quantity("fraction", bare=True)]
 """A fraction that a fault leaves."""
 Count = Annotated[int, Field(ge=1), BeforeValidator(_count)]
 """A whole number of things: an integer, or a float without a fraction (``1e6``), up to MAX_COUNT."""

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT
-from rapid_llm.units import Count, Seconds, Share, format_percent, format_seconds
+from rapid_llm.units import Count, Remainder, Seconds, format_percent, format_seconds
 
 
 def _pair(value: Any) -> Any:
@@ -41,9 +41,9 @@ class Fault:
     accelerator: int | str | None = None
     random: RandomFaults | None = None
     down: bool = False
-    bandwidth: Share | None = None
+    bandwidth: Remainder | None = None
     latency: Seconds | None = None
-    speed: Share | None = None
+    speed: Remainder | None = None
 
     def __post_init__(self) -> None:
         """Refuse a fault without a place or without an effect."""

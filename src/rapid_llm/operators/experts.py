@@ -47,7 +47,6 @@ _VISITS: Final = 2.0  # of a kernel that writes and of one that reads, to all th
 _STAGES: Final = 4.0  # k-steps whose operands such a launcher of one tile a block loads ahead (opt_flags.py)
 _KIB: Final = 1024.0
 _SOME: Final = 1e-3  # rows
-_FMA_FLOPS: Final = 2.0  # that a lane's instruction counts in the vector rate
 _SIDES: Final = 3.0  # p of the norm that joins compute and memory of a tiled kernel
 _LIBRARY_SIDES: Final = 1.5  # the same over the many experts of a library's one launch, each bound by either
 
@@ -229,7 +228,7 @@ def _by_tile(
     loads = _spread(rows, hit, largest)
     elsewhere = 0.0 if kernel.sorts else larger(pairs - rows, 0.0)
     peak, fill, overhead = r.reached(c.rate) * r.peak, c.fill / (_KIB * r.units), c.tile / r.units
-    lanes, repacked = kernel.unpacks * _FMA_FLOPS / r.vector, kernel.in_registers
+    lanes, repacked = kernel.unpacks / r.instructions, kernel.in_registers
     products = [  # up and gate, down
         (n, k, hit * n * k, where(k % _ALIGNED > 0, _UNALIGNED, 1.0))
         for n, k in ((inter * (matrices - 1.0), hidden), (hidden, inter))

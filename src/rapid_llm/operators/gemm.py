@@ -45,7 +45,6 @@ _PIPELINE_NORM: Final = 3.0  # how sharply a k-step turns from waiting to comput
 _VECTOR_COLUMNS: Final = 4  # a unit of the matrix-vector kernel has these columns of W in flight
 _VECTOR_BYTES: Final = 2048.0  # 128 threads load 16 bytes of each at a time
 _VECTOR: Final = -1  # stands for that kernel among the splits
-_FMA_FLOPS: Final = 2.0  # that a lane's instruction counts in the vector rate
 _OWN_ROWS: Final = 8.0  # rows that go through kernels of one row together (MMVQ_MAX_BATCH_SIZE of llama.cpp)
 _OWN_SHARE: Final = 0.45  # of unpacking is done for each of them: Llama 3 8B Q4_0, RTX 3090, 1 to 8 rows (its #15802)
 _ROWS_AT_ONCE: Final = 1024  # keeps the candidates of one block of rows in cache
@@ -154,7 +153,7 @@ def _drawn(columns: tuple[Column, ...], memory: Column, kernel: GemmKernel, arch
     if not operations:
         return drawn
     rows = 1.0 + _OWN_SHARE * (smaller(m, _OWN_ROWS) - 1.0)
-    return join(rows * weights * operations / (r.vector / _FMA_FLOPS), drawn, _PIPELINE_NORM)
+    return join(rows * weights * operations / r.instructions, drawn, _PIPELINE_NORM)
 
 
 def _at(values: Array, index: NDArray[np.intp]) -> Array:

@@ -109,6 +109,11 @@ class Rates(NamedTuple):
     rereads: bool = True
     replay: Replay = Replay()
 
+    @property
+    def instructions(self) -> float:
+        """Instructions of vector lanes a second, of which each counts as a product and a sum in ``vector``."""
+        return self.vector / 2.0
+
     def multiplies(self, bits: int, *, warps: bool = False) -> float:
         """Matrix rate in FLOP/s of products that are bound by memory, by instructions of one warp or by any: most of
         their rows are padding and they wait most of the time, so that no limit of power slows them."""

@@ -1,14 +1,12 @@
 """The parts of a runtime: which kernels it runs, what the host costs, what overlaps, what it keeps in memory."""
 
-from typing import Annotated, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
-from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT, FrozenDict, Map
-from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Seconds, Whole
+from rapid_llm.units import Bytes, Count, Fraction, NonNegative, Seconds, Share, Whole
 
-Share = Annotated[float, Field(ge=0, le=1)]
 Exchange = Literal["ring", "all-gather", "ulysses", "hybrid"]
 EXCHANGES: Final[tuple[Exchange, ...]] = get_args(Exchange)
 """How the ranks of a sequence exchange it round attention."""

@@ -5,8 +5,8 @@ from typing import Literal
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT, FrozenDict, Map
-from rapid_llm.runtime.software import EXCHANGES, Exchange, Share
-from rapid_llm.units import Bytes, Count, NonNegative, Positive, Whole
+from rapid_llm.runtime.software import EXCHANGES, Exchange
+from rapid_llm.units import Bytes, Count, NonNegative, Positive, Share, Whole
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -8,11 +8,10 @@ from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from rapid_llm.nouns import STRICT
-from rapid_llm.units import Count, Positive, Whole
+from rapid_llm.units import Count, Positive, Share, Whole
 from rapid_llm.workload.lengths import written
 from rapid_llm.workload.routing import Routing
 
-Share = Annotated[float, Field(ge=0, le=1)]
 Spread = Annotated[float, Field(ge=0, le=10)]
 LONGEST_OUTPUT = 100_000_000
 """Tokens of one request that are followed: decode steps are told apart by the tiles of cache that they read."""
