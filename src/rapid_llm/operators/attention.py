@@ -112,10 +112,10 @@ def _width(columns: tuple[Column, ...], kernel: AttentionKernel, c: ContextConst
     dim, v_dim = columns[5:7]
     if kernel.padded_head:
         dim, v_dim = np.exp2(np.ceil(np.log2(dim))), np.exp2(np.ceil(np.log2(v_dim)))
-    softmax = c.softmax / 2.0 * r.in_attention(kernel.product_bits, warps=kernel.warps) / r.exponentials
+    softmax: float | Column = c.softmax / 2.0 * r.in_attention(kernel.product_bits, warps=kernel.warps) / r.exponentials
     pipe = r.pipe(kernel.product_bits)
     if pipe != 1.0:
-        softmax *= r.reached(c.rate, warps=kernel.warps, pipe=pipe) / r.reached(c.rate, warps=kernel.warps)
+        softmax = softmax * r.reached(c.rate, warps=kernel.warps, pipe=pipe) / r.reached(c.rate, warps=kernel.warps)
     width: Column = np.sqrt((dim + v_dim) * (dim + v_dim) + softmax * softmax)
     if not kernel.spilling:
         return width
