@@ -110,6 +110,14 @@ def test_a_device_that_was_not_measured_says_whose_constants_stand_in(capsys):
     assert "was not measured" in out
 
 
+def test_query_heads_that_do_not_divide_name_a_number_that_does(capsys):
+    code, _, err = run(
+        capsys, "kernel", "attention", "--heads", "32", "--kv-heads", "5", "--new", "64", "--accelerator", "b200-sxm"
+    )
+    assert code == 2
+    assert err == "attention: heads must be a multiple of kv_heads (got 32 and 5). Try kv_heads 4.\n"
+
+
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [

@@ -35,6 +35,7 @@ from rapid_llm.operators.work import WORK
 
 MOST: Final = 1e18
 """Of one size of a shape, bytes and FLOPs too: products of several stay finite."""
+_MOST_KV_HEADS: Final = 1024  # that are looked through for what divides
 
 
 def check_shape(family: str, columns: Mapping[str, ArrayLike]) -> None:
@@ -47,11 +48,21 @@ def check_shape(family: str, columns: Mapping[str, ArrayLike]) -> None:
             raise InputError(f"{family}: {name} must be positive (got {least:g}). Try 1.", field=name)
         if least < 0:
             raise InputError(f"{family}: {name} must not be negative (got {least:g}). Try 0.", field=name)
-    if family == "attention" and np.any(np.mod(columns["heads"], columns["kv_heads"])):
-        raise InputError(
-            f"attention: heads must be a multiple of kv_heads (got {columns['heads']!r} and {columns['kv_heads']!r}).",
-            field="kv_heads",
-        )
+    if family == "attention":
+        _check_heads(*np.broadcast_arrays(np.atleast_1d(columns["heads"]), np.atleast_1d(columns["kv_heads"])))
+
+
+def _check_heads(heads: NDArray[Any], kv_heads: NDArray[Any]) -> None:
+    """InputError where query heads do not divide among those of K and V."""
+    odd = np.mod(heads, kv_heads).nonzero()[0]
+    if not len(odd):
+        return
+    asked, among = int(heads[odd[0]]), int(kv_heads[odd[0]])
+    fits = next(count for count in range(min(among, asked, _MOST_KV_HEADS), 0, -1) if asked % count == 0)
+    raise InputError(
+        f"attention: heads must be a multiple of kv_heads (got {asked} and {among}). Try kv_heads {fits}.",
+        field="kv_heads",
+    )
 
 
 _NUMBERS: Final = frozenset((int, float, np.float64))
